@@ -1,0 +1,122 @@
+"""Differentially private hyperparameter tuning for people who already use Optuna.
+
+Change the sampler, add one callback, call :func:`release`, and get a choice with a guarantee for
+the whole procedure::
+
+    import optuna
+    import optuna_dp as odp
+
+    run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=64 / 1347, steps=420)
+    study = optuna.create_study(direction="maximize", sampler=odp.DPHyPOSampler())
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
+    release = odp.release(study)
+
+Every name is loaded when it is first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna_dp import dashboard as dashboard
+    from optuna_dp import errors as errors
+    from optuna_dp import federated as federated
+    from optuna_dp import scoring as scoring
+    from optuna_dp import testing as testing
+    from optuna_dp import visualization as visualization
+    from optuna_dp import voting as voting
+    from optuna_dp.accounting.calibration import calibrate as calibrate
+    from optuna_dp.accounting.events import approximate_dp as approximate_dp
+    from optuna_dp.accounting.events import compose as compose
+    from optuna_dp.accounting.events import dp_sgd as dp_sgd
+    from optuna_dp.accounting.events import from_opacus as from_opacus
+    from optuna_dp.accounting.events import gaussian as gaussian
+    from optuna_dp.accounting.events import laplace as laplace
+    from optuna_dp.accounting.events import pure_dp as pure_dp
+    from optuna_dp.accounting.events import rdp as rdp
+    from optuna_dp.accounting.events import worst_case as worst_case
+    from optuna_dp.accounting.events import zcdp as zcdp
+    from optuna_dp.accounting.guarantee import Guarantee as Guarantee
+    from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
+    from optuna_dp.accounting.planner import selection_plan as selection_plan
+    from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
+    from optuna_dp.propose_test import partition as partition
+    from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
+    from optuna_dp.releasing.release import Release as Release
+    from optuna_dp.releasing.release import release as release
+    from optuna_dp.samplers.dp_hypo import DPHyPOSampler as DPHyPOSampler
+    from optuna_dp.samplers.noisy_max import NoisyMaxSampler as NoisyMaxSampler
+    from optuna_dp.samplers.pilots import PilotSampler as PilotSampler
+    from optuna_dp.samplers.pilots import is_pilot as is_pilot
+    from optuna_dp.samplers.propose_test import ProposeTestSampler as ProposeTestSampler
+    from optuna_dp.samplers.rand_tune import RandTuneSampler as RandTuneSampler
+    from optuna_dp.samplers.recovery import recover as recover
+    from optuna_dp.samplers.utility_trials import report_utilities as report_utilities
+    from optuna_dp.trial_counts import Binomial as Binomial
+    from optuna_dp.trial_counts import Geometric as Geometric
+    from optuna_dp.trial_counts import Logarithmic as Logarithmic
+    from optuna_dp.trial_counts import NegativeBinomial as NegativeBinomial
+    from optuna_dp.trial_counts import Poisson as Poisson
+    from optuna_dp.trial_counts import TrialCount as TrialCount
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "optuna_dp.accounting.calibration": ("calibrate",),
+    "optuna_dp.accounting.events": (
+        "approximate_dp",
+        "compose",
+        "dp_sgd",
+        "from_opacus",
+        "gaussian",
+        "laplace",
+        "pure_dp",
+        "rdp",
+        "worst_case",
+        "zcdp",
+    ),
+    "optuna_dp.accounting.guarantee": ("Guarantee", "selection_guarantee"),
+    "optuna_dp.accounting.planner": ("selection_plan",),
+    "optuna_dp.callbacks": ("PrivacyCallback",),
+    "optuna_dp.pruners": ("WithinTrialPruner",),
+    "optuna_dp.propose_test": ("partition",),
+    "optuna_dp.releasing.release": ("Release", "release"),
+    "optuna_dp.samplers.dp_hypo": ("DPHyPOSampler",),
+    "optuna_dp.samplers.noisy_max": ("NoisyMaxSampler",),
+    "optuna_dp.samplers.pilots": ("PilotSampler", "is_pilot"),
+    "optuna_dp.samplers.propose_test": ("ProposeTestSampler",),
+    "optuna_dp.samplers.rand_tune": ("RandTuneSampler",),
+    "optuna_dp.samplers.recovery": ("recover",),
+    "optuna_dp.samplers.utility_trials": ("report_utilities",),
+    "optuna_dp.trial_counts": (
+        "Binomial",
+        "Geometric",
+        "Logarithmic",
+        "NegativeBinomial",
+        "Poisson",
+        "TrialCount",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+# Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
+_PARTS = ("dashboard", "errors", "federated", "scoring", "testing", "visualization", "voting")
+
+__all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"{__name__}.{name}")
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

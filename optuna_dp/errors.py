@@ -1,0 +1,110 @@
+"""The exceptions of optuna-dp.
+
+Every exception is an :class:`OptunaDPError`. Those about an argument are also a ``ValueError``, so
+that existing ``except ValueError`` clauses keep working. Errors carry their facts as fields; the
+message is made from them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class OptunaDPError(Exception):
+    """Base class of every error raised by optuna-dp."""
+
+
+class InvalidArgumentError(OptunaDPError, ValueError):
+    """An argument is outside what is allowed.
+
+    Attributes:
+        argument: Name of the argument.
+        value: The value that was given.
+        allowed: What is allowed, in words.
+        fix: What to do about it, in words (may be empty).
+    """
+
+    def __init__(self, argument: str, value: Any, allowed: str, fix: str = "") -> None:
+        self.argument = argument
+        self.value = value
+        self.allowed = allowed
+        self.fix = fix
+        message = f"{argument}={value!r} is not allowed: {allowed}."
+        super().__init__(f"{message} {fix}" if fix else message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.argument, self.value, self.allowed, self.fix))
+
+
+class UnsupportedEventError(OptunaDPError, ValueError):
+    """No accountant can judge an event (or one of its sub-events).
+
+    Attributes:
+        event: The sub-event at fault.
+        reason: Why it cannot be judged.
+    """
+
+    def __init__(self, event: Any, reason: str) -> None:
+        self.event = event
+        self.reason = reason
+        super().__init__(f"No accountant supports the event {event!r}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.event, self.reason))
+
+
+class MissingExtraError(OptunaDPError, ImportError):
+    """An optional dependency is needed and not installed.
+
+    Attributes:
+        package: The package that could not be imported.
+        extra: The extra of ``optuna-dp`` that brings it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(
+            f"{package} is needed for this and is not installed. "
+            f'Install it with: pip install "optuna-dp[{extra}]"'
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.package, self.extra))
+
+
+class PlanError(OptunaDPError):
+    """The recorded plan of a study is missing, corrupted, or not this worker's plan."""
+
+
+class ReleaseRefusedError(OptunaDPError):
+    """The study cannot be released; nothing was changed.
+
+    Attributes:
+        reason: Why, in words.
+        trial_number: The trial at fault, if one is.
+        fix: What to do about it, in words (may be empty).
+    """
+
+    def __init__(self, reason: str, *, trial_number: int | None = None, fix: str = "") -> None:
+        self.reason = reason
+        self.trial_number = trial_number
+        self.fix = fix
+        where = "" if trial_number is None else f"trial {trial_number}: "
+        text = f"The study cannot be released. {where}{reason}"
+        super().__init__(f"{text} {fix}" if fix else text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_refusal, (self.reason, self.trial_number, self.fix))
+
+
+class UnfinishedStudyError(ReleaseRefusedError):
+    """Some runs of the study have not ended yet."""
+
+
+class WaitError(OptunaDPError):
+    """A worker would wait for ever, or has waited longer than it was told to."""
+
+
+def _rebuild_refusal(reason: str, number: int | None, fix: str) -> ReleaseRefusedError:
+    return ReleaseRefusedError(reason, trial_number=number, fix=fix)

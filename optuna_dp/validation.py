@@ -1,0 +1,85 @@
+"""Checks of arguments that every part shares."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from optuna_dp.errors import InvalidArgumentError
+
+# What numpy and databases can hold.
+_LARGEST_WHOLE = 2**63 - 1
+
+
+def number(name: str, value: Any) -> float:
+    """Returns ``value`` as a float; refuses what is not a number, and NaN."""
+    if isinstance(value, bool | str | bytes):
+        raise InvalidArgumentError(name, value, "it must be a real number")
+    try:
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(name, value, "it must be a real number") from None
+    if math.isnan(result):
+        raise InvalidArgumentError(name, value, "it must not be NaN")
+    return result
+
+
+def positive(name: str, value: Any) -> float:
+    """Returns ``value`` as a finite float above zero."""
+    result = number(name, value)
+    if not 0.0 < result < math.inf:
+        raise InvalidArgumentError(name, value, "it must be positive and finite")
+    return result
+
+
+def non_negative(name: str, value: Any) -> float:
+    """Returns ``value`` as a finite float of at least zero."""
+    result = number(name, value)
+    if not 0.0 <= result < math.inf:
+        raise InvalidArgumentError(name, value, "it must be non-negative and finite")
+    return result
+
+
+def open_unit(name: str, value: Any) -> float:
+    """Returns ``value`` as a float strictly between 0 and 1."""
+    result = number(name, value)
+    if not 0.0 < result < 1.0:
+        raise InvalidArgumentError(name, value, "it must lie strictly between 0 and 1")
+    return result
+
+
+def whole(name: str, value: Any, minimum: int = 0) -> int:
+    """Returns ``value`` as an int of at least ``minimum``; refuses fractions and booleans."""
+    allowed = f"it must be a whole number >= {minimum}"
+    if isinstance(value, bool):
+        raise InvalidArgumentError(name, value, allowed)
+    try:
+        result = operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(name, value, allowed) from None
+    if not minimum <= result <= _LARGEST_WHOLE:
+        raise InvalidArgumentError(name, value, f"{allowed} and at most 2**63 - 1")
+    return result
+
+
+def density_bounds(value: Any) -> tuple[float, float]:
+    """Returns (c, C), the bounds of the density relative to the prior, with 0 < c <= 1 <= C."""
+    try:
+        lower, upper = value
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            "density_bounds", value, "it must be a pair (c, C) with 0 < c <= 1 <= C"
+        ) from None
+    c, big_c = number("density_bounds[0]", lower), number("density_bounds[1]", upper)
+    if not 0.0 < c <= 1.0 <= big_c < math.inf:
+        raise InvalidArgumentError(
+            "density_bounds",
+            (lower, upper),
+            "it must be a pair (c, C) with 0 < c <= 1 <= C < inf",
+            "A density averages to one over the prior, so it cannot stay above or below one.",
+        )
+    if (c == 1.0) != (big_c == 1.0):
+        # A density that is nowhere below (above) the prior equals the prior.
+        return (1.0, 1.0)
+    return (c, big_c)
