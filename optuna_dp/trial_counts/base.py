@@ -1,0 +1,290 @@
+"""What every law of T can do."""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import exact, special
+
+FloatArray = npt.NDArray[np.float64]
+
+_LARGEST_QUESTION = 10**300
+#: Bits of the uniform that :meth:`TrialCount.sample` inverts.
+UNIFORM_BITS = 128
+
+
+class TrialCount(ABC):
+    """Law of the secret number of runs T.
+
+    Laws are frozen data: they compare by value, can be keys of dictionaries, and survive a round
+    trip through JSON exactly.
+
+    Guarantees:
+        * ``sample()`` draws from the operating system's entropy and meets every P[T <= k] to
+          within 2^-128. Its distance from the law in total variation stays below 2^-64 as long as
+          fewer than 2^62 values of T carry all but 2^-65 of the mass.
+        * ``pmf``, ``tail``, ``pgf`` and ``pgf_derivative`` have relative errors of about 1e-12
+          wherever the value is a normal floating-point number.
+
+    Attributes:
+        mean: E[T].
+    """
+
+    #: Name of the law in its JSON record.
+    law: ClassVar[str]
+
+    if TYPE_CHECKING:  # a field of the dataclasses below
+
+        @property
+        def mean(self) -> float:
+            """E[T]."""
+
+    # ---- what each law supplies ----------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def maximum(self) -> int | None:
+        """Largest possible T, or None if there is none."""
+
+    @abstractmethod
+    def _pmf(self, k: FloatArray) -> FloatArray:
+        """P[T = k] for whole k >= 0."""
+
+    @abstractmethod
+    def _tail(self, n: int) -> float:
+        """P[T > n] for n >= 0."""
+
+    @abstractmethod
+    def _pgf(self, s: FloatArray) -> FloatArray:
+        """phi(s)."""
+
+    @abstractmethod
+    def _pgf_derivative(self, s: FloatArray) -> FloatArray:
+        """phi'(s)."""
+
+    @abstractmethod
+    def _hit(self, fraction: float) -> float:
+        """1 - phi(1 - fraction), without cancellation for small fractions."""
+
+    @abstractmethod
+    def _exact_tail(self, ctx: Any, n: int) -> Any:
+        """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Returns the law as plain data; :meth:`from_json` reads it back exactly."""
+
+    # ---- probabilities -------------------------------------------------------------------------
+
+    @overload
+    def pmf(self, k: int) -> float: ...
+    @overload
+    def pmf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
+    def pmf(self, k: Any) -> Any:
+        """Returns P[T = k]; ``k`` is a whole number or an array of them."""
+        array = _whole_numbers("k", k)
+        inside = array >= 0.0
+        values = np.where(inside, self._pmf(np.where(inside, array, 1.0)), 0.0)
+        return special.as_result(values, np.ndim(k) == 0)
+
+    @overload
+    def tail(self, n: int) -> float: ...
+    @overload
+    def tail(self, n: npt.NDArray[Any] | list[int]) -> FloatArray: ...
+    def tail(self, n: Any) -> Any:
+        """Returns P[T > n], accurate also where it is tiny."""
+        if np.ndim(n) == 0:
+            return self._tail_at(_whole("n", n))
+        array = np.asarray(n)
+        _whole_numbers("n", array)
+        return np.asarray(
+            [self._tail_at(int(x)) for x in array.ravel()], dtype=np.float64
+        ).reshape(array.shape)
+
+    @overload
+    def cdf(self, k: int) -> float: ...
+    @overload
+    def cdf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
+    def cdf(self, k: Any) -> Any:
+        """Returns P[T <= k]."""
+        if np.ndim(k) == 0:
+            return self._cdf_at(_whole("k", k))
+        array = np.asarray(k)
+        _whole_numbers("k", array)
+        return np.asarray([self._cdf_at(int(x)) for x in array.ravel()], dtype=np.float64).reshape(
+            array.shape
+        )
+
+    def quantile(self, p: float) -> int:
+        """Returns the smallest k with ``cdf(k) >= p``.
+
+        Args:
+            p: A probability in (0, 1); 1 is allowed if T is bounded.
+        """
+        p = validation.number("p", p)
+        if p == 1.0 and self.maximum is not None:
+            return self._search(lambda k: self._tail_at(k) <= 0.0)
+        validation.open_unit("p", p)
+        return self._search(lambda k: self._cdf_at(k) >= p)
+
+    def hit_probability(self, fraction: float) -> float:
+        """Returns the chance that at least one run lands in the best ``fraction`` of the prior.
+
+        This is 1 - phi(1 - fraction) for runs drawn from the prior.
+        """
+        fraction = validation.number("fraction", fraction)
+        if not 0.0 <= fraction <= 1.0:
+            raise InvalidArgumentError("fraction", fraction, "it must lie between 0 and 1")
+        return min(1.0, max(0.0, self._hit(fraction)))
+
+    @overload
+    def pgf(self, s: float) -> float: ...
+    @overload
+    def pgf(self, s: npt.NDArray[Any]) -> FloatArray: ...
+    def pgf(self, s: Any) -> Any:
+        """Returns phi(s) = E[s^T] for s in [0, 1]."""
+        return special.as_result(self._pgf(_unit("s", s)), np.ndim(s) == 0)
+
+    @overload
+    def pgf_derivative(self, s: float) -> float: ...
+    @overload
+    def pgf_derivative(self, s: npt.NDArray[Any]) -> FloatArray: ...
+    def pgf_derivative(self, s: Any) -> Any:
+        """Returns phi'(s) = E[T s^(T-1)] for s in [0, 1]."""
+        return special.as_result(self._pgf_derivative(_unit("s", s)), np.ndim(s) == 0)
+
+    # ---- new laws, drawing, records ------------------------------------------------------------
+
+    def capped(self, n: int) -> TrialCount:
+        """Returns the law of min(T, n). A cap on a capped law keeps the smaller of the two."""
+        from optuna_dp.trial_counts.bounded import Capped
+
+        n = validation.whole("n", n, minimum=1)
+        if self.maximum is not None and self.maximum <= n:
+            return self
+        return Capped(self, n)
+
+    def sample(self, uniform_bits: Callable[[int], int] = secrets.randbits) -> int:
+        """Draws T.
+
+        Args:
+            uniform_bits: Source of uniform random bits, called once with 128. The default is the
+                operating system's entropy; anything else makes T guessable and is for studies
+                whose result is never released.
+        """
+        return self._invert(uniform_bits(UNIFORM_BITS))
+
+    def _invert(self, u: int) -> int:
+        """Returns the smallest k with P[T <= k] >= (u + 1/2) / 2^128.
+
+        A floating-point quantile is only the first guess; every decision is made on tails in
+        320-bit arithmetic.
+        """
+        if not 0 <= u < 1 << UNIFORM_BITS:
+            raise InvalidArgumentError("u", u, "it must be a whole number of 128 bits")
+        ctx = exact.context()
+        remainder = (1 << (UNIFORM_BITS + 1)) - (2 * u + 1)
+        v = ctx.ldexp(ctx.mpf(remainder), -(UNIFORM_BITS + 1))  # 1 - uniform, exactly
+        tie = ctx.ldexp(1, -exact.TIE_BITS)
+
+        def beyond(k: int) -> bool:
+            """Whether T > k, that is P[T > k] > v. Exact ties exist (gamma = 1/2)."""
+            return bool(k < 0 or self._exact_tail(ctx, k) - v > tie)
+
+        v_float = float(v)
+        guess = self._search(lambda k: self._tail_at(k) <= v_float)
+        step = 1
+        if beyond(guess):
+            low, high = guess, guess + step
+            while beyond(high):
+                step *= 2
+                low, high = high, high + step
+        else:
+            low, high = guess - step, guess
+            while not beyond(low):
+                step *= 2
+                low, high = low - step, low
+        while high - low > 1:
+            middle = (low + high) // 2
+            if beyond(middle):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    @staticmethod
+    def from_json(record: Any) -> TrialCount:
+        """Reads back a law from :meth:`to_json`; refuses anything else."""
+        from optuna_dp.trial_counts.records import read
+
+        return read(record)
+
+    # ---- helpers -------------------------------------------------------------------------------
+
+    def _tail_at(self, n: int) -> float:
+        return 1.0 if n < 0 else self._tail(n)
+
+    def _cdf_at(self, k: int) -> float:
+        if k < 0:
+            return 0.0
+        tail = self._tail(k)
+        if tail > 0.5 and k <= 4096:
+            # Near the bottom the sum keeps the digits that 1 - tail would lose.
+            return float(min(1.0, np.sum(self._pmf(np.arange(k + 1, dtype=np.float64)))))
+        return 1.0 - tail
+
+    def _search(self, reached: Callable[[int], bool]) -> int:
+        """Returns the smallest k >= 0 with ``reached(k)``, which is monotone in k."""
+        low, high = -1, 1
+        limit = self.maximum
+        while not reached(high):
+            if limit is not None and high >= limit:
+                return limit
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if reached(middle):
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidArgumentError(name, value, "it must be a whole number")
+    result = int(value.__index__())
+    if abs(result) > _LARGEST_QUESTION:
+        raise InvalidArgumentError(name, value, "it must be at most 1e300")
+    return result
+
+
+def _whole_numbers(name: str, value: Any) -> FloatArray:
+    if np.ndim(value) == 0:
+        return np.asarray(float(_whole(name, value)))
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of unequal length
+        raise InvalidArgumentError(name, value, "it must hold whole numbers only") from None
+    if array.size and array.dtype.kind not in "iu":
+        raise InvalidArgumentError(name, value, "it must hold whole numbers only")
+    return array.astype(np.float64)
+
+
+def _unit(name: str, value: Any) -> FloatArray:
+    """Returns points of [0, 1]; rounding errors up to 1e-12 outside are clipped."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(name, value, "it must hold numbers only") from None
+    if array.size and not bool(np.all((array >= -1e-12) & (array <= 1.0 + 1e-12))):
+        raise InvalidArgumentError(name, value, "it must lie between 0 and 1")
+    return np.asarray(np.clip(array, 0.0, 1.0), dtype=np.float64)

@@ -1,0 +1,211 @@
+"""Laws with a largest T: binomial, and any law capped at n."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import exact, special
+from optuna_dp.trial_counts.base import FloatArray, TrialCount
+
+_LARGEST_CAP = 10_000_000
+# Whole numbers up to here are floats, and so are their ratios to the mean.
+_LARGEST_N = 10**15
+
+
+@dataclass(frozen=True)
+class Binomial(TrialCount):
+    """Binomial law, T = 0, 1, ..., n, with success probability mean / n.
+
+    Args:
+        n: Largest T, at least 1.
+        mean: E[T], above 0 and at most ``n`` (exactly ``n``: T = n always).
+    """
+
+    n: int
+    mean: float
+    law: ClassVar[str] = "binomial"
+
+    def __post_init__(self) -> None:
+        n = validation.whole("n", self.n, minimum=1)
+        if n > _LARGEST_N:
+            raise InvalidArgumentError("n", n, f"it must be at most {_LARGEST_N}")
+        object.__setattr__(self, "n", n)
+        mean = validation.positive("mean", self.mean)
+        if not special.SMALLEST_MEAN <= mean <= n:
+            raise InvalidArgumentError("mean", mean, f"it must be from 1e-100 to n={n}")
+        object.__setattr__(self, "mean", mean)
+
+    @property
+    def maximum(self) -> int | None:
+        """n."""
+        return self.n
+
+    @property
+    def _p(self) -> float:
+        return self.mean / self.n
+
+    @property
+    def _q(self) -> float:
+        return (self.n - self.mean) / self.n
+
+    def _pmf(self, k: FloatArray) -> FloatArray:
+        from scipy import special as sp
+
+        n, p, q = float(self.n), self._p, self._q
+        if q == 0.0:
+            return np.where(k == n, 1.0, 0.0)
+        inner = (k >= 1.0) & (k <= n - 1.0)
+        j = np.where(inner, k, 1.0)
+        rest = np.where(inner, n - k, 1.0)
+        # Loader's saddle-point form of the binomial probability.
+        log_pmf = (
+            special.stirling_error(np.asarray(n))
+            - special.stirling_error(j)
+            - special.stirling_error(rest)
+            - special.deviance(j, n * p)
+            - special.deviance(rest, n * q)
+        )
+        bulk = np.exp(log_pmf) * np.sqrt(n / (2.0 * math.pi * j * rest))
+        at_zero = math.exp(float(sp.xlog1py(n, -p)))
+        at_n = math.exp(float(sp.xlog1py(n, -q)))
+        ends = np.where(k == 0.0, at_zero, np.where(k == n, at_n, 0.0))
+        return np.where(inner, bulk, ends)
+
+    def _tail(self, n: int) -> float:
+        from scipy import special as sp
+
+        return 0.0 if n >= self.n else float(sp.betainc(n + 1.0, float(self.n - n), self._p))
+
+    def _cdf_at(self, k: int) -> float:
+        from scipy import special as sp
+
+        if k < 0:
+            return 0.0
+        return 1.0 if k >= self.n else float(sp.betaincc(k + 1.0, float(self.n - k), self._p))
+
+    def _pgf(self, s: FloatArray) -> FloatArray:
+        from scipy import special as sp
+
+        return np.asarray(np.exp(sp.xlog1py(self.n, -self._p * (1.0 - s))))
+
+    def _pgf_derivative(self, s: FloatArray) -> FloatArray:
+        from scipy import special as sp
+
+        return np.asarray(self.mean * np.exp(sp.xlog1py(self.n - 1, -self._p * (1.0 - s))))
+
+    def _hit(self, fraction: float) -> float:
+        if self._p * fraction == 1.0:
+            return 1.0
+        return -math.expm1(self.n * math.log1p(-self._p * fraction))
+
+    def _exact_tail(self, ctx: Any, n: int) -> Any:
+        return exact.binomial_tail(ctx, n, self.n, self.mean)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the law as plain data."""
+        return {"law": self.law, "n": self.n, "mean": self.mean}
+
+
+@dataclass(frozen=True, repr=False)
+class Capped(TrialCount):
+    """Law of min(T, n) for T of another law; made by ``law.capped(n)``.
+
+    The RDP formulas of selection do not hold for capped laws (see
+    ``docs/explanation/rdp-of-selection.md``); the profile bounds do.
+
+    Args:
+        base: The law of T, not itself capped.
+        n: The cap, from 1 to 10 million.
+    """
+
+    base: TrialCount
+    n: int
+    mean: float = field(init=False, compare=False)
+    law: ClassVar[str] = "capped"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, TrialCount) or isinstance(self.base, Capped):
+            raise InvalidArgumentError(
+                "base", self.base, "it must be an uncapped law of T", "Use law.capped(n)."
+            )
+        n = validation.whole("n", self.n, minimum=1)
+        if n > _LARGEST_CAP:
+            raise InvalidArgumentError("n", n, f"it must be at most {_LARGEST_CAP}")
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "mean", float(np.sum(self._weights)))
+
+    def __repr__(self) -> str:
+        return f"{self.base!r}.capped({self.n})"
+
+    def capped(self, n: int) -> TrialCount:
+        """Returns the law with the smaller of the two caps."""
+        n = validation.whole("n", n, minimum=1)
+        return self if n >= self.n else self.base.capped(n)
+
+    @property
+    def maximum(self) -> int | None:
+        """The cap."""
+        return self.n
+
+    @cached_property
+    def _probabilities(self) -> FloatArray:
+        """P[T = k] for k = 0, ..., n (trailing zeros and what is negligible cut off)."""
+        p = np.append(
+            self.base._pmf(np.arange(self.n, dtype=np.float64)), self.base._tail(self.n - 1)
+        )
+        # phi'(s) >= P[T=1] for every s, so the terms cut off are below its rounding error.
+        k = np.arange(p.size, dtype=np.float64)
+        kept = np.flatnonzero(k * p > 1e-24 * p[1])
+        return p[: int(kept[-1]) + 1] if kept.size else p
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        """k P[T = k] for k = 1, 2, ...: the coefficients of phi'."""
+        p = self._probabilities
+        return np.arange(1.0, p.size) * p[1:]
+
+    def _pmf(self, k: FloatArray) -> FloatArray:
+        below = k < self.n
+        inner = self.base._pmf(np.where(below, k, 1.0))
+        return np.where(below, inner, np.where(k == self.n, self.base._tail(self.n - 1), 0.0))
+
+    def _tail(self, n: int) -> float:
+        return self.base._tail(n) if n < self.n else 0.0
+
+    def _cdf_at(self, k: int) -> float:
+        return self.base._cdf_at(k) if k < self.n else 1.0
+
+    def _pgf(self, s: FloatArray) -> FloatArray:
+        return _polynomial(self._probabilities, s)
+
+    def _pgf_derivative(self, s: FloatArray) -> FloatArray:
+        return _polynomial(self._weights, s)
+
+    def _hit(self, fraction: float) -> float:
+        if fraction == 1.0:
+            return 1.0 - float(self._probabilities[0])
+        k = np.arange(self._probabilities.size, dtype=np.float64)
+        misses = -np.expm1(k * math.log1p(-fraction))
+        return float(np.sum(self._probabilities * misses))
+
+    def _exact_tail(self, ctx: Any, n: int) -> Any:
+        return self.base._exact_tail(ctx, n) if n < self.n else ctx.mpf(0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the law as plain data."""
+        return {"law": self.law, "n": self.n, "base": self.base.to_json()}
+
+
+def _polynomial(coefficients: FloatArray, s: FloatArray) -> FloatArray:
+    """Horner's rule; all coefficients and s are non-negative, so nothing cancels."""
+    total = np.zeros_like(s)
+    for coefficient in coefficients[::-1]:
+        total = total * s + coefficient
+    return total

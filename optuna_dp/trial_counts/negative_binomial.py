@@ -1,0 +1,229 @@
+"""The truncated negative binomial laws, geometric (shape 1) and logarithmic (shape 0) included."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import exact, special
+from optuna_dp.trial_counts.base import FloatArray, TrialCount
+
+# Beyond it the law is a point to working precision, and its logarithms lose their digits.
+_LARGEST_SHAPE = 1e6
+_MEAN_ALLOWED = "the mean of a law on 1, 2, 3, ... must be finite and at least 1"
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class NegativeBinomial(TrialCount):
+    """Truncated negative binomial law: T = 1, 2, 3, ...
+
+    P[T = k] = (1-gamma)^k / (gamma^-shape - 1) * product over l < k of (l+shape)/(l+1), continued
+    to (1-gamma)^k / (k log(1/gamma)) at shape 0 (arXiv:2110.03620v2, Definition 1). Larger shapes
+    concentrate T around its mean and cost more privacy: 2 + shape times epsilon for pure DP runs.
+
+    Args:
+        shape: Above -1. 1 is the geometric law, 0 the logarithmic one.
+        gamma: In (0, 1). Give either this or ``mean``.
+        mean: E[T], at least 1. Exactly 1 stands for the limit gamma = 1, in which T = 1 always.
+
+    Example:
+        >>> from optuna_dp.trial_counts import NegativeBinomial
+        >>> law = NegativeBinomial(shape=0.5, mean=10)
+        >>> round(law.tail(30), 4)
+        0.0618
+    """
+
+    shape: float
+    gamma: float
+    mean: float
+    _typed: str  # which of "gamma" and "mean" the user gave
+    law: ClassVar[str] = "negative_binomial"
+
+    def __init__(
+        self, *, shape: float, gamma: float | None = None, mean: float | None = None
+    ) -> None:
+        shape = validation.number("shape", shape)
+        if not -1.0 < shape <= _LARGEST_SHAPE:
+            raise InvalidArgumentError("shape", shape, "it must be above -1 and at most 1e6")
+        if (gamma is None) == (mean is None):
+            raise InvalidArgumentError(
+                "gamma, mean",
+                (gamma, mean),
+                "exactly one of them must be given",
+                "Each determines the other.",
+            )
+        if gamma is not None:
+            gamma = validation.open_unit("gamma", gamma)
+            if gamma < special.SMALLEST_GAMMA:
+                raise InvalidArgumentError(
+                    "gamma", gamma, f"it must be at least {special.SMALLEST_GAMMA:g}"
+                )
+            found = mean_from_gamma(shape, gamma)
+            if not found < math.inf:
+                raise InvalidArgumentError(
+                    "gamma", gamma, f"at shape {shape!r} the mean would not be a finite number"
+                )
+            self._set(shape, gamma, found, typed="gamma")
+        else:
+            mean = validation.number("mean", mean)
+            self._set(shape, _gamma_from_mean(shape, mean), mean, typed="mean")
+
+    def _set(self, shape: float, gamma: float, mean: float, *, typed: str) -> None:
+        # 0.0 + x turns -0.0 into 0.0, so that equal laws print alike.
+        values = {"shape": 0.0 + shape, "gamma": gamma, "mean": mean, "_typed": typed}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        value = self.gamma if self._typed == "gamma" else self.mean
+        return f"NegativeBinomial(shape={self.shape!r}, {self._typed}={value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NegativeBinomial):
+            return NotImplemented
+        # The mean is a function of these two (up to the last digit of how it was typed).
+        return (self.shape, self.gamma) == (other.shape, other.gamma)
+
+    def __hash__(self) -> int:
+        return hash((NegativeBinomial, self.shape, self.gamma))
+
+    @property
+    def maximum(self) -> int | None:
+        """None, or 1 in the limit gamma = 1."""
+        return 1 if self.gamma == 1.0 else None
+
+    @property
+    def log_inverse_gamma(self) -> float:
+        """log(1/gamma)."""
+        return -math.log(self.gamma)
+
+    def _pmf(self, k: FloatArray) -> FloatArray:
+        if self.gamma == 1.0:
+            return np.where(k == 1.0, 1.0, 0.0)
+        top = self.log_inverse_gamma
+        constant = special.log_norm(self.shape, top) - self.shape * top
+        constant -= math.lgamma(1.0 + self.shape)
+        safe = np.maximum(k, 1.0)
+        log_pmf = safe * math.log1p(-self.gamma) + special.log_gamma_ratio(safe, self.shape)
+        return np.where(k >= 1.0, np.exp(log_pmf + constant), 0.0)
+
+    def _tail(self, n: int) -> float:
+        if n == 0:
+            return 1.0
+        if self.gamma == 1.0:
+            return 0.0
+        return special.negative_binomial_tail(n, self.shape, self.gamma)
+
+    def _log_stop(self, s: FloatArray) -> FloatArray:
+        """log(1 - z s), from whichever end keeps the digits."""
+        z = 1.0 - self.gamma
+        drop = z * s
+        return np.asarray(
+            np.where(
+                drop < 0.5,
+                np.log1p(-np.minimum(drop, 0.5)),
+                np.log(self.gamma + z * (1.0 - s)),
+            )
+        )
+
+    def _pgf(self, s: FloatArray) -> FloatArray:
+        if self.gamma == 1.0:
+            return s
+        x, top = -self._log_stop(s), self.log_inverse_gamma
+        if abs(self.shape) * top < 1e-300:
+            return x / top
+        if self.shape < 0.0:
+            return np.asarray(np.expm1(self.shape * x) / math.expm1(self.shape * top))
+        ratio = np.expm1(-self.shape * x) / math.expm1(-self.shape * top)
+        return np.asarray(np.exp(self.shape * (x - top)) * ratio)
+
+    def _pgf_derivative(self, s: FloatArray) -> FloatArray:
+        z = 1.0 - self.gamma
+        growth = np.log1p(z * (1.0 - s) / self.gamma)
+        return np.asarray(self.mean * np.exp(-(1.0 + self.shape) * growth))
+
+    def _hit(self, fraction: float) -> float:
+        if self.gamma == 1.0:
+            return fraction
+        growth = math.log1p((1.0 - self.gamma) * fraction / self.gamma)
+        top = self.log_inverse_gamma
+        if abs(self.shape) * top < 1e-300:
+            return growth / top
+        return math.expm1(-self.shape * growth) / math.expm1(-self.shape * top)
+
+    def _exact_tail(self, ctx: Any, n: int) -> Any:
+        return exact.negative_binomial_tail(ctx, n, self.shape, self.gamma)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the law as plain data."""
+        record: dict[str, Any] = {"law": self.law, "shape": self.shape, "gamma": self.gamma}
+        if self._typed == "mean":
+            record["mean"] = self.mean
+        return record
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Geometric(NegativeBinomial):
+    """Geometric law, P[T = k] = (1/mean) (1 - 1/mean)^(k-1), k = 1, 2, 3, ...
+
+    Args:
+        mean: E[T], at least 1 (exactly 1: T = 1 always).
+    """
+
+    law: ClassVar[str] = "geometric"
+
+    def __init__(self, mean: float) -> None:
+        super().__init__(shape=1.0, mean=mean)
+
+    def __repr__(self) -> str:
+        return f"Geometric(mean={self.mean!r})"
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Logarithmic(NegativeBinomial):
+    """Logarithmic law, P[T = k] proportional to (1-gamma)^k / k, k = 1, 2, 3, ...
+
+    Args:
+        mean: E[T], at least 1 (exactly 1: T = 1 always).
+    """
+
+    law: ClassVar[str] = "logarithmic"
+
+    def __init__(self, mean: float) -> None:
+        super().__init__(shape=0.0, mean=mean)
+
+    def __repr__(self) -> str:
+        return f"Logarithmic(mean={self.mean!r})"
+
+
+def mean_from_gamma(shape: float, gamma: float) -> float:
+    """Returns E[T] = shape (1-gamma) / (gamma (1 - gamma^shape)), continued to shape 0."""
+    if gamma == 1.0:
+        return 1.0
+    if shape == 1.0:
+        return 1.0 / gamma
+    try:
+        return math.exp(special.log_mean(shape, -math.log(gamma)))
+    except OverflowError:
+        return math.inf
+
+
+def _gamma_from_mean(shape: float, mean: float) -> float:
+    if not 1.0 <= mean < math.inf:
+        raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
+    if mean == 1.0:
+        return 1.0
+    gamma = special.solve_gamma(shape, mean)
+    if gamma < special.SMALLEST_GAMMA:
+        raise InvalidArgumentError(
+            "mean",
+            mean,
+            f"at shape {shape!r} it would need gamma below {special.SMALLEST_GAMMA:g}",
+            "Use a smaller mean or a shape further from -1.",
+        )
+    return gamma
