@@ -1,0 +1,41 @@
+"""Events in words, for statements that people read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dp_accounting import dp_event
+
+from optuna_dp.accounting import events
+
+
+def in_words(event: Any) -> str:
+    """Returns what was done to the data, as one line of text."""
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return f"{event.count} times [{in_words(event.event)}]"
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return "; then ".join(in_words(e) for e in event.events) or "nothing"
+    if isinstance(event, events.WorstCaseDpEvent):
+        return "at worst one of [" + " | ".join(in_words(e) for e in event.events) + "]"
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return f"{in_words(event.event)} on a Poisson sample of {event.sampling_probability:.6g}"
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return f"Gaussian noise of {event.noise_multiplier:g} times the sensitivity"
+    if isinstance(event, dp_event.LaplaceDpEvent):
+        return f"Laplace noise of {event.noise_multiplier:g} times the sensitivity"
+    if isinstance(event, events.ApproximateDpEvent):
+        if event.delta == 0.0:
+            return f"a {event.epsilon:g}-DP mechanism"
+        return f"an ({event.epsilon:g}, {event.delta:g})-DP mechanism"
+    if isinstance(event, dp_event.ZCDpEvent):
+        return f"a {event.rho:g}-zCDP mechanism"
+    if isinstance(event, events.RdpDpEvent):
+        return f"a mechanism with a given Rényi-DP curve ({len(event.orders)} orders)"
+    if isinstance(event, events.SkellamDpEvent):
+        return (
+            f"a sum of votes for {event.votes} of {event.candidates} candidates with Skellam "
+            f"noise of variance {event.variance:.6g}"
+        )
+    if isinstance(event, events.PrivateSelectionDpEvent):
+        return f"the best of T runs, T from {event.trials!r}, each: {in_words(event.run)}"
+    return repr(event)

@@ -1,0 +1,233 @@
+"""The guarantee of a procedure: its events, judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from dp_accounting import dp_event
+
+from optuna_dp import validation
+from optuna_dp.accounting import events, run_rdp, support
+from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.accounting.methods import Method, epsilons_of, methods_of
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import TrialCount
+
+FloatArray = npt.NDArray[np.float64]
+
+_FORMAT = "optuna-dp guarantee"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is guaranteed of the released output of a procedure.
+
+    The event is data; this class judges it. Every number is the smallest over all methods that
+    are valid for the event; :meth:`by_method` shows each.
+
+    Guarantees:
+        * For every delta, the procedure's output is (``epsilon(delta)``, delta)-differentially
+          private with respect to ``neighboring_relation``, provided the event describes it.
+        * ``epsilon`` and ``delta`` round toward less privacy: ``delta(epsilon(d)) <= d``.
+        * Where nothing finite is known the result is ``inf`` (and :meth:`reasons` says why), never
+          NaN.
+
+    Args:
+        event: What was done to the data, as a tree of events.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``, for the whole tree.
+
+    Raises:
+        UnsupportedEventError: If no accountant judges a sub-event (named), before any work.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> round(odp.Guarantee(odp.gaussian(noise_multiplier=4.0)).epsilon(delta=1e-5), 2)
+        0.93
+    """
+
+    event: Any
+    neighboring_relation: str = "add_or_remove_one"
+
+    def __post_init__(self) -> None:
+        events.neighboring_relation(self.neighboring_relation)
+        support.check_supported(self.event, self.neighboring_relation)
+
+    def epsilon(self, delta: float) -> float:
+        """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""
+        return min(self.by_method(delta).values())
+
+    def delta(self, epsilon: float) -> float:
+        """Returns the smallest delta known to hold at ``epsilon`` >= 0."""
+        eps = validation.non_negative("epsilon", epsilon)
+        return min(float(m.delta(np.array([eps]))[0]) for m in self._methods().values())
+
+    def method(self, delta: float) -> str:
+        """Returns the name of the method that gives :meth:`epsilon`."""
+        found = self.by_method(delta)
+        return min(found, key=lambda name: found[name])
+
+    def by_method(self, delta: float) -> dict[str, float]:
+        """Returns epsilon at ``delta`` under every method that applies, by name.
+
+        The names are explained in :mod:`optuna_dp.accounting.methods`.
+        """
+        target = validation.open_unit("delta", delta)
+        return dict(epsilons_of(self.event, self.neighboring_relation, target))
+
+    def reasons(self, delta: float) -> dict[str, str]:
+        """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
+        not_private = support.non_private_reason(self.event)
+        methods = self._methods()
+        return {
+            name: not_private or methods[name].why_infinite(delta)
+            for name, epsilon in self.by_method(delta).items()
+            if epsilon == math.inf
+        }
+
+    def bounds(self, delta: float) -> tuple[float, float]:
+        """Returns (attack, bound): epsilon at ``delta`` is known to lie between the two.
+
+        The attack is an explicit adversary against a run that the event allows, evaluated
+        exactly (:mod:`optuna_dp.accounting.attacks`, :mod:`optuna_dp.accounting.policy_attacks`).
+        It is 0 where no attainable run is known for the event.
+        """
+        from optuna_dp.accounting.lower_bounds import strongest_known_attack
+
+        target = validation.open_unit("delta", delta)
+        attack = strongest_known_attack(self.event, self.neighboring_relation, target)
+        return attack, self.epsilon(target)
+
+    def rdp(self, orders: npt.ArrayLike = run_rdp.DEFAULT_ORDERS) -> FloatArray:
+        """Returns upper bounds of the Renyi divergence at the given orders above 1.
+
+        Shape as ``orders``; ``inf`` where none is known.
+        """
+        return run_rdp.rdp_of(self.event, self.neighboring_relation, orders)
+
+    def compose(self, *others: Guarantee | Any) -> Guarantee:
+        """Returns the guarantee of releasing this and other things about the same data.
+
+        Args:
+            others: Guarantees under the same relation, or events.
+        """
+        tree = [self.event]
+        for other in others:
+            if isinstance(other, Guarantee):
+                if other.neighboring_relation != self.neighboring_relation:
+                    raise InvalidArgumentError(
+                        "other",
+                        other.neighboring_relation,
+                        f"this guarantee is for {self.neighboring_relation!r}",
+                        "Guarantees under different neighbouring relations do not compose.",
+                    )
+                tree.append(other.event)
+            else:
+                tree.append(other)
+        return Guarantee(events.compose(*tree), self.neighboring_relation)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values: the events, so that a later accountant can judge again."""
+        return {
+            "format": _FORMAT,
+            "version": 1,
+            "event": event_to_json(self.event),
+            "neighboring_relation": self.neighboring_relation,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Guarantee:
+        """Reads what :meth:`to_json` wrote; refuses anything else."""
+        version = data.get("version") if isinstance(data, dict) else None
+        if type(version) is not int or version != 1 or data.get("format") != _FORMAT:
+            raise InvalidArgumentError("data", data, "it must be what Guarantee.to_json returned")
+        try:
+            return cls(event_from_json(data["event"]), data["neighboring_relation"])
+        except KeyError as error:
+            raise InvalidArgumentError("data", data, f"{error} is missing") from None
+
+    def _methods(self) -> dict[str, Method]:
+        return dict(methods_of(self.event, self.neighboring_relation))
+
+
+def pilots_guarantee(
+    pilot_run: Any,
+    pilots: int,
+    run: Any,
+    trials: TrialCount,
+    *,
+    density_bounds: tuple[float, float] = (1.0, 1.0),
+    policy: str = "history",
+    neighboring_relation: str = "add_or_remove_one",
+) -> Guarantee:
+    """Returns the guarantee of pilot runs and a selection from the prior they teach.
+
+    The composition of ``pilots`` times ``pilot_run`` with one selection, whatever method proposes
+    the pilots and however sharp the prior (``docs/explanation/pilots.md``).
+
+    Args:
+        pilot_run: The event of one pilot.
+        pilots: How many there are, at least 1; fixed beforehand.
+        run: The event of one selection run.
+        trials: The law of the number of selection runs.
+        density_bounds: (c, C) relative to the frozen prior; see :func:`selection_guarantee`.
+        policy: See :func:`selection_guarantee`.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+        UnsupportedEventError: If no accountant judges an event, before any work.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> from optuna_dp.accounting.guarantee import pilots_guarantee
+        >>> both = pilots_guarantee(odp.gaussian(16.0), 10, odp.gaussian(4.0), odp.Geometric(10))
+        >>> round(both.epsilon(delta=1e-5), 2)
+        1.73
+    """
+    count = validation.whole("pilots", pilots, 1)
+    selection = events.PrivateSelectionDpEvent(
+        run=run, trials=trials, density_bounds=density_bounds, policy=policy
+    )
+    repeated = dp_event.SelfComposedDpEvent(pilot_run, count)
+    return Guarantee(dp_event.ComposedDpEvent([repeated, selection]), neighboring_relation)
+
+
+def selection_guarantee(
+    run: Any,
+    trials: TrialCount,
+    *,
+    density_bounds: tuple[float, float] = (1.0, 1.0),
+    policy: str = "history",
+    neighboring_relation: str = "add_or_remove_one",
+) -> Guarantee:
+    """Returns the guarantee of releasing the best of a secret random number of runs.
+
+    Args:
+        run: The event of one run; at its worst over the hyperparameters.
+        trials: The law of the number of runs.
+        density_bounds: (c, C): every run's joint density is within these factors of the prior.
+            (1, 1) is selection without adaptivity (RandTune).
+        policy: What the density may depend on. ``"history"``: private outputs of runs fixed by
+            slot numbers, as under ``DPHyPOSampler(schedule="batch")``
+            (``docs/explanation/history-bound.md``). ``"data"``: anything, the data included, as
+            DP-HyPO's own model allows (``docs/explanation/profile-bound.md``).
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+        UnsupportedEventError: If no accountant judges ``run``, before any work.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> best = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
+        >>> round(best.epsilon(delta=1e-5), 2)
+        1.43
+    """
+    event = events.PrivateSelectionDpEvent(
+        run=run, trials=trials, density_bounds=density_bounds, policy=policy
+    )
+    return Guarantee(event, neighboring_relation)

@@ -1,0 +1,291 @@
+"""The rows of a plan, judged or solved for one at a time.
+
+Two figures need a word:
+
+* ``hit_best``: given any history, a run lands in the best fraction f of the prior with probability
+  at most min(1, C f) and at least c f. Hence so does the whole search: adaptivity within [c, C]
+  raises the chance of a hit from 1 - phi(1 - f) to at most 1 - phi(1 - C f), and a bad policy
+  lowers it to 1 - phi(1 - c f) at worst.
+* ``rival_mean``: the mean of the same law that plain selection (C = c = 1) could afford at the
+  same epsilon. Adaptivity is worth its price only where the extra runs are not to be had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event
+from dp_accounting.rdp import rdp_privacy_accountant
+
+from optuna_dp.accounting import calibration, run_rdp, selection_rdp
+from optuna_dp.accounting.calibration import Unknown, profile_epsilon
+from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.lower_bounds import strongest_known_attack
+from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.search import Scale, largest_within
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import (
+    Binomial,
+    Geometric,
+    Logarithmic,
+    NegativeBinomial,
+    Poisson,
+    TrialCount,
+)
+
+Bounds = tuple[float, float]
+
+FEW = 3
+"""``few`` is the probability of so few runs that there is hardly anything to choose from."""
+
+PLAIN: Bounds = (1.0, 1.0)
+# Of the target epsilon, what a row may leave unused.
+_TOLERANCE = 0.02
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One way to search. Epsilons are at the plan's delta; ``None`` where there is no such figure.
+
+    Attributes:
+        law: Name of the family, as :func:`law_of` takes it.
+        mean: E[T] before any cap.
+        density_bounds: (c, C); (1, 1) is a search without adaptivity.
+        trials: The law of T.
+        noise_multiplier: Solved for, if the plan was asked to.
+        epsilon: What the search costs in all (:meth:`Guarantee.epsilon`).
+        attack: What it certainly costs.
+        naive: What publishing ceil(E[T]) runs would cost, composed by the best accounting; None
+            where the noise was solved for.
+        rdp: What dp-accounting's RDP accountant says of this selection, without adaptivity only.
+        theorem_1: What DP-HyPO's Theorem 1 says, as printed (arXiv 2306.05734v2).
+        any_schedule: Epsilon if the policy could see the data, as ``schedule="any"`` is charged.
+        price: What adaptivity adds to the epsilon of the same law with C = c = 1.
+        few: P[T <= 3].
+        hit: Chance that some run lands in the best ``fraction`` of the prior, drawing from it.
+        hit_worst: The same at the worst a policy within [c, C] can do.
+        hit_best: The same at the best it can do.
+        likely_runs: T is at most this with probability 0.95.
+        rival_mean: Mean of the same law without adaptivity that costs no more than this row.
+        rival_hit: Its chance of a hit.
+        note: Why the row is empty, if it is.
+    """
+
+    law: str
+    mean: float | None
+    density_bounds: Bounds | None
+    trials: TrialCount | None = None
+    noise_multiplier: float | None = None
+    epsilon: float = math.inf
+    attack: float | None = None
+    naive: float | None = None
+    rdp: float | None = None
+    theorem_1: float | None = None
+    any_schedule: float | None = None
+    price: float | None = None
+    few: float | None = None
+    hit: float | None = None
+    hit_worst: float | None = None
+    hit_best: float | None = None
+    likely_runs: int | None = None
+    rival_mean: float | None = None
+    rival_hit: float | None = None
+    note: str = ""
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the densities may leave the prior."""
+        return self.density_bounds not in (None, PLAIN)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values; an infinite epsilon is the string "inf"."""
+        record = asdict(replace(self, trials=None))
+        record["trials"] = None if self.trials is None else self.trials.to_json()
+        return {name: plain_value(value) for name, value in record.items()}
+
+
+def plain_value(value: Any) -> Any:
+    """Returns what JSON can hold: a list for a tuple, the string "inf" for infinity."""
+    if isinstance(value, tuple):
+        return list(value)
+    return "inf" if value == math.inf else value
+
+
+def law_of(name: str, mean: float, cap: int | None = None) -> TrialCount:
+    """Returns a law of T by the name of its family.
+
+    Args:
+        name: "geometric", "logarithmic", "poisson", "negative-binomial:SHAPE" or "binomial:N".
+        mean: E[T].
+        cap: Largest T, or None.
+    """
+    families: dict[str, Callable[[float], TrialCount]] = {
+        "geometric": Geometric,
+        "logarithmic": Logarithmic,
+        "poisson": Poisson,
+    }
+    family, _, parameter = name.partition(":") if isinstance(name, str) else ("", "", "")
+    try:
+        if name in families:
+            law = families[name](mean)
+        elif family == "negative-binomial":
+            law = NegativeBinomial(shape=float(parameter), mean=mean)
+        elif family == "binomial":
+            law = Binomial(int(parameter), mean)
+        else:
+            raise ValueError
+    except InvalidArgumentError:
+        raise
+    except ValueError:
+        raise InvalidArgumentError(
+            "law",
+            name,
+            "it must be geometric, logarithmic, poisson, negative-binomial:SHAPE or binomial:N",
+            "For example negative-binomial:-0.5.",
+        ) from None
+    return law if cap is None else law.capped(cap)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Fills rows."""
+
+    delta: float
+    fraction: float
+    policy: str
+    relation: str
+    attacks: bool
+
+    def guarantee(self, run: Any, trials: TrialCount, bounds: Bounds) -> Guarantee:
+        """Returns the guarantee of a row."""
+        return selection_guarantee(
+            run,
+            trials,
+            density_bounds=bounds,
+            policy=self.policy,
+            neighboring_relation=self.relation,
+        )
+
+    def row(
+        self,
+        run: Any,
+        law: str,
+        mean: float | None,
+        bounds: Bounds | None,
+        trials: TrialCount,
+        noise: float | None = None,
+    ) -> PlanRow:
+        """Returns the row with all its figures."""
+        pair = bounds or PLAIN
+        c, big_c = pair
+        found = self.guarantee(run, trials, pair)
+        methods = found.by_method(self.delta)
+        epsilon = min(methods.values())
+        row = PlanRow(
+            law=law,
+            mean=mean,
+            density_bounds=pair,
+            trials=trials,
+            noise_multiplier=noise,
+            epsilon=epsilon,
+            attack=self._attack(found),
+            naive=self._naive(run, trials) if noise is None else None,
+            theorem_1=methods.get("theorem_1"),
+            rdp=self._rdp(run, trials) if pair == PLAIN else None,
+            few=trials.cdf(FEW),
+            hit=trials.hit_probability(self.fraction),
+            hit_worst=trials.hit_probability(c * self.fraction),
+            hit_best=trials.hit_probability(min(1.0, big_c * self.fraction)),
+            likely_runs=trials.quantile(0.95),
+        )
+        if pair == PLAIN:
+            return row
+        plain = self.guarantee(run, trials, PLAIN).epsilon(self.delta)
+        rival = self._rival(run, partial(law_of, law), trials.mean, epsilon)
+        return replace(
+            row,
+            any_schedule=methods.get("data_profile"),
+            price=epsilon - plain if math.isfinite(epsilon) else None,
+            rival_mean=None if rival is None else rival.mean,
+            rival_hit=None if rival is None else rival.hit_probability(self.fraction),
+        )
+
+    def _attack(self, found: Guarantee) -> float | None:
+        if not self.attacks:
+            return None
+        return strongest_known_attack(found.event, self.relation, self.delta)
+
+    def _naive(self, run: Any, trials: TrialCount) -> float:
+        """Epsilon of publishing ceil(E[T]) runs; by their dominating pair."""
+        runs = dp_event.SelfComposedDpEvent(run, max(1, math.ceil(trials.mean)))
+        pair = pair_of(runs, self.relation)
+        return max(side.epsilon(self.delta) for side in (pair, pair.reversed()))
+
+    def _rdp(self, run: Any, trials: TrialCount) -> float:
+        """What dp-accounting's RDP accountant says, at its own orders."""
+        orders = np.asarray(rdp_privacy_accountant.DEFAULT_RDP_ORDERS, dtype=np.float64)
+        curve = run_rdp.rdp_of(run, self.relation, orders)
+        curve = selection_rdp.selection_rdp(orders, curve, trials)
+        return run_rdp.rdp_to_epsilon(orders, curve, self.delta)
+
+    def _rival(
+        self, run: Any, make: Callable[[float], TrialCount], mean: float, epsilon: float
+    ) -> TrialCount | None:
+        """Returns the law of largest mean that costs ``epsilon`` at most without adaptivity."""
+        if not 0.0 < epsilon < math.inf:
+            return None
+        scale = calibration.mean_scale(make)
+        start = replace(scale, start=math.log(mean))
+
+        def cost(u: float) -> float:
+            plain = self.guarantee(run, make(scale.value(u)), PLAIN)
+            return profile_epsilon(plain, self.delta)
+
+        found = largest_within(cost, epsilon, start)
+        return make(scale.value(found.at)) if found.cost <= epsilon else None
+
+
+class Solver:
+    """Finds the unknown of each row, starting where a row like it ended."""
+
+    def __init__(self, judge: Judge, run: Any, cap: int | None, target: float) -> None:
+        self._judge, self._run, self._cap, self._target = judge, run, cap, target
+        self._last: Scale = calibration.NOISE
+        self._of_mean: dict[float | None, Scale] = {}
+
+    def row(
+        self, unknown: Unknown, law: str, mean: float | None, bounds: Bounds | None
+    ) -> PlanRow:
+        """Returns the row at the best value within the target, empty if there is none."""
+        make = partial(law_of, law, cap=self._cap)
+        if unknown == "noise_multiplier":
+            scale = self._of_mean.get(mean, self._last)
+        else:
+            scale = calibration.scale_of(unknown, make)
+
+        def parts(u: float) -> tuple[Any, TrialCount, Bounds]:
+            value = scale.value(u)
+            run = self._run(value) if unknown == "noise_multiplier" else self._run
+            trials = make(value if mean is None else mean)
+            return run, trials, calibration.bounds_of_ratio(value) if bounds is None else bounds
+
+        def cost(u: float) -> float:
+            # The profile bounds are almost always the smallest, and much the quickest.
+            return profile_epsilon(self._judge.guarantee(*parts(u)), self._judge.delta)
+
+        found = largest_within(cost, self._target, scale, tolerance=_TOLERANCE)
+        value = scale.value(found.at)
+        if found.cost > self._target:
+            note = f"out of reach: at least {calibration.rounded_up(found.cost)}"
+            return PlanRow(law, mean, bounds, note=note)
+        noise = None
+        if unknown == "noise_multiplier":
+            noise = value
+            self._last = self._of_mean[mean] = scale.starting_at(found)
+        run, trials, pair = parts(found.at)
+        return self._judge.row(run, law, value if mean is None else mean, pair, trials, noise)

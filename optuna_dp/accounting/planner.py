@@ -1,0 +1,224 @@
+"""The planner: what a search would cost under many laws of T, before any data are touched.
+
+One row is one law of T with one pair of density bounds (c, C), judged by every method that
+applies, beside what other accountings would say and what the search can hope to find
+(:mod:`optuna_dp.accounting.plan_rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dp_accounting import dp_event
+
+from optuna_dp import validation
+from optuna_dp.accounting import calibration, events, support
+from optuna_dp.accounting.calibration import Unknown
+from optuna_dp.accounting.event_json import event_to_json
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.plan_rows import (
+    PLAIN,
+    Bounds,
+    Judge,
+    PlanRow,
+    Solver,
+    law_of,
+    plain_value,
+)
+from optuna_dp.errors import InvalidArgumentError
+
+LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
+MEANS = (10.0, 30.0, 100.0)
+DENSITY_BOUNDS: tuple[Bounds, ...] = ((0.9, 1.25), (0.75, 2.0))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A table to choose a search from.
+
+    Attributes:
+        run: Event of one run; None if its noise was solved for.
+        one_run: Epsilon of one run, alone and published; None likewise.
+        delta: Of every epsilon here.
+        fraction: What counts as a hit: the best ``fraction`` of the prior.
+        policy: "history" or "data".
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        target_epsilon: What every row may cost, or None.
+        solved_for: What was chosen to meet it, or None.
+        rows: One for each law, mean and pair of density bounds.
+    """
+
+    run: Any
+    one_run: float | None
+    delta: float
+    fraction: float
+    policy: str
+    neighboring_relation: str
+    target_epsilon: float | None
+    solved_for: Unknown | None
+    rows: tuple[PlanRow, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {
+            "format": "optuna-dp plan",
+            "version": 1,
+            "run": None if self.run is None else event_to_json(self.run),
+            "one_run": plain_value(self.one_run),
+            "delta": self.delta,
+            "fraction": self.fraction,
+            "policy": self.policy,
+            "neighboring_relation": self.neighboring_relation,
+            "target_epsilon": self.target_epsilon,
+            "solved_for": self.solved_for,
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+def selection_plan(
+    run: Any,
+    *,
+    delta: float = 1e-5,
+    laws: Sequence[str] = LAWS,
+    means: Sequence[float] = MEANS,
+    adaptive_laws: Sequence[str] = ("geometric",),
+    density_bounds: Sequence[Bounds] = DENSITY_BOUNDS,
+    cap: int | None = None,
+    fraction: float = 0.05,
+    policy: str = "history",
+    neighboring_relation: str = "add_or_remove_one",
+    target_epsilon: float | None = None,
+    solve: Unknown | None = None,
+    attacks: bool | None = None,
+) -> Plan:
+    """Returns what searches would cost and find, or what a target epsilon allows.
+
+    Without ``target_epsilon`` every row is judged as it is. With it, one quantity is solved for in
+    every row so that the row costs at most that much: the noise multiplier if ``run`` is a
+    function of it (the white-box setting of DP-HyPO), else the mean of T or the ratio C/c.
+
+    Guarantees:
+        * Every ``epsilon`` is the guarantee's own and is never above ``target_epsilon``; rows that
+          cannot reach it are kept, empty, with a note.
+        * All arguments are checked, and the run judged supported, before any work.
+
+    Args:
+        run: Event of one run, or a function noise multiplier -> event.
+        delta: In (0, 1).
+        laws: Families without adaptivity, see :func:`law_of`.
+        means: E[T] of the rows; not used when the mean is solved for.
+        adaptive_laws: Families with adaptivity.
+        density_bounds: Pairs (c, C) for those; not used when C/c is solved for.
+        cap: Largest T, for all laws, or None.
+        fraction: What counts as a hit, in (0, 1).
+        policy: "history" or "data", see :func:`~optuna_dp.selection_guarantee`.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        target_epsilon: What each row may cost; needed if ``run`` is a function.
+        solve: "noise_multiplier", "mean" or "density_bounds"; the default is the noise if ``run``
+            is a function, else the mean.
+        attacks: Whether to search for attacks, most of the work; by default only without a target.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> plan = odp.selection_plan(odp.gaussian(4.0), laws=["geometric"], means=[10])
+        >>> round(plan.rows[0].epsilon, 2)
+        1.43
+    """
+    unknown = _unknown_of(run, target_epsilon, solve)
+    validation.open_unit("delta", delta)
+    validation.open_unit("fraction", fraction)
+    events.neighboring_relation(neighboring_relation)
+    if policy not in events.POLICIES:
+        raise InvalidArgumentError("policy", policy, f"it must be one of {events.POLICIES}")
+    bounds = [validation.density_bounds(pair) for pair in density_bounds]
+    event = run(1.0) if unknown == "noise_multiplier" else run
+    if not isinstance(event, dp_event.DpEvent):
+        raise InvalidArgumentError("run", run, "it must be an event or a function that makes one")
+    support.check_supported(event, neighboring_relation)
+    if attacks is None:
+        attacks = target_epsilon is None
+    judge = Judge(delta, fraction, policy, neighboring_relation, attacks)
+    cells = _cells(unknown, laws, means, adaptive_laws, bounds, cap)
+    if unknown is None:
+        rows = [
+            judge.row(event, law, mean, pair, law_of(law, float(mean or 1.0), cap))
+            for law, mean, pair in cells
+        ]
+    else:
+        solver = Solver(judge, run, cap, validation.positive("target_epsilon", target_epsilon))
+        # Law by law, because the solutions of one are near each other; shown mean by mean.
+        by_law = {c: solver.row(unknown, *c) for c in sorted(cells, key=_by_law)}
+        rows = [by_law[cell] for cell in cells]
+    known = unknown != "noise_multiplier"
+    return Plan(
+        run=event if known else None,
+        one_run=Guarantee(event, neighboring_relation).epsilon(delta) if known else None,
+        delta=float(delta),
+        fraction=float(fraction),
+        policy=policy,
+        neighboring_relation=neighboring_relation,
+        target_epsilon=None if target_epsilon is None else float(target_epsilon),
+        solved_for=unknown,
+        rows=tuple(rows),
+    )
+
+
+_Cell = tuple[str, "float | None", "Bounds | None"]
+
+
+def _by_law(cell: _Cell) -> tuple[str, float, float]:
+    law, mean, bounds = cell
+    return law, -(bounds or PLAIN)[0], mean or 0.0
+
+
+def _unknown_of(run: Any, target_epsilon: Any, solve: Any) -> Unknown | None:
+    white_box = callable(run) and not isinstance(run, dp_event.DpEvent)
+    if target_epsilon is None:
+        if white_box or solve is not None:
+            raise InvalidArgumentError(
+                "target_epsilon", None, "it must be given when something is to be solved for"
+            )
+        return None
+    unknown: Unknown = solve or ("noise_multiplier" if white_box else "mean")
+    if unknown not in ("noise_multiplier", "mean", "density_bounds"):
+        raise InvalidArgumentError(
+            "solve", solve, "it must be noise_multiplier, mean or density_bounds"
+        )
+    if white_box != (unknown == "noise_multiplier"):
+        raise InvalidArgumentError(
+            "run",
+            run,
+            f"to solve for {unknown} it must be "
+            + ("an event" if white_box else "a function of the noise multiplier"),
+            "For the noise: lambda noise: dp_sgd(noise_multiplier=noise, ...).",
+        )
+    return unknown
+
+
+def _cells(
+    unknown: Unknown | None,
+    laws: Sequence[str],
+    means: Sequence[float],
+    adaptive_laws: Sequence[str],
+    bounds: Sequence[Bounds],
+    cap: int | None,
+) -> list[_Cell]:
+    """Returns (law, mean, density bounds) of every row, None for what is solved for."""
+    checked = [] if unknown == "mean" else [validation.positive("means", m) for m in means]
+    for name in (*laws, *adaptive_laws):
+        for mean in checked:
+            law_of(name, mean, cap)
+        if unknown == "mean":
+            calibration.mean_scale(partial(law_of, name, cap=cap))
+    adaptive: list[Bounds | None] = [pair for pair in dict.fromkeys(bounds) if pair != PLAIN]
+    if unknown == "density_bounds":
+        return [(law, mean, None) for law in adaptive_laws for mean in checked]
+    found: list[_Cell] = []
+    shown: list[float | None] = [None] if unknown == "mean" else [*checked]
+    for given in shown:
+        found += [(law, given, PLAIN) for law in laws]
+        found += [(law, given, pair) for law in adaptive_laws for pair in adaptive]
+    return found

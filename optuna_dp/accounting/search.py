@@ -1,0 +1,133 @@
+"""The search behind calibration: the most that a target epsilon allows, from the private side.
+
+What is searched is always a logarithm u that the cost grows with, so that noise, means and ratios
+are all alike: log(cost) is nearly straight in u.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+TOLERANCE = 0.005
+"""The epsilon that is reached lies within this fraction below the target."""
+
+_MAX_EVALUATIONS = 60
+# Steps of the search, in u.
+_SHORTEST_STEP, _LONGEST_STEP = 0.01, 2.5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is searched, as a logarithm u that the cost grows with.
+
+    Attributes:
+        sign: +1 if the cost grows with the quantity, -1 if it falls.
+        low: Smallest u.
+        high: Largest u.
+        start: Where the search starts.
+        slope: A guess of d log(cost) / du there.
+    """
+
+    sign: float
+    low: float
+    high: float
+    start: float
+    slope: float
+
+    def value(self, u: float) -> float:
+        """Returns the quantity at u."""
+        return math.exp(self.sign * u)
+
+    def starting_at(self, found: Found) -> Scale:
+        """Returns the same scale with the start and the slope of an earlier search."""
+        return replace(self, start=found.at, slope=found.slope)
+
+
+class Found(NamedTuple):
+    """A point of the search and what it costs; ``slope`` is d log(cost) / du near it."""
+
+    at: float
+    cost: float
+    slope: float
+
+
+def largest_within(
+    cost: Callable[[float], float], target: float, scale: Scale, *, tolerance: float = TOLERANCE
+) -> Found:
+    """Returns the largest u found with ``cost(u) <= target``.
+
+    A secant in (u, log cost), kept between the points found on either side of the target. It ends
+    at a cost in [(1 - tolerance) target, target], at ``scale.high`` if that is within the target,
+    or at the last point within it if the cost jumps over the target.
+
+    Returns:
+        The point. Its cost exceeds the target only if that of ``scale.low``, where it is then,
+        does.
+    """
+    aim = math.log(target) + math.log1p(-0.5 * tolerance)
+    inside: _Point | None = None
+    outside: _Point | None = None
+    slope, u = scale.slope, min(max(scale.start, scale.low), scale.high)
+    repeated = 0
+    for _ in range(_MAX_EVALUATIONS):
+        value = cost(u)
+        if math.isnan(value):
+            value = math.inf
+        point = _Point(u, math.log(value) - aim if value > 0.0 else -math.inf, value)
+        previous = inside if value <= target else outside
+        if value <= target:
+            repeated = repeated + 1 if repeated > 0 else 1
+            inside = point
+            if value >= (1.0 - tolerance) * target or u >= scale.high:
+                break
+        else:
+            repeated = repeated - 1 if repeated < 0 else -1
+            outside = point
+            if u <= scale.low:
+                return Found(u, value, slope)
+        slope = _slope(previous or outside or inside, point, slope)
+        if inside is None or outside is None:
+            u = _onward(point, slope, scale)
+            continue
+        if outside.u - inside.u <= 1e-9 * max(1.0, abs(inside.u)):
+            break
+        u = _between(inside, outside, repeated)
+    if inside is None:
+        assert outside is not None
+        return Found(outside.u, outside.value, slope)
+    return Found(inside.u, inside.value, slope)
+
+
+class _Point(NamedTuple):
+    u: float
+    above: float  # log(cost) - log(aim)
+    value: float
+
+
+def _slope(one: _Point | None, other: _Point, before: float) -> float:
+    if one is None or one.u == other.u or not math.isfinite(one.above + other.above):
+        return before
+    slope = (other.above - one.above) / (other.u - one.u)
+    return min(max(slope, 0.05), 5.0)
+
+
+def _onward(point: _Point, slope: float, scale: Scale) -> float:
+    """Returns the next place to look while all points lie on one side of the target."""
+    step = min(max(1.05 * abs(point.above) / slope, _SHORTEST_STEP), _LONGEST_STEP)
+    return max(scale.low, point.u - step) if point.above > 0.0 else min(scale.high, point.u + step)
+
+
+def _between(inside: _Point, outside: _Point, repeated: int) -> float:
+    low, high = inside.above, outside.above
+    if not math.isfinite(low + high):
+        return 0.5 * (inside.u + outside.u)
+    # Illinois: an end that stays put counts for less and less, lest the secant creep.
+    if repeated > 1:
+        high *= 0.5 ** (repeated - 1)
+    elif repeated < -1:
+        low *= 0.5 ** (-repeated - 1)
+    share = min(max(low / (low - high), 0.02), 0.98)
+    return inside.u + share * (outside.u - inside.u)

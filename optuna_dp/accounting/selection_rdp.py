@@ -1,0 +1,325 @@
+"""Renyi-DP curves of private selection: a secret number T of runs, only the best released.
+
+Notation (docs/explanation/rdp-of-selection.md; Papernot & Steinke, arXiv:2110.03620v2; Wang et
+al., DP-HyPO, arXiv:2306.05734v2):
+
+==============  ==================================================================================
+here            meaning
+==============  ==================================================================================
+``a``, ``b``    orders; ``b`` is the one the selection term minimises over
+eps(a)          RDP of one run: supremum over hyperparameters and both adjacency directions
+eta             ``shape`` of the truncated negative binomial law of T
+gamma, m        its stopping parameter and its mean E[T]
+mu              mean of a Poisson law
+(c, C)          bounds of every run's density relative to the prior, c <= 1 <= C
+==============  ==================================================================================
+
+``inf`` means that nothing is known at that order; NaN never appears. Laws other than the
+truncated negative binomial family and Poisson have no RDP formula: :func:`why_no_rdp` says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import NegativeBinomial, Poisson, TrialCount
+
+FloatArray = npt.NDArray[np.float64]
+#: epsilons >= 0 -> upper bounds of the run's delta(epsilon), valid in both directions.
+Profile = Callable[[FloatArray], npt.ArrayLike]
+
+
+def selection_rdp(
+    orders: npt.ArrayLike,
+    run_rdp: npt.ArrayLike,
+    trials: TrialCount,
+    density_bounds: tuple[float, float] = (1.0, 1.0),
+    *,
+    run_delta: Profile | None = None,
+) -> FloatArray:
+    """Returns the RDP curve of releasing the best of T runs.
+
+    Truncated negative binomial laws: :func:`negative_binomial_rdp`. Poisson: Theorem 6 of
+    arXiv:2110.03620v2 for means of at least 1 (:func:`poisson_rdp`), our own form below that
+    (:func:`poisson_rdp_any_mean`), and :func:`adaptive_poisson_rdp` under density bounds.
+
+    Guarantees:
+        * At C = c = 1 the values are those of dp-accounting's ``RepeatAndSelectDpEvent`` wherever
+          it takes the parameters, up to the monotonicity below, which it leaves out for Poisson.
+        * Non-decreasing in the order (Renyi divergences are, so the running minimum from the
+          right is a bound), in the mean of T, in C, in 1/c and in the curve of the run.
+        * Capped and binomial laws give ``inf`` everywhere.
+
+    Args:
+        orders: Shape (n,), at least 1, ``inf`` allowed (pure DP), in any sequence.
+        run_rdp: Shape (n,), the run's curve at these orders, ``inf`` allowed.
+        trials: Law of T.
+        density_bounds: (c, C) with 0 < c <= 1 <= C.
+        run_delta: For Poisson laws, the run's privacy profile (an array of epsilons to an array
+            of deltas); what the RDP curve implies is used besides, whichever is smaller.
+
+    Returns:
+        Shape (n,).
+    """
+    a, run = _curve(orders, run_rdp)
+    c, big_c = validation.density_bounds(density_bounds)
+    adaptive = big_c > 1.0
+    if isinstance(trials, NegativeBinomial):
+        return negative_binomial_rdp(a, run, trials, (c, big_c))
+    if not isinstance(trials, Poisson):
+        return np.full_like(a, np.inf)
+    delta = _combined_profile(a, run, run_delta)
+    if adaptive:
+        bound = adaptive_poisson_rdp(a, run, trials.mean, delta, (c, big_c))
+    elif trials.mean >= 1.0:
+        bound = poisson_rdp(a, run, trials.mean, delta)
+    else:
+        bound = poisson_rdp_any_mean(a, run, trials.mean, delta)
+    return _running_minimum(a, bound)
+
+
+def why_no_rdp(trials: TrialCount) -> str | None:
+    """Returns why no RDP formula covers this law of T, or None if one does."""
+    if isinstance(trials, (NegativeBinomial, Poisson)):
+        return None
+    return (
+        f"the RDP theorems of selection do not hold for {trials!r}: they need phi' of a truncated "
+        "negative binomial or Poisson law, and for capped laws they are false (min(T, 20) for "
+        "geometric T of mean 1000 and 1-DP runs leaks 5.9, not 3). The profile bounds cover it."
+    )
+
+
+def negative_binomial_rdp(
+    orders: npt.ArrayLike,
+    run_rdp: npt.ArrayLike,
+    trials: NegativeBinomial,
+    density_bounds: tuple[float, float] = (1.0, 1.0),
+) -> FloatArray:
+    """Returns the RDP curve for a truncated negative binomial T, shape > -1.
+
+    eps(a) + log(C/c) + log(C)/(a-1) + log(m)/(a-1)
+    + (1+eta) min over b of [(1-1/b)(eps(b) + log(1/c)) + log(C) + log(1/gamma)/b].
+
+    At C = c = 1 this is Theorem 2 of arXiv:2110.03620v2. For density bounds it is never larger
+    than DP-HyPO's Theorem 1; the proof is ours (docs/explanation/rdp-of-selection.md), since the
+    printed one takes a step that fails for suprema.
+    """
+    a, run = _curve(orders, run_rdp)
+    c, big_c = validation.density_bounds(density_bounds)
+    term = _selection_term(a, run, trials, -math.log(c), math.log(big_c))
+    extra = -math.log(c) + math.log(big_c)
+    per_order = _over_order(a, math.log(trials.mean) + math.log(big_c))
+    return _running_minimum(a, _at_orders_above_one(a, run + extra + per_order + term))
+
+
+def theorem1_as_printed(
+    orders: npt.ArrayLike,
+    run_rdp: npt.ArrayLike,
+    trials: TrialCount,
+    density_bounds: tuple[float, float],
+) -> FloatArray:
+    """Returns DP-HyPO's Theorem 1 (arXiv:2306.05734v2) as printed, for comparison.
+
+    eps(a) + (a/(a-1) + 1 + eta) log(C/c) + log(m)/(a-1)
+    + (1+eta) min over b of [(1-1/b) eps(b) + log(1/gamma)/b].
+
+    The statement is true (it follows from :func:`negative_binomial_rdp`), its printed proof is
+    not. ``inf`` for laws outside the truncated negative binomial family.
+    """
+    a, run = _curve(orders, run_rdp)
+    c, big_c = validation.density_bounds(density_bounds)
+    if not isinstance(trials, NegativeBinomial):
+        return np.full_like(a, np.inf)
+    log_ratio = math.log(big_c) - math.log(c)
+    term = _selection_term(a, run, trials, 0.0, 0.0) + (2.0 + trials.shape) * log_ratio
+    per_order = _over_order(a, math.log(trials.mean) + log_ratio)
+    return _running_minimum(a, _at_orders_above_one(a, run + per_order + term))
+
+
+def poisson_rdp(
+    orders: npt.ArrayLike, run_rdp: npt.ArrayLike, mean: float, run_delta: Profile
+) -> FloatArray:
+    """Returns Theorem 6 of arXiv:2110.03620v2: eps(a) + mu delta_hat + log(mu)/(a-1), mu >= 1.
+
+    delta_hat is the run's delta at e^eps_hat = a/(a-1). Below mu = 1 the formula is false (it
+    turns negative), so such means are refused; use :func:`poisson_rdp_any_mean`.
+    """
+    a, run = _curve(orders, run_rdp)
+    if not mean >= 1.0:
+        raise InvalidArgumentError(
+            "mean", mean, "Theorem 6 holds for means of at least 1", "Use poisson_rdp_any_mean."
+        )
+    exponent = mean * _deltas(run_delta, _log_t(a))
+    return _at_orders_above_one(a, run + exponent + _over_order(a, math.log(mean)))
+
+
+def poisson_rdp_any_mean(
+    orders: npt.ArrayLike, run_rdp: npt.ArrayLike, mean: float, run_delta: Profile
+) -> FloatArray:
+    """Returns log(1 + mu e^((a-1) mu delta_hat) (e^((a-1) eps(a)) - 1)) / (a-1), any mu > 0.
+
+    Own result, with the T = 0 outcome counted (docs/explanation/rdp-of-selection.md). It is never
+    larger than Theorem 6 where that holds, nor than
+    log(e^-mu + mu e^((a-1)(eps(a) + mu delta_hat))) / (a-1).
+    """
+    a, run = _curve(orders, run_rdp)
+    mean = validation.positive("mean", mean)
+    s = np.where((a > 1.0) & np.isfinite(a), a - 1.0, 1.0)
+    exponent = mean * _deltas(run_delta, _log_t(a))
+    value = np.logaddexp(0.0, math.log(mean) + s * exponent + _log_expm1(s * run)) / s
+    at_infinity = np.where(run > 0.0, run + exponent, 0.0)  # the limit a -> inf
+    return _at_orders_above_one(a, np.where(np.isinf(a), at_infinity, value))
+
+
+def adaptive_poisson_rdp(
+    orders: npt.ArrayLike,
+    run_rdp: npt.ArrayLike,
+    mean: float,
+    run_delta: Profile,
+    density_bounds: tuple[float, float],
+) -> FloatArray:
+    """Returns the RDP curve for Poisson T and densities in [c, C], data-dependent ones included.
+
+    log(e^-mu + C (C/c)^(a-1) mu e^((a-1)(eps(a) + mu kappa))) / (a-1), where kappa bounds
+    hi(p') - t lo(p), t = a/(a-1), by the smallest of C H(tc/C), 1-c + c H(t),
+    t(C-1) + C H(t) and 1-c + t(C-1) + c H(tC/c); H(r) = sup over events of P'(E) - r P(E).
+    Own result (docs/explanation/rdp-of-selection.md).
+    """
+    a, run = _curve(orders, run_rdp)
+    c, big_c = validation.density_bounds(density_bounds)
+    mean = validation.positive("mean", mean)
+    kappa = _kappa(_log_t(a), c, big_c, run_delta)
+    log_ratio = math.log(big_c) - math.log(c)
+    s = np.where((a > 1.0) & np.isfinite(a), a - 1.0, 1.0)
+    ceiling = run + mean * kappa + log_ratio
+    value = np.logaddexp(-mean, math.log(mean) + math.log(big_c) + s * ceiling) / s
+    return _at_orders_above_one(a, np.where(np.isinf(a), ceiling, value))
+
+
+def pure_selection_epsilon(
+    run_epsilon: float, trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)
+) -> float:
+    """Returns the pure epsilon of selection: (2+eta)(eps + log(C/c)).
+
+    For eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of Theorem
+    2; DP-HyPO, arXiv:2306.05734v2, Theorem 2); ``inf`` for other laws, where no such bound
+    holds or none is proved (:func:`why_no_rdp`; a Poisson T is not purely private by Theorem 6).
+    """
+    run_epsilon = validation.number("run_epsilon", run_epsilon)
+    if run_epsilon < 0.0:
+        raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
+    c, big_c = validation.density_bounds(density_bounds)
+    if not isinstance(trials, NegativeBinomial):
+        return math.inf
+    return (2.0 + trials.shape) * (run_epsilon + math.log(big_c) - math.log(c))
+
+
+# -- helpers --------------------------------------------------------------------------------------
+
+
+def _curve(orders: npt.ArrayLike, run_rdp: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    a = np.asarray(orders, dtype=np.float64)
+    run = np.asarray(run_rdp, dtype=np.float64)
+    if a.ndim != 1 or a.size == 0 or not bool(np.all(a >= 1.0)):
+        raise InvalidArgumentError(
+            "orders", orders, "it must be a non-empty sequence of orders of at least 1"
+        )
+    # A divergence is at least 0; accountants return -1e-18 and the like when rounding.
+    if run.shape != a.shape or not bool(np.all(run >= -1e-9)):
+        raise InvalidArgumentError(
+            "run_rdp", run_rdp, "it must hold one value >= 0 (or inf) for each order, and no NaN"
+        )
+    return a, np.maximum(run, 0.0)
+
+
+def _selection_term(
+    a: FloatArray, run: FloatArray, trials: NegativeBinomial, per_run: float, constant: float
+) -> float:
+    """(1+eta) min over b of [(1-1/b)(eps(b) + per_run) + constant + log(1/gamma)/b]."""
+    # b = 1 needs nothing of the run: 0 * inf is 0 there, by the proof and not by convention.
+    weighted = np.where(a > 1.0, (1.0 - 1.0 / a) * np.where(a > 1.0, run + per_run, 0.0), 0.0)
+    terms = weighted + constant + trials.log_inverse_gamma / a
+    return (1.0 + trials.shape) * float(np.min(terms))
+
+
+def _over_order(a: FloatArray, value: float) -> FloatArray:
+    """value / (a - 1), with 0 at order inf and inf at order 1."""
+    s = np.where(a > 1.0, a - 1.0, 1.0)
+    return np.asarray(np.where(a > 1.0, value / s, np.inf))
+
+
+def _at_orders_above_one(a: FloatArray, bound: FloatArray) -> FloatArray:
+    return np.asarray(np.where(a > 1.0, bound, np.inf), dtype=np.float64)
+
+
+def _running_minimum(a: FloatArray, bound: FloatArray) -> FloatArray:
+    """The smallest bound at an order at least as large: Renyi divergences grow with the order."""
+    order = np.argsort(a, kind="stable")
+    from_right = np.minimum.accumulate(bound[order][::-1])[::-1]
+    # Equal orders share the best of them.
+    return np.asarray(from_right[np.searchsorted(a[order], a, side="left")], dtype=np.float64)
+
+
+def _log_expm1(x: FloatArray) -> FloatArray:
+    """log(e^x - 1) for x >= 0, -inf at 0."""
+    with np.errstate(divide="ignore"):
+        small = np.minimum(x, 40.0)
+        return np.asarray(np.where(x < 40.0, np.log(np.expm1(small)), x))
+
+
+def _combined_profile(a: FloatArray, run: FloatArray, run_delta: Profile | None) -> Profile:
+    from optuna_dp.accounting.run_rdp import rdp_to_delta
+
+    finite = np.isfinite(a)
+    pure = float(np.min(run[~finite], initial=np.inf))
+
+    def delta(epsilons: FloatArray) -> FloatArray:
+        known = np.where(epsilons < pure, 1.0, 0.0)
+        if finite.any():
+            known = np.minimum(known, rdp_to_delta(a[finite], run[finite], epsilons))
+        if run_delta is not None:
+            known = np.minimum(known, _deltas(run_delta, epsilons))
+        return known
+
+    return delta
+
+
+def _deltas(run_delta: Profile, epsilons: FloatArray) -> FloatArray:
+    deltas = np.asarray(run_delta(epsilons), dtype=np.float64)
+    if deltas.shape != epsilons.shape or not bool(np.all(deltas >= 0.0)):
+        raise InvalidArgumentError(
+            "run_delta", run_delta, "it must return a delta >= 0 for each epsilon, and no NaN"
+        )
+    return np.minimum(deltas, 1.0)
+
+
+def _log_t(a: FloatArray) -> FloatArray:
+    """log(a / (a - 1)), the largest eps_hat of Theorem 6; 1 stands in at order 1, never used."""
+    return np.asarray(np.where(a > 1.0, -np.log1p(-1.0 / np.maximum(a, 1.0 + 1e-15)), 1.0))
+
+
+def _kappa(log_t: FloatArray, c: float, big_c: float, run_delta: Profile) -> FloatArray:
+    """Upper bounds of the supremum over p of hi(p') - t lo(p), one for each t."""
+    t = np.exp(log_t)
+
+    def hockey_stick(log_r: FloatArray) -> FloatArray:
+        # sup of P'(E) - r P(E); for r < 1, P' - rP = (1-r) P' + r (P' - P).
+        r = np.exp(np.minimum(log_r, 0.0))
+        return 1.0 - r + r * _deltas(run_delta, np.maximum(log_r, 0.0))
+
+    log_ratio = math.log(big_c) - math.log(c)
+    at_t = hockey_stick(log_t)
+    low_cut = t * (big_c - 1.0)
+    bounds = [
+        big_c * hockey_stick(log_t - log_ratio),
+        1.0 - c + c * at_t,
+        low_cut + big_c * at_t,
+        1.0 - c + low_cut + c * hockey_stick(log_t + log_ratio),
+    ]
+    return np.asarray(np.minimum.reduce(bounds), dtype=np.float64)

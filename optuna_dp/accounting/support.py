@@ -1,0 +1,134 @@
+"""Which events can be judged, checked over the whole tree before any work.
+
+Two questions: can any accountant judge this event (:func:`check_supported`), and does it protect
+anything at all (:func:`non_private_reason`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+
+from optuna_dp.accounting import events
+from optuna_dp.errors import UnsupportedEventError
+
+# Ours, and those whose children are judged one by one.
+_OWN_LEAVES = (
+    dp_event.NoOpDpEvent,
+    dp_event.NonPrivateDpEvent,
+    dp_event.ZCDpEvent,
+    events.ApproximateDpEvent,
+    events.RdpDpEvent,
+    events.SkellamDpEvent,
+)
+
+
+def children(event: Any) -> list[Any]:
+    """Returns the sub-events that are judged on their own, none for a leaf."""
+    if isinstance(event, (dp_event.ComposedDpEvent, events.WorstCaseDpEvent)):
+        return list(event.events)
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return [event.event]
+    if isinstance(event, events.PrivateSelectionDpEvent):
+        return [event.run]
+    return []
+
+
+def has_profile(leaf: Any, relation: str) -> bool:
+    """Whether dp-accounting's PLD accountant judges this leaf."""
+    from dp_accounting.pld import PLDAccountant
+
+    return bool(PLDAccountant(events.neighboring_relation(relation)).supports(leaf))
+
+
+def has_rdp(leaf: Any, relation: str) -> bool:
+    """Whether dp-accounting's RDP accountant judges this leaf, and rightly.
+
+    It takes a Laplace mechanism under "replace_one" at the sensitivity of adding a record, half
+    of what replacing one can do; its PLD accountant refuses, and so does this.
+    """
+    if relation == "replace_one" and _holds(leaf, dp_event.LaplaceDpEvent):
+        return False
+    return bool(RdpAccountant(None, events.neighboring_relation(relation)).supports(leaf))
+
+
+def _holds(event: Any, cls: type[Any]) -> bool:
+    inner = [getattr(event, "event", None), *(getattr(event, "events", None) or [])]
+    return isinstance(event, cls) or any(_holds(e, cls) for e in inner if e is not None)
+
+
+def check_supported(event: Any, relation: str) -> None:
+    """Raises unless every sub-event can be judged by a profile or by an RDP curve.
+
+    Raises:
+        UnsupportedEventError: Names the first sub-event that nothing judges.
+    """
+    for child in children(event):
+        check_supported(child, relation)
+    if isinstance(event, events.SkellamDpEvent) and relation == "add_or_remove_one":
+        raise UnsupportedEventError(
+            event,
+            "a client that leaves takes its share of the noise along, so the two worlds differ in "
+            "their variance, which this event does not cover. Use the relation 'replace_one', or "
+            "'null_client' (the client stays and votes for nothing).",
+        )
+    if children(event) or isinstance(event, _OWN_LEAVES):
+        return
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return  # an empty composition does nothing
+    if not (has_profile(event, relation) or has_rdp(event, relation)):
+        raise UnsupportedEventError(event, _refusal(event, relation))
+
+
+def _refusal(event: Any, relation: str) -> str:
+    from dp_accounting import privacy_accountant
+    from dp_accounting.pld import PLDAccountant
+
+    try:
+        PLDAccountant(events.neighboring_relation(relation)).compose(event)
+    except privacy_accountant.UnsupportedEventError as error:
+        reason = str(error)
+    else:
+        reason = "its RDP is not known for this relation"
+    message = f"under the relation {relation!r}, dp-accounting says: {reason}"
+    if _holds(event, dp_event.LaplaceDpEvent) and relation == "replace_one":
+        message += " Describe it as pure_dp(2 / noise_multiplier)."
+    return message
+
+
+def non_private_reason(event: Any) -> str | None:
+    """Returns why the event protects nothing (its epsilon is inf), or None if it protects."""
+    if isinstance(event, dp_event.SelfComposedDpEvent) and event.count == 0:
+        return None
+    for child in children(event):
+        reason = non_private_reason(child)
+        if reason is not None:
+            return reason
+    if isinstance(event, dp_event.NonPrivateDpEvent):
+        return "it contains a NonPrivateDpEvent"
+    if isinstance(event, events.RdpDpEvent) and math.isinf(min(event.epsilons)):
+        return "an RdpDpEvent has no finite value at any order"
+    if isinstance(event, dp_event.ZCDpEvent) and not math.isfinite(event.rho + event.xi):
+        return "a ZCDpEvent has no finite rho"
+    if isinstance(event, dp_event.RandomizedResponseDpEvent):
+        if event.num_buckets > 1 and event.noise_parameter == 0.0:
+            return "a RandomizedResponseDpEvent has noise_parameter 0"
+        return None
+    for field in ("noise_multiplier", "noise_parameter", "standard_deviation"):
+        if getattr(event, field, None) == 0.0:
+            return f"a {type(event).__name__} has {field} 0"
+    inner = getattr(event, "event", None)
+    if inner is not None and not children(event) and not never_touches(event):
+        return non_private_reason(inner)
+    return None
+
+
+def never_touches(event: Any) -> bool:
+    """Whether sampling leaves every record out, so that the event costs nothing."""
+    return (
+        getattr(event, "sampling_probability", None) == 0.0
+        or getattr(event, "sample_size", None) == 0
+    )

@@ -1,0 +1,413 @@
+"""Profiles of one run: reference values, soundness against exact profiles, all kinds of trees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation, dp_event
+from dp_accounting.pld import PLDAccountant
+from scipy.special import log_ndtr
+
+from optuna_dp.accounting import discretisation, plds, run_profile, selection_profile, support
+from optuna_dp.accounting.events import (
+    PrivateSelectionDpEvent,
+    approximate_dp,
+    compose,
+    dp_sgd,
+    gaussian,
+    laplace,
+    pure_dp,
+    rdp,
+    worst_case,
+    zcdp,
+)
+from optuna_dp.accounting.pairs import DominatingPair
+from optuna_dp.accounting.run_profile import pair_of, pld_of
+from optuna_dp.accounting.run_rdp import DEFAULT_ORDERS, rdp_of, rdp_to_delta
+from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.trial_counts import Geometric
+
+
+def sgd(noise: float, steps: int = 2344, rate: float = 256 / 60000) -> Any:
+    return dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
+
+
+def both(pair: DominatingPair, delta: float) -> float:
+    return max(pair.epsilon(delta), pair.reversed().epsilon(delta))
+
+
+def gaussian_delta(epsilon: Any, mu: float) -> Any:
+    """The exact profile of a Gaussian of noise 1/mu (Balle & Wang, arXiv 1805.06530v2)."""
+    above, below = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    return np.exp(above) * -np.expm1(below - above)
+
+
+class TestReferenceValues:
+    @pytest.mark.parametrize(
+        ("event", "epsilon"), [(sgd(0.71), 2.774), (sgd(1.0), 1.100), (gaussian(4.0), 0.926)]
+    )
+    def test_theory_page_base_cases(self, event: Any, epsilon: float) -> None:
+        assert both(pair_of(event), 1e-5) == pytest.approx(epsilon, abs=6e-4)
+
+    @pytest.mark.parametrize("event", [sgd(0.71), sgd(1.0), gaussian(4.0)])
+    def test_close_to_a_fine_pld_with_a_moderate_number_of_atoms(self, event: Any) -> None:
+        pair = pair_of(event)
+        accountant = PLDAccountant(value_discretization_interval=1e-4).compose(event)
+        assert pair.losses.size <= 20_000
+        for delta in (1e-5, 1e-8):
+            assert both(pair, delta) == pytest.approx(accountant.get_epsilon(delta), rel=5e-4)
+
+    @pytest.mark.parametrize("noise", [0.3, 1.0, 50.0, 1000.0])
+    def test_scale_of_the_grid_follows_the_event(self, noise: float) -> None:
+        pair = pair_of(gaussian(noise))
+        eps = pair.epsilon(1e-8)
+        assert gaussian_delta(eps, 1.0 / noise) <= 1e-8
+        assert gaussian_delta(eps * (1.0 - 1e-5), 1.0 / noise) >= 1e-8
+
+    def test_a_fixed_grid_would_drown_small_losses(self) -> None:
+        naive = PLDAccountant(value_discretization_interval=1e-2).compose(gaussian(1000.0))
+        assert naive.get_epsilon(1e-8) > 1.2 * pair_of(gaussian(1000.0)).epsilon(1e-8)
+
+
+class TestSoundness:
+    @pytest.mark.parametrize("noise", [0.3, 4.0, 1000.0])
+    def test_gaussian_never_below_the_exact_profile(self, noise: float) -> None:
+        pair = pair_of(gaussian(noise))
+        with mpmath.workdps(40):
+            mu = 1 / mpmath.mpf(noise)
+            for epsilon in np.linspace(-pair.losses[-1] / 2, pair.losses[-1], 40):
+                e = mpmath.mpf(float(epsilon))
+                exact = mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(
+                    -mu / 2 - e / mu
+                )
+                for one in (pair, pair.reversed()):
+                    assert mpmath.mpf(float(one.delta(float(epsilon)))) >= exact - 1e-16
+
+    @pytest.mark.parametrize(("steps", "mu"), [(2, 1.0), (1000, 0.5), (10_000, 0.2),
+                                               (10_000, 1.5), (50_000, 0.3)])  # fmt: skip
+    def test_fft_noise_is_given_back(self, steps: int, mu: float) -> None:
+        """Steps sampled at rate one are one Gaussian, but dp-accounting composes them by FFT."""
+        pair = pair_of(
+            dp_sgd(noise_multiplier=math.sqrt(steps) / mu, sample_rate=1.0, steps=steps)
+        )
+        eps = np.linspace(0.0, 9.0 * mu + mu**2 / 2, 1000)
+        for one in (pair, pair.reversed()):
+            margin = one.delta(eps) - gaussian_delta(eps, mu)
+            assert margin.min() >= plds.fft_slack(steps) / 2
+        assert pair.epsilon(1e-8) == pytest.approx(
+            pair_of(gaussian(1.0 / mu)).epsilon(1e-8), rel=1e-3
+        )
+
+    def test_without_the_slack_it_would_be_below(self) -> None:
+        steps, mu = 10_000, 1.5
+        event = dp_sgd(noise_multiplier=math.sqrt(steps) / mu, sample_rate=1.0, steps=steps)
+        eps = np.linspace(0.0, 9.0 * mu + mu**2 / 2, 1000)
+        raw = np.asarray(pld_of(event).get_delta_for_epsilon(eps))
+        assert np.any(raw < gaussian_delta(eps, mu))
+
+    def test_a_pld_is_never_read_below_zero(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There dp-accounting's FFT noise has made deltas above one."""
+        read: list[float] = []
+        original = plds._deltas
+
+        def spy(side: Any, epsilons: Any) -> Any:
+            read.extend(np.asarray(epsilons).tolist())
+            return original(side, epsilons)
+
+        monkeypatch.setattr(plds, "_deltas", spy)
+        plds.pair_of_pld(pld_of(sgd(1.3, steps=50)), 0.0)
+        assert min(read) == 0.0
+
+    def test_directions_are_kept_apart(self) -> None:
+        """Sampling treats adding and removing differently; the public profile is their maximum."""
+        pair = pair_of(sgd(0.71))
+        public = PLDAccountant().compose(sgd(0.71))
+        assert pair.epsilon(1e-5) == pytest.approx(public.get_epsilon(1e-5), rel=1e-3)
+        assert pair.reversed().epsilon(1e-5) < 0.95 * pair.epsilon(1e-5)
+
+
+class TestPrivateAccess:
+    def test_the_private_attributes_of_dp_accounting_are_where_they_were(self) -> None:
+        """If this fails dp-accounting moved them: results stay sound (public profile) but looser.
+
+        Adapt ``plds.private_parts``.
+        """
+        accountant = PLDAccountant().compose(sgd(1.0, steps=10))
+        parts = plds.private_parts(accountant)
+        assert parts is not None
+        remove, add = parts
+        assert remove.get_epsilon_for_delta(1e-5) != add.get_epsilon_for_delta(1e-5)
+        assert plds.private_parts(pld_of(sgd(1.0, steps=10))) is not None
+
+    def test_falls_back_to_the_public_profile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        event = sgd(0.9, steps=50)
+        tight = pair_of(event)
+        monkeypatch.setattr(plds, "private_parts", lambda accountant: None)
+        run_profile._pair_cached.cache_clear()
+        try:
+            loose = pair_of(event)
+        finally:
+            run_profile._pair_cached.cache_clear()
+        eps = np.linspace(0.0, 3.0, 100)
+        assert np.all(loose.delta(eps) >= tight.delta(eps) - 1e-13)
+        assert np.all(loose.reversed().delta(eps) >= tight.delta(eps) - 1e-13)
+        assert loose.epsilon(1e-5) == pytest.approx(tight.epsilon(1e-5), rel=2e-3)
+
+
+class TestClosedForms:
+    def test_pure_and_approximate(self) -> None:
+        assert pair_of(pure_dp(1.0)).losses == pytest.approx([-1.0, 1.0])
+        assert pair_of(pure_dp(1.0)).infinite_mass == 0.0
+        assert pair_of(approximate_dp(1.0, 1e-6)).infinite_mass == pytest.approx(1e-6)
+        assert pair_of(pure_dp(0.0)).epsilon(0.0) == 0.0
+
+    def test_repeated_pure_is_the_optimal_composition(self) -> None:
+        """Kairouz, Oh & Viswanath's formula, evaluated directly."""
+        pair = pair_of(dp_event.SelfComposedDpEvent(pure_dp(0.1), 100))
+        for i in (0, 10, 25):
+            epsilon = (100 - 2 * i) * 0.1
+            total = sum(
+                math.comb(100, j) * (math.exp((100 - j) * 0.1) - math.exp((100 - 2 * i + j) * 0.1))
+                for j in range(i)
+            )
+            expected = total / (1.0 + math.exp(0.1)) ** 100
+            assert float(pair.delta(epsilon)) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+
+    def test_repeated_approximate_fails_independently(self) -> None:
+        pair = pair_of(dp_event.SelfComposedDpEvent(approximate_dp(0.1, 1e-3), 10))
+        assert pair.infinite_mass == pytest.approx(1.0 - (1.0 - 1e-3) ** 10)
+        assert pair_of(compose(*[approximate_dp(0.0, 1e-3)] * 10)).infinite_mass == pytest.approx(
+            1.0 - (1.0 - 1e-3) ** 10
+        )
+
+    def test_extreme_repetition_is_infinite_rather_than_wrong(self) -> None:
+        pair = pair_of(dp_event.SelfComposedDpEvent(pure_dp(10.0), 200))
+        assert pair.infinite_mass > 0.99
+        assert pair.epsilon(1e-5) == math.inf
+
+    def test_k_ary_randomised_response(self) -> None:
+        pair = pair_of(dp_event.RandomizedResponseDpEvent(0.5, 5), "replace_one")
+        theirs = PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-4).compose(
+            dp_event.RandomizedResponseDpEvent(0.5, 5)
+        )
+        assert pair.epsilon(1e-5) == pytest.approx(theirs.get_epsilon(1e-5), abs=2e-4)
+        assert pair_of(dp_event.RandomizedResponseDpEvent(1.0, 5), "replace_one").epsilon(0) == 0.0
+
+    def test_laplace_against_its_formula(self) -> None:
+        pair = pair_of(laplace(2.0))
+        eps = np.linspace(0.0, 0.5, 40)
+        exact = -np.expm1((eps - 0.5) / 2.0)
+        assert np.all(pair.delta(eps) >= exact)
+        assert pair.delta(eps) == pytest.approx(exact, abs=2e-6)
+
+
+class TestTrees:
+    def test_equal_parts_in_any_nesting_are_one_event(self) -> None:
+        nested = compose(compose(gaussian(4.0), dp_event.NoOpDpEvent()), gaussian(4.0))
+        flat = dp_event.SelfComposedDpEvent(gaussian(4.0), 2)
+        for event in (nested, flat):
+            assert pair_of(event).epsilon(1e-5) == pytest.approx(
+                pair_of(gaussian(4.0 / math.sqrt(2.0))).epsilon(1e-5), rel=1e-6
+            )
+
+    def test_native_mixtures_agree_with_dp_accounting(self) -> None:
+        event = compose(sgd(1.0), laplace(5.0), gaussian(6.0))
+        theirs = PLDAccountant().compose(event).get_epsilon(1e-5)
+        assert both(pair_of(event), 1e-5) == pytest.approx(theirs, rel=1e-3)
+
+    def test_own_events_compose_with_native_ones(self) -> None:
+        event = compose(gaussian(4.0), pure_dp(0.1), approximate_dp(0.05, 1e-7))
+        pair = pair_of(event)
+        alone = pair_of(gaussian(4.0)).epsilon(1e-5)
+        assert alone < both(pair, 1e-5) < alone + 0.15
+        assert pair.infinite_mass >= 1e-7
+
+    def test_nothing_costs_nothing(self) -> None:
+        for event in (
+            dp_event.NoOpDpEvent(),
+            dp_event.ComposedDpEvent([]),
+            dp_event.SelfComposedDpEvent(gaussian(1.0), 0),
+            compose(dp_event.NoOpDpEvent(), pure_dp(0.0)),
+        ):
+            assert pair_of(event).epsilon(0.0) == 0.0
+
+    def test_worst_case_dominates_all_and_is_attained_by_one_of_them(self) -> None:
+        children = [sgd(1.0), gaussian(3.0), approximate_dp(0.2, 1e-4)]
+        made, pairs = pair_of(worst_case(*children)), [pair_of(child) for child in children]
+        eps = np.linspace(-4.0, 4.0, 401)
+        for of in (lambda p: p, lambda p: p.reversed()):
+            maximum = np.max([of(p).delta(eps) for p in pairs], axis=0)
+            value = of(made).delta(eps)
+            assert np.all(value >= maximum - 1e-14)
+            assert value == pytest.approx(maximum, rel=1e-4, abs=1e-6)
+
+    def test_a_maximum_of_epsilons_at_one_delta_would_not_be_enough(self) -> None:
+        first, second = approximate_dp(0.1, 9e-6), gaussian(4.0)
+        at_small = pair_of(worst_case(first, second))
+        assert at_small.epsilon(1e-6) == math.inf
+        assert pair_of(second).epsilon(1e-6) < math.inf
+
+    def test_repeated_worst_case(self) -> None:
+        event = dp_event.SelfComposedDpEvent(worst_case(gaussian(8.0), pure_dp(0.01)), 4)
+        made = both(pair_of(event), 1e-5)
+        assert made >= both(pair_of(gaussian(4.0)), 1e-5)
+        assert made <= 1.01 * both(pair_of(compose(gaussian(4.0), pure_dp(0.04))), 1e-5)
+
+    def test_rdp_only_events_have_the_profile_their_curve_implies(self) -> None:
+        event = compose(zcdp(0.01), rdp([2.0, 10.0, 100.0], [0.01, 0.05, 0.5]))
+        pair = pair_of(event)
+        curve = rdp_of(zcdp(0.01)) + rdp_of(rdp([2.0, 10.0, 100.0], [0.01, 0.05, 0.5]))
+        eps = np.linspace(0.0, 3.0, 50)
+        implied = rdp_to_delta(DEFAULT_ORDERS, curve, eps)
+        assert pair.epsilon(1e-5) == pytest.approx(
+            float(np.interp(math.log(1e-5), np.log(implied[::-1]), eps[::-1])), rel=2e-2
+        )
+        assert pair.epsilon(1e-5) == pair.reversed().epsilon(1e-5)
+
+    def test_rdp_profile_is_above_the_exact_one(self) -> None:
+        pair = pair_of(zcdp(1 / 32))  # the curve of gaussian(4)
+        eps = np.linspace(0.0, 2.5, 200)
+        assert np.all(pair.delta(eps) >= gaussian_delta(eps, 0.25))
+
+    def test_rdp_only_events_compose_with_profiles(self) -> None:
+        exact = both(pair_of(compose(gaussian(4.0), gaussian(8.0))), 1e-5)
+        made = both(pair_of(compose(gaussian(4.0), zcdp(1 / 128))), 1e-5)
+        assert exact <= made <= 1.2 * exact
+
+    def test_rdp_only_children_are_added_before_they_are_converted(self) -> None:
+        many = compose(*[zcdp(0.001 * (1 + i)) for i in range(10)])
+        one = zcdp(0.055)
+        assert pair_of(many).epsilon(1e-5) == pytest.approx(pair_of(one).epsilon(1e-5), rel=1e-6)
+
+    def test_replacing_a_record(self) -> None:
+        assert pair_of(gaussian(4.0), "replace_one").epsilon(1e-5) == pytest.approx(
+            pair_of(gaussian(2.0)).epsilon(1e-5), rel=1e-5
+        )
+
+    def test_pld_of_composes_further(self) -> None:
+        pld = pld_of(compose(gaussian(4.0), worst_case(gaussian(5.0), pure_dp(0.1))))
+        assert pld.get_epsilon_for_delta(1e-5) == pytest.approx(
+            both(pair_of(compose(gaussian(4.0), worst_case(gaussian(5.0), pure_dp(0.1)))), 1e-5),
+            rel=1e-4,
+        )
+        assert pld_of(dp_event.NoOpDpEvent()).get_epsilon_for_delta(1e-5) == 0.0
+        assert pld_of(dp_event.NonPrivateDpEvent()).get_epsilon_for_delta(0.5) == math.inf
+
+    def test_a_pair_on_a_grid_still_dominates(self) -> None:
+        pair = pair_of(sgd(0.71))
+        eps = np.linspace(0.0, 4.0, 200)
+        for interval in (1e-3, 1e-2, 0.1):
+            remove, add = plds.private_parts(plds.pld_of_pair(pair, interval)) or (None, None)
+            assert remove is not None
+            assert np.all(np.asarray(remove.get_delta_for_epsilon(eps)) >= pair.delta(eps) - 1e-14)
+            assert np.all(
+                np.asarray(add.get_delta_for_epsilon(eps)) >= pair.reversed().delta(eps) - 1e-14
+            )
+
+
+class TestSelection:
+    @pytest.fixture(autouse=True)
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """A selection that costs exactly one Gaussian of noise 3."""
+        asked: list[Any] = []
+
+        def selection_pair(event: Any, relation: str) -> DominatingPair:
+            asked.append((event, relation))
+            return pair_of(gaussian(3.0), relation)
+
+        run_profile._pair_cached.cache_clear()
+        monkeypatch.setattr(selection_profile, "selection_pair", selection_pair)
+        yield asked
+        run_profile._pair_cached.cache_clear()
+
+    def test_comes_from_the_selection_bound(self, stand_in: list[Any]) -> None:
+        event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))
+        assert pair_of(event) is pair_of(gaussian(3.0))
+        assert stand_in == [(event, "add_or_remove_one")]
+
+    def test_composes_and_takes_part_in_worst_cases(self) -> None:
+        event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))
+        together = both(pair_of(compose(event, gaussian(4.0))), 1e-5)
+        assert together == pytest.approx(both(pair_of(gaussian(2.4)), 1e-5), rel=1e-3)
+        worst = both(pair_of(worst_case(event, gaussian(4.0))), 1e-5)
+        assert worst == pytest.approx(both(pair_of(gaussian(3.0)), 1e-5), rel=1e-4)
+        twice = both(pair_of(dp_event.SelfComposedDpEvent(event, 4)), 1e-5)
+        assert twice == pytest.approx(both(pair_of(gaussian(1.5)), 1e-5), rel=1e-3)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("event", "relation", "culprit"),
+        [
+            (compose(sgd(1.0), dp_event.RandomizedResponseDpEvent(0.5, 4)), "add_or_remove_one",
+             dp_event.RandomizedResponseDpEvent(0.5, 4)),
+            (worst_case(gaussian(1.0), laplace(1.0)), "replace_one", laplace(1.0)),
+            (dp_event.PoissonSampledDpEvent(0.1, pure_dp(1.0)), "add_or_remove_one",
+             dp_event.PoissonSampledDpEvent(0.1, pure_dp(1.0))),
+            (PrivateSelectionDpEvent(laplace(1.0), Geometric(mean=5)), "replace_one",
+             laplace(1.0)),
+        ],
+    )  # fmt: skip
+    def test_the_sub_event_is_named_before_any_work(
+        self, event: Any, relation: str, culprit: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def no_work(*args: Any) -> Any:
+            raise AssertionError("work began before the whole tree was checked")
+
+        monkeypatch.setattr(plds, "native_pld", no_work)
+        for judge in (pair_of, pld_of):
+            with pytest.raises(UnsupportedEventError) as caught:
+                judge(event, relation)
+            assert caught.value.event == culprit
+
+    def test_unknown_classes_and_relations(self) -> None:
+        with pytest.raises(UnsupportedEventError):
+            pair_of(compose(sgd(1.0), dp_event.UnsupportedDpEvent()))
+        with pytest.raises(InvalidArgumentError, match="relation"):
+            pair_of(gaussian(1.0), "remove")
+
+    @pytest.mark.parametrize(
+        ("event", "word"),
+        [
+            (dp_event.NonPrivateDpEvent(), "NonPrivateDpEvent"),
+            (compose(sgd(1.0), dp_event.NonPrivateDpEvent()), "NonPrivateDpEvent"),
+            (worst_case(sgd(1.0), dp_event.GaussianDpEvent(0.0)), "noise_multiplier 0"),
+            (dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(0.0)), "multiplier 0"),
+            (rdp([2.0, 3.0], [math.inf, math.inf]), "no finite value"),
+            (dp_event.MixtureOfGaussiansDpEvent(0.0, [1.0], [1.0]), "standard_deviation 0"),
+        ],
+    )
+    def test_no_privacy_is_infinite_with_a_reason(self, event: Any, word: str) -> None:
+        assert pair_of(event).is_infinite
+        assert pair_of(event).epsilon(0.5) == math.inf
+        assert word in str(support.non_private_reason(event))
+
+    def test_private_events_have_no_such_reason(self) -> None:
+        assert support.non_private_reason(compose(sgd(1.0), zcdp(0.1), pure_dp(1.0))) is None
+        never = dp_event.PoissonSampledDpEvent(0.0, dp_event.GaussianDpEvent(0.0))
+        assert support.non_private_reason(never) is None
+        assert pair_of(never).epsilon(1e-12) == 0.0
+
+
+class TestResources:
+    def test_results_are_cached_by_value(self) -> None:
+        assert pair_of(sgd(1.0)) is pair_of(sgd(1.0))
+        listed = dp_event.ComposedDpEvent([gaussian(5.0), gaussian(6.0)])  # unhashable
+        assert pair_of(listed) is pair_of(dp_event.ComposedDpEvent([gaussian(5.0), gaussian(6.0)]))
+        assert pair_of(gaussian(5.0)) is not pair_of(gaussian(5.0), "replace_one")
+
+    @pytest.mark.parametrize("event", [
+        sgd(5.0, steps=100_000, rate=1e-4),
+        sgd(0.6, steps=20_000, rate=0.01),
+    ])  # fmt: skip
+    def test_large_compositions_stay_small_in_memory(self, event: Any) -> None:
+        pair = pair_of(event)
+        assert pair.losses.size <= 20_000
+        parts = run_profile._parts(event, "add_or_remove_one")
+        interval = discretisation.interval_for(parts, [None], "add_or_remove_one")
+        reach = discretisation.loss_reach(parts[0].event, "add_or_remove_one")
+        assert 2 * reach / interval <= 1.001 * discretisation.MAX_ATOMS
