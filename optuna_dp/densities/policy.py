@@ -1,0 +1,227 @@
+"""The DP-HyPO policy: from the outcomes of earlier runs to the next run's hyperparameters.
+
+Algorithm 3 of Wang et al. 2023 (arXiv 2306.05734v2), on any score model and any search space:
+score the candidates by ``mean + tau * std``, take a softmax, bring it within [c, C] of the prior,
+draw.
+
+The policy sees a history of (hyperparameters, score) pairs and its random source; there is no
+argument through which a duration, an arrival order, a log line or the number of runs could reach
+it. That is what the accounting of policies that see only DP outputs asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from optuna_dp import validation
+from optuna_dp.densities.candidates import Proposal, propose_fixed, propose_fresh
+from optuna_dp.densities.informed import FixedCandidates
+from optuna_dp.densities.prior import Candidates, Prior, Space, UniformPrior, encode_params
+from optuna_dp.densities.projection import (
+    Projection,
+    check_projection,
+    project_log,
+    projection_to_json,
+    scores_to_log_weights,
+)
+from optuna_dp.densities.shares import BoundedDensity, FloatArray
+from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.errors import InvalidArgumentError
+
+Direction = Literal["maximize", "minimize"]
+
+# Scores further below the median than this many interquartile ranges are moved up to there.
+_OUTLIER_RANGES = 5.0
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """All a policy may know of an earlier run.
+
+    Attributes:
+        params: Its hyperparameters.
+        score: Its (differentially private) score; None if the run failed or was pruned.
+    """
+
+    params: dict[str, Any]
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Proposes the next run; holds settings, no state.
+
+    Args:
+        bounds: ``(c, C)``. With (1, 1) every run is drawn from the prior (RandTune).
+        prior: Law of the candidates, or a fixed candidate set.
+        projection: How the softmax is brought within the bounds.
+        tau: Weight of the surrogate's uncertainty in a candidate's score.
+        beta: Inverse temperature of the softmax.
+        surrogate: The score model.
+        candidates: Number of fresh candidates per run; not used with a fixed set.
+        standardize: Score candidates in units of the spread of the observed scores, so that tau
+            and beta mean the same on accuracies and on losses. False: raw scores, as the paper.
+
+    Guarantees:
+        * Whatever the history, the law of the proposed hyperparameters has a density within
+          [c, C] relative to the prior.
+        * The first run (empty history) is drawn from the prior exactly.
+        * The proposal is a function of the arguments of :meth:`propose` and of nothing else.
+    """
+
+    bounds: tuple[float, float] = (0.75, 2.0)
+    prior: Prior | FixedCandidates = field(default_factory=UniformPrior)
+    projection: Projection = "kl"
+    tau: float = 0.5
+    beta: float = 4.0
+    surrogate: ScoreModel = field(default_factory=GaussianProcess)
+    candidates: int = 512
+    standardize: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", validation.density_bounds(self.bounds))
+        object.__setattr__(self, "tau", validation.number("tau", self.tau))
+        if not math.isfinite(self.tau):
+            raise InvalidArgumentError("tau", self.tau, "it must be finite")
+        object.__setattr__(self, "beta", validation.non_negative("beta", self.beta))
+        object.__setattr__(self, "candidates", validation.whole("candidates", self.candidates, 1))
+        check_projection(self.projection)
+        if not isinstance(self.prior, (FixedCandidates, Prior)):
+            raise InvalidArgumentError(
+                "prior",
+                self.prior,
+                "it must have the methods sample, draw_one and fingerprint, "
+                "or be a FixedCandidates",
+            )
+        if not isinstance(self.surrogate, ScoreModel):
+            raise InvalidArgumentError(
+                "surrogate", self.surrogate, "it must have a method fit(x, y)"
+            )
+
+    def propose(
+        self,
+        history: Sequence[RunOutcome],
+        space: Space,
+        rng: np.random.Generator,
+        direction: Direction = "maximize",
+    ) -> Proposal:
+        """Draws the next run's hyperparameters.
+
+        Args:
+            history: Outcomes of the runs this one may know of, in order of their slots.
+            space: The joint search space, the same for every run of a study.
+            rng: Secret randomness, independent of the data and of the history.
+            direction: Whether high or low scores are good.
+        """
+        sign = _sign(direction)
+        informed = len(history) > 0 and self.bounds != (1.0, 1.0)
+
+        def weigh(candidates: Candidates) -> FloatArray:
+            if not informed:
+                return np.zeros(len(candidates))
+            return self._log_weights(history, candidates, sign)
+
+        # Equal weights are projected onto the prior itself, exactly.
+        if isinstance(self.prior, FixedCandidates):
+            return propose_fixed(self.prior, space, weigh, self.bounds, self.projection, rng)
+        n = self.candidates if informed else 1
+        return propose_fresh(self.prior, space, n, weigh, self.bounds, self.projection, rng)
+
+    def density(
+        self,
+        history: Sequence[RunOutcome],
+        candidates: Candidates,
+        direction: Direction = "maximize",
+    ) -> BoundedDensity:
+        """The law from which :meth:`propose` would choose among these fresh candidates.
+
+        For figures. Arguments as of :meth:`propose`.
+        """
+        sign = _sign(direction)
+        informed = len(history) > 0 and self.bounds != (1.0, 1.0)
+        logs = (
+            self._log_weights(history, candidates, sign) if informed else np.zeros(len(candidates))
+        )
+        masses = self.prior.masses if isinstance(self.prior, FixedCandidates) else None
+        return project_log(logs, self.bounds, self.projection, masses)
+
+    def describe(self, space: Space) -> dict[str, Any]:
+        """All settings as plain data, for the record of a plan."""
+        return {
+            "bounds": list(self.bounds),
+            "prior": self.prior.fingerprint(space),
+            "projection": projection_to_json(self.projection),
+            "tau": self.tau,
+            "beta": self.beta,
+            "surrogate": describe_model(self.surrogate),
+            "candidates": self.candidates,
+            "standardize": self.standardize,
+        }
+
+    def _log_weights(
+        self, history: Sequence[RunOutcome], candidates: Candidates, sign: float
+    ) -> FloatArray:
+        x = encode_params(candidates.space, [outcome.params for outcome in history])
+        y = clean_scores([outcome.score for outcome in history], sign)
+        if self.standardize:
+            y = standardized(y)
+        mean, std = self.surrogate.fit(x, y).predict(candidates.encoded())
+        with np.errstate(invalid="ignore", over="ignore"):
+            return scores_to_log_weights(mean + self.tau * std, self.beta)
+
+
+def clean_scores(scores: Sequence[float | None], sign: float) -> FloatArray:
+    """Scores to be maximised, all finite.
+
+    Runs without a finite score (failed, pruned, diverged) are outcomes too: they get the lowest
+    score seen. One wild score (a diverged loss of 1e9) would make all others look alike to any
+    model: scores more than five interquartile ranges below the median are raised to there.
+
+    Args:
+        scores: One per run; None, NaN and infinities for runs without a usable score.
+        sign: 1 if high scores are good, -1 if low ones are.
+    """
+    y = np.array([np.nan if score is None else sign * score for score in scores])
+    usable = np.isfinite(y)
+    if not usable.any():
+        return np.zeros(len(y))
+    good = y[usable]
+    # Half the range of float64 is enough for anyone, and keeps sums finite.
+    good = np.clip(good, -1e150, 1e150)
+    quarter, median, three_quarters = np.quantile(good, [0.25, 0.5, 0.75])
+    width = float(three_quarters - quarter)
+    if width > 0.0:
+        good = np.maximum(good, median - _OUTLIER_RANGES * width)
+    result: FloatArray = np.full(len(y), good.min())
+    result[usable] = good
+    return result
+
+
+def standardized(y: FloatArray) -> FloatArray:
+    """Scores with mean 0 and spread 1; all 0 if they are equal."""
+    centred = y - y.mean()
+    spread = float(centred.std())
+    # Dividing by a spread at rounding level would turn noise into knowledge.
+    known = spread > 1e-12 * max(1.0, float(np.abs(centred).max()))
+    result: FloatArray = centred / spread if known else 0.0 * centred
+    return result
+
+
+def describe_model(model: ScoreModel) -> str:
+    """Names a score model: its class and, for those with a plain ``repr``, its settings."""
+    kind = type(model)
+    settings = "" if kind.__repr__ is object.__repr__ else repr(model)
+    return f"{kind.__module__}.{kind.__qualname__}:{settings}"
+
+
+def _sign(direction: Direction) -> float:
+    if direction == "maximize":
+        return 1.0
+    if direction == "minimize":
+        return -1.0
+    raise InvalidArgumentError("direction", direction, 'it must be "maximize" or "minimize"')

@@ -1,0 +1,319 @@
+"""The uniform prior over an Optuna search space, and sets of candidates drawn from it.
+
+"Uniform" is the law of ``optuna.samplers.RandomSampler``: uniform on the axis on which Optuna
+displays the parameter (linear or logarithmic), uniform over the points of a stepped range, over
+whole numbers and over choices; a logarithmic whole number is the rounding of a log-uniform real
+on ``[low - 1/2, high + 1/2]``. Every parameter is a function of one uniform number on [0, 1),
+:func:`from_unit`, so that independent draws and scrambled Sobol points have the same law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from optuna.distributions import BaseDistribution as BaseDistribution
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from optuna_dp import validation
+from optuna_dp.densities.shares import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+
+Space: TypeAlias = Mapping[str, BaseDistribution]
+Points: TypeAlias = Literal["independent", "sobol"]
+
+# Ranges with at most this many points are tabulated point by point, others in as many cells.
+GRID_CELLS = 1024
+# numpy's uniforms are multiples of 2**-53; Sobol points with as many bits have the same marginals.
+_UNIFORM_BITS = 53
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """N points of a search space, stored by column.
+
+    Attributes:
+        space: The search space.
+        columns: For each parameter its N values in Optuna's internal representation (numbers as
+            floats, choices by index), shape (N,).
+        n: N; needed because a space may have no parameters.
+    """
+
+    space: dict[str, BaseDistribution]
+    columns: dict[str, FloatArray]
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    def params(self, i: int) -> dict[str, Any]:
+        """Candidate ``i`` as Optuna would show it: plain Python values, no numpy scalars."""
+        return {
+            name: to_external(distribution, float(self.columns[name][i]))
+            for name, distribution in self.space.items()
+        }
+
+    def encoded(self) -> FloatArray:
+        """The candidates in the unit cube, shape (N, d); see :func:`encode_columns`."""
+        return encode_columns(self.space, self.columns, self.n)
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """The law candidates are drawn from; ``pi0`` of every statement about densities.
+
+    It must not depend on the data, on earlier runs or on earlier draws: every candidate of every
+    call has the same law, whatever happened before. (Candidates of one call may depend on each
+    other; see docs/explanation/bounded-densities.md.)
+    """
+
+    def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
+        """Draws ``n`` candidates over the whole space."""
+
+    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+        """Draws one parameter that was not drawn jointly with the others."""
+
+    def fingerprint(self, space: Space) -> dict[str, Any]:
+        """The law as plain data, so that workers can tell whether they share it."""
+
+
+@dataclass(frozen=True)
+class UniformPrior:
+    """Optuna's own random law.
+
+    Args:
+        points: ``"independent"`` draws, or ``"sobol"``: a newly scrambled Sobol set per call,
+            more evenly spread. Both have the same law for each single candidate.
+
+    Guarantees:
+        Each candidate has the law of ``optuna.samplers.RandomSampler``, independently of every
+        earlier call. A Sobol sequence is never continued from one call to the next: its later
+        points depend on the earlier ones, so they would not be draws from the prior given the
+        past.
+    """
+
+    points: Points = "independent"
+
+    def __post_init__(self) -> None:
+        check_points(self.points)
+
+    def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
+        """Draws ``n`` candidates over the whole space."""
+        space = check_space(space)
+        units = unit_points(n, len(space), rng, self.points)
+        columns = {
+            name: from_unit(distribution, units[:, j])
+            for j, (name, distribution) in enumerate(space.items())
+        }
+        return Candidates(space, columns, n)
+
+    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+        """Draws one parameter by itself (define-by-run)."""
+        return draw_one(distribution, rng)
+
+    def fingerprint(self, space: Space) -> dict[str, Any]:
+        """The law as plain data. Complete: equal fingerprints mean equal laws."""
+        return {"prior": "uniform", "points": self.points}
+
+
+def draw_one(distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+    """Draws one parameter from its uniform prior; a plain Python value."""
+    check_space({"parameter": distribution})
+    return to_external(distribution, float(from_unit(distribution, rng.random(1))[0]))
+
+
+def check_points(points: Any) -> None:
+    """Refuses what is not a way to place candidates."""
+    if points not in ("independent", "sobol"):
+        raise InvalidArgumentError("points", points, 'it must be "independent" or "sobol"')
+
+
+def unit_points(n: int, d: int, rng: np.random.Generator, points: Points) -> FloatArray:
+    """``n`` points, each uniform on ``[0, 1)^d`` given everything before this call; (n, d)."""
+    n = validation.whole("n", n, 1)
+    if points == "independent" or d == 0:
+        return rng.random((n, d))
+    from scipy.stats import qmc
+
+    # A new scramble per call. random_base2 keeps scipy from warning about sizes between powers
+    # of two; any subset of a scrambled set is a set of points with the right law.
+    engine = qmc.Sobol(d, scramble=True, bits=_UNIFORM_BITS, seed=rng)
+    result: FloatArray = engine.random_base2(math.ceil(math.log2(n)))[:n]
+    return result
+
+
+def check_space(space: Space) -> dict[str, BaseDistribution]:
+    """Returns the space as a dict; refuses unknown distributions and infinite ranges."""
+    checked: dict[str, BaseDistribution] = {}
+    for name, distribution in space.items():
+        if not isinstance(
+            distribution, (FloatDistribution, IntDistribution, CategoricalDistribution)
+        ):
+            raise InvalidArgumentError(
+                f"search_space[{name!r}]",
+                distribution,
+                "it must be a FloatDistribution, IntDistribution or CategoricalDistribution",
+            )
+        if isinstance(distribution, FloatDistribution) and not (
+            math.isfinite(distribution.low) and math.isfinite(distribution.high)
+        ):
+            raise InvalidArgumentError(
+                f"search_space[{name!r}]", distribution, "its range must be finite"
+            )
+        checked[name] = distribution
+    return checked
+
+
+def from_unit(distribution: BaseDistribution, u: FloatArray) -> FloatArray:
+    """Maps uniforms on [0, 1) to the parameter's prior law, in internal representation."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return _index(u, len(d.choices)).astype(np.float64)
+    if isinstance(d, IntDistribution) and d.log:
+        low, high = math.log(d.low - 0.5), math.log(d.high + 0.5)
+        return np.clip(np.rint(np.exp(low + u * (high - low))), d.low, d.high)
+    if isinstance(d, IntDistribution):
+        return np.minimum(d.low + _index(u, n_points(d)) * float(d.step), float(d.high))
+    assert isinstance(d, FloatDistribution)
+    if d.single():
+        return np.full(u.shape, d.low)
+    if d.step is not None:
+        return np.clip(d.low + _index(u, n_points(d)) * d.step, d.low, d.high)
+    if d.log:
+        low, high = math.log(d.low), math.log(d.high)
+        values = np.exp(low + u * (high - low))
+    else:
+        # Written so that high - low cannot overflow.
+        values = d.low * (1.0 - u) + d.high * u
+    return np.clip(values, d.low, math.nextafter(d.high, -math.inf))
+
+
+def to_external(distribution: BaseDistribution, value: float) -> Any:
+    """A plain Python value from the internal representation."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return d.choices[int(value)]
+    if isinstance(d, IntDistribution):
+        # Through the step index, so that whole numbers beyond 2**53 stay in the range.
+        step = round((value - d.low) / d.step)
+        return min(max(d.low + step * d.step, d.low), d.high)
+    return value
+
+
+def to_internal(distribution: BaseDistribution, value: Any) -> float | None:
+    """The internal representation of a value, or None if the distribution does not contain it."""
+    try:
+        internal = float(distribution.to_internal_repr(value))
+    except (TypeError, ValueError):
+        return None
+    return internal if distribution._contains(internal) else None
+
+
+def n_points(distribution: BaseDistribution) -> int | None:
+    """How many values a parameter can take; None if it is continuous."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return len(d.choices)
+    if isinstance(d, IntDistribution):
+        return (d.high - d.low) // d.step + 1
+    assert isinstance(d, FloatDistribution)
+    if d.single():
+        return 1
+    return None if d.step is None else round((d.high - d.low) / d.step) + 1
+
+
+def grid(distribution: BaseDistribution) -> tuple[FloatArray, FloatArray]:
+    """Cells of the unit interval with a representative value each.
+
+    One cell per value where there are at most ``GRID_CELLS`` values, else ``GRID_CELLS`` equal
+    cells and their midpoints.
+
+    Returns:
+        Edges on the unit interval, shape (K + 1,), and values in internal representation, (K,).
+    """
+    d, n = distribution, n_points(distribution)
+    if n is None or n > GRID_CELLS:
+        edges = np.linspace(0.0, 1.0, GRID_CELLS + 1)
+    elif isinstance(d, IntDistribution) and d.log:
+        cuts = np.log(np.arange(d.low, d.high + 2) - 0.5)
+        edges = (cuts - cuts[0]) / (cuts[-1] - cuts[0])
+    else:
+        edges = np.linspace(0.0, 1.0, n + 1)
+    return edges, from_unit(d, 0.5 * (edges[:-1] + edges[1:]))
+
+
+def encode_columns(space: Space, columns: Mapping[str, FloatArray], n: int) -> FloatArray:
+    """Points in the unit cube, for score models.
+
+    Numbers become their position in the range (on the logarithmic axis where the parameter is
+    logarithmic), choices one column each, scaled so that two different choices are at distance 1.
+    Parameters with a single value have no column. A value outside the range (another worker's
+    range, say) is moved to its edge; NaN means unknown and goes to the middle.
+
+    Returns:
+        Shape (n, d), d columns for d directions a score may depend on.
+    """
+    parts: list[FloatArray] = []
+    for name, d in space.items():
+        if n_points(d) == 1:
+            continue
+        column = columns[name]
+        if isinstance(d, CategoricalDistribution):
+            k = len(d.choices)
+            hot = (column[:, None] == np.arange(k)).astype(np.float64)
+            hot[np.isnan(column)] = 1.0 / k
+            parts.append(hot * math.sqrt(0.5))
+            continue
+        assert isinstance(d, (FloatDistribution, IntDistribution))
+        if d.log:
+            low, high = math.log(d.low), math.log(d.high)
+            position = np.log(np.maximum(column, d.low))
+            position = (position - low) / (high - low)
+        else:
+            # Halves, because the width of the range itself may overflow.
+            position = (0.5 * column - 0.5 * d.low) / (0.5 * d.high - 0.5 * d.low)
+        position = np.where(np.isnan(position), 0.5, np.clip(position, 0.0, 1.0))
+        parts.append(position[:, None])
+    return np.concatenate(parts, axis=1) if parts else np.zeros((n, 0))
+
+
+def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArray:
+    """:func:`encode_columns` for points given as dicts; missing parameters count as unknown."""
+    columns = {
+        name: _internal_column(distribution, [point.get(name) for point in params])
+        for name, distribution in space.items()
+    }
+    return encode_columns(space, columns, len(params))
+
+
+def _internal_column(distribution: BaseDistribution, values: list[Any]) -> FloatArray:
+    if not isinstance(distribution, CategoricalDistribution):
+        # What numpy makes of a list of numbers (and of None) is what the loop would; long
+        # histories are read this way at every proposal.
+        try:
+            column = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            column = np.empty((0, 0))
+        if column.ndim == 1:
+            return column
+    return np.array([_internal_or_nan(distribution, value) for value in values], dtype=np.float64)
+
+
+def _internal_or_nan(distribution: BaseDistribution, value: Any) -> float:
+    try:
+        return float(distribution.to_internal_repr(value))
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _index(u: FloatArray, n: int | None) -> FloatArray:
+    """Uniform indices below n from uniforms on [0, 1)."""
+    assert n is not None
+    return np.minimum(np.floor(u * n), float(n - 1))
