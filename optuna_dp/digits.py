@@ -1,0 +1,161 @@
+"""Real data and a real private training run, small enough for a demonstration.
+
+A softmax regression on scikit-learn's handwritten digits, trained by DP-SGD (Abadi et al. 2016,
+arXiv:1607.00133v2): Poisson-sampled batches, per-example clipping, Gaussian noise. It is here so
+that the command line's demo and the first example run offline; it is no training library. Use
+Opacus or JAX Privacy for work.
+
+The noise of the training is numpy's, seeded by the operating system: its distribution is Gaussian
+up to floating-point rounding, which is a known gap of practically every DP-SGD implementation
+(see the page on limitations). The noise of the score is OpenDP's.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+import optuna_dp as odp
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+    from optuna.trial import Trial
+
+FloatArray = npt.NDArray[np.float64]
+
+NOISE_MULTIPLIER = 2.0
+BATCH = 64
+EPOCHS = (5, 10, 20)
+SCORE_NOISE = 8.0
+VALIDATION_SIZE = 442
+_CLASSES = 10
+_VALIDATION_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The digits, split into training and validation records.
+
+    Attributes:
+        train_x: (n, 65) pixels scaled to [0, 1], and a constant.
+        train_y: (n,) labels.
+        valid_x: (v, 65) as ``train_x``.
+        valid_y: (v,) labels.
+    """
+
+    train_x: FloatArray
+    train_y: npt.NDArray[np.int64]
+    valid_x: FloatArray
+    valid_y: npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=1)
+def load() -> Digits:
+    """Returns the data; the split is fixed and does not look at the records."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    x = np.hstack([x / 16.0, np.ones((len(x), 1))])
+    held_out = np.random.default_rng(0).random(len(x)) < _VALIDATION_SHARE
+    return Digits(x[~held_out], y[~held_out], x[held_out], y[held_out])
+
+
+def cost_of_one_run(noise_ratio: float = 1.0) -> DpEvent:
+    """Returns what one call of :func:`objective` costs: training and score, at worst.
+
+    Args:
+        noise_ratio: All noise is this many times the usual.
+    """
+    n = len(load().train_x)
+    trainings = [
+        odp.dp_sgd(
+            noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
+            sample_rate=BATCH / n,
+            steps=_steps(epochs, n),
+        )
+        for epochs in EPOCHS
+    ]
+    return odp.compose(
+        odp.worst_case(*trainings), odp.scoring.score_event(noise_ratio * SCORE_NOISE)
+    )
+
+
+def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
+    """Trains privately with the trial's hyperparameters and returns a private score."""
+    data = load()
+    weights = train(
+        data.train_x,
+        data.train_y,
+        learning_rate=trial.suggest_float("learning_rate", 0.01, 10.0, log=True),
+        clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
+        epochs=trial.suggest_categorical("epochs", EPOCHS),
+        noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
+    )
+    return private_accuracy(
+        weights, data.valid_x, data.valid_y, score_noise=noise_ratio * SCORE_NOISE
+    )
+
+
+def train(
+    x: FloatArray,
+    y: npt.NDArray[np.int64],
+    *,
+    learning_rate: float,
+    clipping_norm: float,
+    epochs: int,
+    noise_multiplier: float = NOISE_MULTIPLIER,
+) -> FloatArray:
+    """Returns (65, 10) weights trained by DP-SGD.
+
+    Args:
+        x: (n, 65) features.
+        y: (n,) labels.
+        learning_rate: Step size.
+        clipping_norm: Bound on the L2 norm of one example's gradient.
+        epochs: Passes over the data, in expectation.
+        noise_multiplier: Standard deviation of the noise over the clipping norm.
+    """
+    rng = np.random.default_rng(secrets.randbits(256))
+    n = len(x)
+    weights = np.zeros((x.shape[1], _CLASSES))
+    for _ in range(_steps(epochs, n)):
+        batch = rng.random(n) < BATCH / n
+        features, labels = x[batch], y[batch]
+        logits = features @ weights
+        errors = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
+        errors /= errors.sum(axis=1, keepdims=True)
+        errors[np.arange(len(labels)), labels] -= 1.0
+        # One example's gradient is the outer product of its features and its errors.
+        norms = np.linalg.norm(features, axis=1) * np.linalg.norm(errors, axis=1)
+        errors *= np.minimum(1.0, clipping_norm / np.maximum(norms, 1e-12))[:, None]
+        noise = rng.normal(0.0, noise_multiplier * clipping_norm, weights.shape)
+        weights -= learning_rate * (features.T @ errors + noise) / BATCH
+    return weights
+
+
+def accuracy(weights: FloatArray, x: FloatArray, y: npt.NDArray[np.int64]) -> float:
+    """Returns the share of records that are classified correctly (not private)."""
+    return float(np.mean(np.argmax(x @ weights, axis=1) == y))
+
+
+def private_accuracy(
+    weights: FloatArray,
+    x: FloatArray,
+    y: npt.NDArray[np.int64],
+    *,
+    score_noise: float = SCORE_NOISE,
+) -> float:
+    """Returns the accuracy with noise of ``score_noise`` contributions on the count."""
+    correct = np.argmax(x @ weights, axis=1) == y
+    return odp.scoring.private_accuracy(
+        correct, size=VALIDATION_SIZE, noise_multiplier=score_noise
+    )
+
+
+def _steps(epochs: int, n: int) -> int:
+    return int(np.ceil(epochs * n / BATCH))

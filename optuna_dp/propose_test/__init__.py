@@ -1,0 +1,94 @@
+"""Propose-test tuning: non-private utilities on disjoint partitions, then one private choice.
+
+Two mechanisms choose from the same utilities: AboveThreshold inside the doubling loop of Ding & Wu
+(arXiv 2211.01852, the versions titled "Revisiting Hyperparameter Tuning with Differential Privacy"
+and "Constant-overhead Differentially Private Hyperparameter Tuning"), and report-noisy-max. The
+proofs are in ``docs/explanation/propose-test.md``. Nothing here knows Optuna.
+
+Notation (code name: meaning, name in the papers):
+
+====================  ==========================================================================
+``n_partitions``      number of disjoint parts of the training data, ``k``
+``n_candidates``      number of candidates tested, ``|S|``
+``epsilon``           privacy of ONE iteration (``ε0`` / ``ϵ``) in the doubling loop; of the whole
+                      choice in report-noisy-max
+``granularity``       smallest step of the threshold, ``g``
+``lower_bound``       where the threshold starts, ``u0``
+``n``                 ``ceil((1 - u0) / g)``, the number of granules between ``u0`` and 1
+``position``          granules accumulated so far, an integer ``j``; ``u = u0 + j g``
+``step``              the next proposal in granules, a power of two
+``m``                 iteration bound: ``2n - 1`` (bounded) or fixed beforehand (capped)
+``totals``            utilities as whole numbers, ``sum_i round(RESOLUTION * u_s^(i))``
+``unit``              the total that stands for utility 1, ``k * RESOLUTION``
+``sensitivity``       how far one record can move one total, ``Δ`` (``RESOLUTION`` for scores)
+====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from optuna_dp.propose_test.above_threshold import above_threshold
+from optuna_dp.propose_test.accounting import (
+    composed_delta,
+    composed_epsilon,
+    epsilon_per_iteration,
+    iteration_event,
+    pipeline_event,
+)
+from optuna_dp.propose_test.doubling import (
+    DoublingPlan,
+    LoopResult,
+    LoopState,
+    Proposer,
+    TraceStep,
+    granules,
+    propose_test,
+    propose_test_batches,
+)
+from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
+from optuna_dp.propose_test.partitions import partition
+from optuna_dp.propose_test.planner import (
+    NoiseWarning,
+    UtilityPlan,
+    above_threshold_error,
+    loop_error,
+    noisy_max_error,
+    partitions_for_loop,
+    partitions_for_noisy_max,
+    plan_utilities,
+)
+from optuna_dp.propose_test.utilities import (
+    RESOLUTION,
+    Utilities,
+    validation_records_needed,
+)
+
+__all__ = [
+    "RESOLUTION",
+    "DoublingPlan",
+    "LoopResult",
+    "LoopState",
+    "NoiseWarning",
+    "NoisyMaxPlan",
+    "Proposer",
+    "TraceStep",
+    "Utilities",
+    "UtilityPlan",
+    "above_threshold",
+    "above_threshold_error",
+    "composed_delta",
+    "composed_epsilon",
+    "epsilon_per_iteration",
+    "granules",
+    "iteration_event",
+    "loop_error",
+    "noisy_max",
+    "noisy_max_error",
+    "partition",
+    "partitions_for_loop",
+    "partitions_for_noisy_max",
+    "pipeline_event",
+    "plan_utilities",
+    "propose_test",
+    "propose_test_batches",
+    "validation_records_needed",
+]

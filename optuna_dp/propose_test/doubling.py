@@ -1,0 +1,287 @@
+"""The doubling loop: a threshold that climbs by doubling steps, tested by AboveThreshold."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.propose_test.above_threshold import above_threshold
+from optuna_dp.propose_test.accounting import iteration_event
+from optuna_dp.propose_test.utilities import Utilities
+
+if TYPE_CHECKING:
+    import dp_accounting
+
+Candidate = TypeVar("Candidate")
+_Proposed = TypeVar("_Proposed", covariant=True)
+
+Variant = Literal["bounded", "capped"]
+
+
+@functools.lru_cache(maxsize=256)
+def granules(lower_bound: float, granularity: float) -> int:
+    """n = ceil((1 - u0) / g), in exact arithmetic on the decimal numbers the caller wrote.
+
+    In floating point ``(1 - 0.7) / 0.1`` is above 3, and ten additions of 0.1 stay below 1.
+    """
+    u0, g = _decimal(lower_bound), _decimal(granularity)
+    return math.ceil((1 - u0) / g)
+
+
+@dataclass(frozen=True)
+class DoublingPlan:
+    """What is fixed before the loop looks at the data; the guarantee follows from it alone.
+
+    Attributes:
+        epsilon: Privacy of one iteration.
+        granularity: Smallest step of the threshold, in (0, 1).
+        lower_bound: Where the threshold starts, in [0, 1).
+        variant: "bounded" stops when the threshold has been pushed to 1 ("Revisiting", Algorithm
+            1); "capped" goes on ("Constant-overhead", Algorithm 1) until the step is zero. Both
+            stop at the iteration bound.
+        max_iterations: Cap on the iterations, fixed beforehand. None: ``2n - 1`` for "bounded",
+            ``ceil(5 log2(n + 1))`` for "capped". "bounded" never exceeds ``2n - 1``.
+
+    Guarantees:
+        * At most :attr:`iteration_bound` iterations, whatever the utilities and the noise.
+        * The sequence of answers, hence the choice and the number of iterations, satisfies
+          :meth:`event` with respect to a change of one partition.
+    """
+
+    epsilon: float
+    granularity: float = 0.01
+    lower_bound: float = 0.0
+    variant: Variant = "bounded"
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "epsilon", validation.positive("epsilon", self.epsilon))
+        set_field(self, "granularity", validation.open_unit("granularity", self.granularity))
+        if self.granularity < 1e-15:  # Numbers in [0, 1] are not finer.
+            raise InvalidArgumentError("granularity", self.granularity, "it must be >= 1e-15")
+        set_field(self, "lower_bound", validation.number("lower_bound", self.lower_bound))
+        if not 0.0 <= self.lower_bound < 1.0:
+            raise InvalidArgumentError("lower_bound", self.lower_bound, "it must lie in [0, 1)")
+        if self.variant not in ("bounded", "capped"):
+            raise InvalidArgumentError("variant", self.variant, 'it must be "bounded" or "capped"')
+        if self.max_iterations is not None:
+            cap = validation.whole("max_iterations", self.max_iterations, minimum=1)
+            set_field(self, "max_iterations", cap)
+
+    @property
+    def n(self) -> int:
+        """Granules between the lower bound and 1."""
+        return granules(self.lower_bound, self.granularity)
+
+    @property
+    def iteration_bound(self) -> int:
+        """m, the number of iterations that are accounted for."""
+        if self.variant == "bounded":
+            bound = 2 * self.n - 1
+            return bound if self.max_iterations is None else min(bound, self.max_iterations)
+        return self.max_iterations or math.ceil(5 * math.log2(self.n + 1))
+
+    def event(self) -> dp_accounting.DpEvent:
+        """The loop as an event: ``iteration_bound`` mechanisms, each ``epsilon``-DP."""
+        return iteration_event(self.epsilon, self.iteration_bound)
+
+    def start(self) -> LoopState:
+        """The state before the first iteration."""
+        return LoopState(plan=self)
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """Where a loop stands. A function of the plan and of the answers so far, and nothing else.
+
+    Attributes:
+        plan: What was fixed beforehand.
+        position: Granules accumulated, ``j``; a whole number, so that nothing is lost in sums.
+        step: The next proposal, in granules: a power of two, or 0 when the loop has converged.
+        iterations: Iterations done.
+        choice: The last accepted index (within its batch), or None.
+        chosen_at: The iteration, from 1, in which it was accepted, or None.
+    """
+
+    plan: DoublingPlan
+    position: int = 0
+    step: int = 1
+    iterations: int = 0
+    choice: int | None = None
+    chosen_at: int | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the loop has converged, reached 1 (variant "bounded") or its iteration bound."""
+        if self.step == 0 or self.iterations >= self.plan.iteration_bound:
+            return True
+        return self.plan.variant == "bounded" and self.position >= self.plan.n
+
+    @property
+    def threshold(self) -> Fraction:
+        """The utility that the next iteration tests, before noise: ``u0 + (j + step) g``."""
+        return self._utility_at(self.position + self.step)
+
+    @property
+    def utility(self) -> Fraction:
+        """The utility accumulated so far, ``u0 + j g``."""
+        return self._utility_at(self.position)
+
+    def after(self, answer: int | None) -> LoopState:
+        """The state after one more iteration that gave ``answer`` (an index, or None)."""
+        if self.finished:
+            raise InvalidArgumentError(
+                "answer", answer, "the loop has finished", "Further iterations are not paid for."
+            )
+        done = replace(self, iterations=self.iterations + 1)
+        if answer is None:
+            return replace(done, step=self.step // 2)
+        return replace(
+            done,
+            position=self.position + self.step,
+            step=2 * self.step,
+            choice=validation.whole("answer", answer),
+            chosen_at=done.iterations,
+        )
+
+    def _utility_at(self, position: int) -> Fraction:
+        return _decimal(self.plan.lower_bound) + position * _decimal(self.plan.granularity)
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One iteration, for the curator: a point of the papers' step-u picture.
+
+    Attributes:
+        iteration: From 1.
+        step: Granules proposed.
+        threshold: Utility tested, before noise.
+        answer: Index of the accepted candidate, or None.
+        utility: Accumulated utility afterwards.
+        next_step: Step afterwards.
+    """
+
+    iteration: int
+    step: int
+    threshold: float
+    answer: int | None
+    utility: float
+    next_step: int
+
+
+@dataclass(frozen=True)
+class LoopResult(Generic[Candidate]):
+    """What a loop returns.
+
+    Attributes:
+        candidate: The chosen candidate, or None if no threshold was ever reached.
+        state: The final state; ``state.choice`` is the chosen index.
+        trace: All iterations, for the curator. ``len(trace)`` is what was used, not the guarantee.
+    """
+
+    candidate: Candidate | None
+    state: LoopState
+    trace: tuple[TraceStep, ...]
+
+
+class Proposer(Protocol[_Proposed]):
+    """An inner optimiser. It is told the private answers, and nothing else about the data."""
+
+    def propose(self) -> Sequence[_Proposed] | None:
+        """The next batch to test, or None to end the loop early."""
+
+    def observe(self, answer: int | None) -> None:
+        """Receives the answer to the last batch: the accepted index in it, or None."""
+
+
+def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopResult[int]:
+    """Chooses a candidate by the doubling loop over fixed utilities.
+
+    arXiv 2211.01852: "Revisiting", Algorithm 1 (variant "bounded") and "Constant-overhead",
+    Algorithm 1 (variant "capped", with the iteration cap that a guarantee needs). Proofs in
+    docs/explanation/propose-test.md.
+
+    Guarantees:
+        * What ``plan`` promises; ``plan.event()`` is the cost.
+        * The candidate may be None: then no candidate reached a threshold.
+    """
+    return _run(plan, lambda: (range(utilities.n_candidates), utilities), None)
+
+
+def propose_test_batches(
+    proposer: Proposer[Candidate],
+    evaluate: Callable[[Sequence[Candidate]], Utilities],
+    plan: DoublingPlan,
+) -> LoopResult[Candidate]:
+    """The doubling loop with a new batch of candidates in every iteration.
+
+    "Constant-overhead" (arXiv 2211.01852), Section 4.1. The proposer learns of the data only what
+    the private answers say, so its proposals are post-processing and cost nothing. The bound on
+    the iterations does not depend on the utilities, so it holds for batches as well.
+
+    Args:
+        proposer: Proposes batches; sees answers only.
+        evaluate: Utilities of a batch, in its order. It gets copies of the candidates, so that
+            nothing it writes on them finds its way to the proposer.
+        plan: What was fixed beforehand.
+    """
+
+    def next_batch() -> tuple[Sequence[Candidate], Utilities] | None:
+        batch = proposer.propose()
+        if batch is None:
+            return None
+        if len(batch) == 0:
+            raise InvalidArgumentError(
+                "batch", list(batch), "a batch must hold at least one candidate"
+            )
+        utilities = evaluate(copy.deepcopy(batch))
+        if utilities.n_candidates != len(batch):
+            raise InvalidArgumentError(
+                "utilities",
+                utilities.n_candidates,
+                f"there must be one utility for each of the {len(batch)} candidates",
+            )
+        return batch, utilities
+
+    return _run(plan, next_batch, proposer.observe)
+
+
+def _run(
+    plan: DoublingPlan,
+    next_batch: Callable[[], tuple[Sequence[Candidate], Utilities] | None],
+    tell: Callable[[int | None], None] | None,
+) -> LoopResult[Candidate]:
+    state, trace = plan.start(), list[TraceStep]()
+    candidate: Candidate | None = None
+    while not state.finished:
+        batch = next_batch()
+        if batch is None:
+            break
+        candidates, utilities = batch
+        threshold = state.threshold
+        answer = above_threshold(utilities, threshold, plan.epsilon)
+        if answer is not None:
+            candidate = candidates[answer]
+        step, state = state.step, state.after(answer)
+        trace.append(
+            TraceStep(
+                state.iterations, step, float(threshold), answer, float(state.utility), state.step
+            )
+        )
+        if tell is not None:
+            tell(answer)
+    return LoopResult(candidate, state, tuple(trace))
+
+
+@functools.lru_cache(maxsize=256)
+def _decimal(value: float) -> Fraction:
+    # repr gives the shortest decimal that reads back as this float: what the caller wrote.
+    return Fraction(repr(value))
