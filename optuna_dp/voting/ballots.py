@@ -1,0 +1,78 @@
+"""Ballots and the choice from their noisy sum. Ties are broken at random."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+
+IntArray = npt.NDArray[np.int64]
+RandomBytes = Callable[[int], bytes]
+
+
+def ballot(
+    scores: Iterable[float],
+    votes: int,
+    *,
+    maximize: bool = False,
+    random_bytes: RandomBytes = os.urandom,
+) -> IntArray:
+    """Returns a client's vote: ones at its ``votes`` best candidates, zeros elsewhere.
+
+    Guarantees:
+        * There are exactly ``votes`` ones whatever the scores: the sensitivity rests on it.
+        * Among equal scores every choice is equally likely. Order of index would make clients
+          agree by accident: small clients have few distinct accuracies.
+        * NaN is worse than every number.
+
+    Args:
+        scores: One for each candidate, shape (p,).
+        votes: k, between 1 and p.
+        maximize: Whether large scores are good.
+        random_bytes: Source of the tie-breaks; the operating system's entropy.
+    """
+    values = _as_floats(list(scores))
+    if values.size == 0:
+        raise InvalidArgumentError("scores", scores, "there must be at least one candidate")
+    k = validation.whole("votes", votes, 1)
+    if k > values.size:
+        raise InvalidArgumentError(
+            "votes", votes, f"it must be at most the number of candidates, {values.size}"
+        )
+    losses = -values if maximize else values
+    losses = np.where(np.isnan(losses), np.inf, losses)
+    # A 64-bit key per candidate: two are equal with probability 2^-64.
+    keys = np.frombuffer(random_bytes(8 * values.size), dtype=np.uint64)
+    best = np.lexsort((keys, losses))[:k]
+    result = np.zeros(values.size, dtype=np.int64)
+    result[best] = 1
+    return result
+
+
+def argmax(sums: npt.ArrayLike, *, random_bytes: RandomBytes = os.urandom) -> int:
+    """Returns the index of the largest entry, a random one of the largest if several are."""
+    values = np.asarray(sums)
+    if values.ndim != 1 or values.size == 0:
+        raise InvalidArgumentError("sums", sums, "it must be a non-empty vector")
+    keys = np.frombuffer(random_bytes(8 * values.size), dtype=np.uint64)
+    return int(np.lexsort((keys, values))[-1])
+
+
+def _as_floats(scores: list[float]) -> npt.NDArray[np.float64]:
+    try:
+        return np.array(scores, dtype=np.float64).reshape(len(scores))
+    except (TypeError, ValueError):  # one of them is no number
+        return np.array([_as_float(score) for score in scores], dtype=np.float64)
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,0 +1,262 @@
+"""How much noise a vote needs, and what it then costs."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from optuna_dp import validation
+from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.errors import InvalidArgumentError
+
+ADJACENCIES = ("replace_one", "null_client")
+
+# A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
+_UNITS = 1 << 24
+_WHY_NOT_ADD_OR_REMOVE = (
+    "A client that leaves takes its share of the noise along: the two worlds then differ in the "
+    "variance of the noise, which leaks by itself however large the noise is. Use 'replace_one', "
+    "or 'null_client' (the client takes part and votes for nothing)."
+)
+
+
+@dataclass(frozen=True)
+class VotePlan:
+    """Everything about a vote that is fixed before any client looks at its data. Public.
+
+    Guarantees:
+        * If at least ``clients - max_dropout`` clients add their share, and at most
+          ``max_colluding`` of those tell theirs, one attempt has the privacy of :meth:`event`.
+        * ``calibrated`` never overshoots: ``attempts`` attempts together are
+          (epsilon, delta)-DP by the package's own accountant.
+
+    Attributes:
+        clients: Number of clients asked, n.
+        candidates: Number of candidates, p.
+        votes: Ones in a ballot, k.
+        adjacency: ``"replace_one"``: one client's data are others; ``"null_client"``: they are
+            taken away, while the client takes part with noise alone.
+        max_dropout: How many clients may fail to send their vote.
+        max_colluding: How many clients may tell the adversary their share of the noise.
+        share_units: Variance of one client's share, in units of 2^-24.
+        epsilon: What the plan was calibrated for (all attempts together).
+        delta: The delta of that.
+        attempts: How many attempts at the sum the budget covers.
+    """
+
+    clients: int
+    candidates: int
+    votes: int
+    adjacency: str
+    max_dropout: int
+    max_colluding: int
+    share_units: int
+    epsilon: float
+    delta: float
+    attempts: int = 1
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        clients: int,
+        candidates: int,
+        votes: int,
+        epsilon: float,
+        delta: float,
+        adjacency: str = "replace_one",
+        max_dropout: int = 0,
+        max_colluding: int = 0,
+        attempts: int = 1,
+    ) -> VotePlan:
+        """Returns the plan with the least noise for a target, never overshooting it.
+
+        Raises:
+            InvalidArgumentError: If an argument is not allowed, ``adjacency="add_or_remove_one"``
+                among them.
+        """
+        n = validation.whole("clients", clients, 1)
+        p = validation.whole("candidates", candidates, 1)
+        k = validation.whole("votes", votes, 1)
+        if k > p:
+            raise InvalidArgumentError(
+                "votes",
+                votes,
+                f"it must be at most the number of candidates, {p}",
+                "A client votes for its k best candidates.",
+            )
+        relation = checked_adjacency(adjacency)
+        dropout = validation.whole("max_dropout", max_dropout)
+        colluding = validation.whole("max_colluding", max_colluding)
+        honest = n - dropout - colluding
+        if honest < 1:
+            raise InvalidArgumentError(
+                "max_dropout + max_colluding",
+                dropout + colluding,
+                f"it must be less than the number of clients, {n}",
+                "The noise of the clients that are left is what protects.",
+            )
+        target = validation.positive("epsilon", epsilon)
+        tolerance = validation.open_unit("delta", delta)
+        tries = validation.whole("attempts", attempts, 1)
+        changes = SkellamDpEvent(1.0, k, p).changes(relation)
+        variance = smallest_variance(changes * tries, target, tolerance)
+
+        def plan(share: int) -> VotePlan:
+            return cls(n, p, k, relation, dropout, colluding, share, target, tolerance, tries)
+
+        share = max(math.ceil(Fraction(variance) * _UNITS / honest), 1)
+        # The guarantee reads the profile from another grid: what it says is what counts.
+        while plan(share).guarantee(tries).epsilon(tolerance) > target:
+            share += max(share // 100_000, 1)
+        return plan(share)
+
+    @property
+    def honest(self) -> int:
+        """How many shares the analysis counts on, h."""
+        return self.clients - self.max_dropout - self.max_colluding
+
+    @property
+    def survivors_needed(self) -> int:
+        """How many clients must have sent their vote before the sum may be released."""
+        return self.clients - self.max_dropout
+
+    @property
+    def share_variance(self) -> Fraction:
+        """Variance of one client's share of the noise, exactly."""
+        return Fraction(self.share_units, _UNITS)
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise that the analysis counts on, rounded down."""
+        exact = self.share_variance * self.honest
+        value = float(exact)
+        return value if Fraction(value) <= exact else math.nextafter(value, 0.0)
+
+    @property
+    def event(self) -> SkellamDpEvent:
+        """What one attempt at the sum costs."""
+        return SkellamDpEvent(self.variance, self.votes, self.candidates)
+
+    def guarantee(self, attempts: int = 1) -> Any:
+        """Returns the guarantee of releasing the sums of this many attempts.
+
+        Args:
+            attempts: How many times clients were asked for their votes.
+        """
+        from optuna_dp.accounting.events import compose
+        from optuna_dp.accounting.guarantee import Guarantee
+
+        count = validation.whole("attempts", attempts, 1)
+        return Guarantee(compose(*[self.event] * count), self.adjacency)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, data: Any) -> VotePlan:
+        """Reads what :meth:`to_json` wrote; refuses anything else."""
+        if not isinstance(data, dict) or set(data) != set(cls.__dataclass_fields__):
+            raise InvalidArgumentError("data", data, "it must be what VotePlan.to_json returned")
+        counts: dict[str, int] = {
+            name: validation.whole(name, data[name], least)
+            for name, least in (
+                ("clients", 1),
+                ("candidates", 1),
+                ("votes", 1),
+                ("max_dropout", 0),
+                ("max_colluding", 0),
+                ("share_units", 1),
+                ("attempts", 1),
+            )
+        }
+        plan = cls(
+            adjacency=checked_adjacency(data["adjacency"]),
+            epsilon=validation.positive("epsilon", data["epsilon"]),
+            delta=validation.open_unit("delta", data["delta"]),
+            **counts,
+        )
+        if plan.votes > plan.candidates or plan.honest < 1:
+            raise InvalidArgumentError(
+                "data", data, "votes must be at most candidates and an honest client must be left"
+            )
+        return plan
+
+
+def checked_adjacency(value: Any) -> str:
+    """Returns the adjacency; refuses adding and removing, with the reason."""
+    if value == "add_or_remove_one":
+        raise InvalidArgumentError(
+            "adjacency",
+            value,
+            f"it must be one of {', '.join(ADJACENCIES)}",
+            _WHY_NOT_ADD_OR_REMOVE,
+        )
+    if value not in ADJACENCIES:
+        raise InvalidArgumentError(
+            "adjacency", value, f"it must be one of {', '.join(ADJACENCIES)}"
+        )
+    return str(value)
+
+
+@functools.lru_cache(maxsize=256)
+def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
+    """Returns about the least variance at which ``changes`` entries cost at most ``epsilon``.
+
+    Args:
+        changes: Entries that neighbours change, over all attempts.
+        epsilon: Target.
+        delta: Target.
+
+    Returns:
+        A variance at which the cost is at most ``epsilon``, within 1e-5 of the least one.
+    """
+    from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
+
+    if changes == 0:
+        return 1.0 / _UNITS
+
+    ceiling = math.log(LARGEST_VARIANCE)
+
+    @functools.cache
+    def excess(log_variance: float) -> float:
+        cost = vote_epsilon(math.exp(log_variance), changes, delta)
+        return math.log(max(min(cost, 1e6), 1e-12) / epsilon)
+
+    # The Gaussian's size is a start: changes / (2 rho), epsilon = rho + 2 sqrt(rho log(1/delta)).
+    # Epsilon falls about as the standard deviation grows, so one step from there comes near.
+    rho = (math.sqrt(-math.log(delta) + epsilon) - math.sqrt(-math.log(delta))) ** 2
+    start = min(max(math.log(changes / (2.0 * rho)), math.log(1.0 / _UNITS)), ceiling)
+    start = min(start + 2.0 * excess(start), ceiling)
+    low = high = start
+    width = 0.01
+    while excess(high) > 0.0:
+        if high == ceiling:
+            raise InvalidArgumentError(
+                "epsilon",
+                epsilon,
+                "the noise it takes is beyond what can be accounted",
+                "Raise epsilon or delta.",
+            )
+        low, high, width = high, min(high + width, ceiling), 2.0 * width
+    while excess(low) <= 0.0:
+        if low < math.log(1.0 / _UNITS):
+            return math.exp(low)
+        low, high, width = low - width, low, 2.0 * width
+    return math.exp(_root(excess, low, high))
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Returns the upper end of a bracket of width 1e-5: excess(low) > 0 >= excess(high)."""
+    while high - low > 1e-5:
+        # Nearly straight in logarithms: try just above the zero of the chord, then just below.
+        chord = low + (high - low) * excess(low) / (excess(low) - excess(high))
+        for guess in (chord + 0.4e-5, chord - 0.4e-5, 0.5 * (low + high)):
+            if low < guess < high:
+                low, high = (guess, high) if excess(guess) > 0.0 else (low, guess)
+    return high
