@@ -1,0 +1,215 @@
+"""The callback that keeps the books of a study."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from optuna.storages import InMemoryStorage
+
+from optuna_dp.errors import PlanError
+from optuna_dp.releasing.run_record import RunRecord, write_run_record
+from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.records import ended, read_plan
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+_logger = logging.getLogger("optuna_dp")
+
+PROGRESS_KEY = "optuna_dp:privacy"
+_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
+
+
+class PrivacyCallback:
+    """Records what a run costs, tracks the privacy loss, and stops the study at the secret T.
+
+    Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
+    ``run``. After each trial it keeps up to date, in the study's system attributes (which the
+    dashboard does not show):
+
+    * the guarantee of the whole study (RDP curve and epsilon), which does not depend on how many
+      runs have taken place; and
+    * what naive composition of the runs so far would have cost, marked as such: that number is a
+      function of T and is for the curator only.
+
+    With the extra ``dashboard`` it also keeps Optuna Dashboard's note and plots up to date
+    (:func:`optuna_dp.dashboard.annotate`): after the runs 1, 2, 4, 8 and so on, and after the last
+    one, which takes some seconds more; not for storages in memory.
+
+    On the ``optuna_dp`` logger, progress without T is logged at level INFO, and the count of runs
+    at level DEBUG, the curator's own.
+
+    Args:
+        run: The event of one whole run, training and scoring; see :func:`optuna_dp.dp_sgd` and
+            :func:`optuna_dp.compose`.
+        delta: The delta at which epsilon is shown, in (0, 1).
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the one relation under
+            which the events of training and scoring are all read.
+        output_attributes: User attributes of a trial that are part of the run's private output
+            (for example a calibrated threshold) and may be released with the winner.
+        show_progress: Show one line that says that runs are ending and what is guaranteed, and
+            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``, and
+            it neither counts nor leaves a trace of how many runs there were.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+        UnsupportedEventError: If no accountant supports ``run``.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100)
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+        >>> study.optimize(
+        ...     lambda trial: trial.suggest_float("x", 0, 1),
+        ...     callbacks=[odp.PrivacyCallback(run)],
+        ... )
+    """
+
+    def __init__(
+        self,
+        run: Any,
+        *,
+        delta: float = 1e-5,
+        neighboring_relation: str = "add_or_remove_one",
+        output_attributes: Sequence[str] = (),
+        show_progress: bool = False,
+    ) -> None:
+        self._record = RunRecord.checked(run, delta, neighboring_relation, output_attributes)
+        self._lock = threading.Lock()
+        self._progress = _Progress() if show_progress else None
+        self._next_note: dict[tuple[int, int], int] = {}
+        self._guaranteed: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, study: Study, trial: FrozenTrial) -> None:
+        """Called by Optuna after each trial."""
+        storage, study_id = study._storage, study._study_id
+        plan, _ = read_plan(storage, study_id)
+        if plan is None:
+            raise PlanError(
+                "PrivacyCallback is for studies whose sampler is optuna-dp's; this study has no "
+                "plan. Use optuna_dp.RandTuneSampler or optuna_dp.DPHyPOSampler."
+            )
+        _check_takes_a_run(plan)
+        write_run_record(storage, study_id, self._record)
+        trials = storage.get_all_trials(study_id, deepcopy=False)
+        numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
+        done = len(numbers)
+        finished = done == plan.slots
+        so_far = self._so_far(plan, numbers)
+        progress = {**self._guarantee(plan), "so far": so_far, "finished": finished}
+        storage.set_study_system_attr(study_id, PROGRESS_KEY, progress)
+        epsilon = progress["epsilon"]
+        shown = "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.3f}"
+        _logger.debug("%d of %d runs have ended.", done, plan.slots)
+        _logger.info(
+            "%s. The release is guaranteed %s at delta %g, however many runs there are.",
+            "The last run has ended" if finished else "A run has ended",
+            shown,
+            self._record.delta,
+        )
+        if self._progress is not None:
+            self._progress.show(shown, self._record.delta, finished)
+        self._annotate(study, done, finished)
+        if finished and study._thread_local.in_optimize_loop:
+            study.stop()
+
+    def _annotate(self, study: Study, done: int, finished: bool) -> None:
+        """Brings Optuna Dashboard's note and plots up to date, now and then."""
+        from optuna_dp import dashboard
+
+        # A storage in memory has no readers but this process; annotate() is there to be called.
+        if isinstance(study._storage, InMemoryStorage) or not dashboard.available():
+            return
+        key = (id(study._storage), study._study_id)
+        with self._lock:
+            if done < self._next_note.get(key, 1) and not finished:
+                return
+            self._next_note[key] = 2 * done
+        try:
+            dashboard.annotate(study, attack=finished)
+        except Exception:
+            # A picture that cannot be drawn must not end a search: its runs are paid for.
+            _logger.warning("The note for Optuna Dashboard could not be written.", exc_info=True)
+
+    def _guarantee(self, plan: Plan) -> dict[str, Any]:
+        """The guarantee of the whole study, computed once per design."""
+        from optuna_dp.releasing.procedures import procedure_of
+
+        with self._lock:
+            known = self._guaranteed.get(plan.design.fingerprint)
+            if known is None:
+                guarantee = procedure_of(plan.design).guarantee(plan.design, self._record)
+                known = {
+                    "epsilon": _finite(guarantee.epsilon(self._record.delta)),
+                    "delta": self._record.delta,
+                    "method": guarantee.method(self._record.delta),
+                    "orders": list(_ORDERS),
+                    "rdp": [_finite(value) for value in guarantee.rdp(np.array(_ORDERS))],
+                }
+                self._guaranteed[plan.design.fingerprint] = known
+            return known
+
+    def _so_far(self, plan: Plan, numbers: Sequence[int]) -> dict[str, Any]:
+        """What publishing every run so far would have cost. Tells T: for the curator only."""
+        from optuna_dp.accounting.run_rdp import DEFAULT_ORDERS, rdp_of, rdp_to_epsilon
+        from optuna_dp.releasing.procedures import procedure_of
+
+        orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
+        procedure, relation = procedure_of(plan.design), self._record.neighboring_relation
+        events = [procedure.each_run(plan.design, self._record, number) for number in numbers]
+        curve = np.zeros(orders.shape)
+        for event, same in itertools.groupby(events):
+            curve += sum(1 for _ in same) * rdp_of(event, relation, orders)
+        return {
+            "runs": len(numbers),
+            "epsilon_by_naive_composition": _finite(
+                rdp_to_epsilon(orders, curve, self._record.delta)
+            ),
+            "note": "not the guarantee: what publishing every run would cost",
+        }
+
+
+class _Progress:
+    """One line on the terminal that goes away; it depends on T only while it is there."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def show(self, shown: str, delta: float, finished: bool) -> None:
+        from tqdm.auto import tqdm
+
+        if self._bar is None:
+            # disable=None: not where a file would keep one line per run.
+            self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
+        now = datetime.datetime.now().strftime("%H:%M:%S")
+        self._bar.set_description_str(
+            f"Private search: a run ended at {now}. The release is guaranteed {shown} at delta "
+            f"{delta:g}, however many runs there are."
+        )
+        if finished:
+            self._bar.close()
+            self._bar = None
+
+
+def _check_takes_a_run(plan: Plan) -> None:
+    from optuna_dp.releasing.procedures import procedure_of
+
+    if not procedure_of(plan.design).runs_are_private:
+        raise PlanError(
+            f"A study of {plan.design.sampler} needs no PrivacyCallback: its trainings are not "
+            "private, only the choice costs, and what it costs is known from the sampler's "
+            "arguments. Leave the callback out; compose the final training by "
+            "release(study).with_training(event)."
+        )
+
+
+def _finite(value: float) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None

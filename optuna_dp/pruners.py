@@ -1,0 +1,139 @@
+"""Pruning that is part of the run: decided from the trial's own values only.
+
+A pruner that compares a trial with others makes the run's law depend on the history, which no
+analysis of selection covers. Optuna's default is such a pruner (``MedianPruner``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from optuna.pruners import (
+    BasePruner,
+    HyperbandPruner,
+    NopPruner,
+    PatientPruner,
+    PercentilePruner,
+    SuccessiveHalvingPruner,
+    ThresholdPruner,
+    WilcoxonPruner,
+)
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.samplers.records import PRUNED_KEY
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+_logger = logging.getLogger("optuna_dp")
+
+_CROSS_TRIAL = (PercentilePruner, SuccessiveHalvingPruner, HyperbandPruner, WilcoxonPruner)
+
+
+class WithinTrialPruner(BasePruner):
+    """Lets a pruner see one trial and nothing else.
+
+    The samplers of optuna-dp put this around the study's pruner when a trial starts, so that
+    ``NopPruner``, ``ThresholdPruner`` and ``PatientPruner(None)`` work as they are. Wrap a pruner
+    of your own to say that it decides from the trial's own values.
+
+    A pruned run counts as a run with the lowest outcome. The values it reported are part of the
+    run: their cost belongs in the run's event.
+
+    Guarantees:
+        * The wrapped pruner is given a study that holds only the trial in question.
+        * A pruner of Optuna that compares trials is refused at construction.
+
+    Args:
+        pruner: The pruner that decides.
+
+    Raises:
+        InvalidArgumentError: If ``pruner`` compares trials with each other.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> pruner = odp.WithinTrialPruner(optuna.pruners.ThresholdPruner(lower=0.2))
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(), pruner=pruner)
+    """
+
+    def __init__(self, pruner: BasePruner) -> None:
+        if not isinstance(pruner, BasePruner):
+            raise InvalidArgumentError("pruner", pruner, "it must be an Optuna pruner")
+        if _compares_trials(pruner):
+            raise InvalidArgumentError(
+                "pruner",
+                type(pruner).__name__,
+                "it compares a trial with others, so a run's law would depend on other runs",
+                "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...).",
+            )
+        self._pruner = pruner
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        """Asks the wrapped pruner; see :class:`optuna.pruners.BasePruner`."""
+        decision = self._pruner.prune(cast("Study", _LoneStudy(study, trial)), trial)
+        if decision:
+            study._storage.set_trial_system_attr(
+                trial._trial_id, PRUNED_KEY, type(self._pruner).__name__
+            )
+        return decision
+
+
+class SilencedPruner(BasePruner):
+    """Never prunes, and says once why, when first asked.
+
+    Stands in for a pruner that compares trials (or may do so: nothing is known of it).
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._told = threading.Event()
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        """Returns False; see :class:`optuna.pruners.BasePruner`."""
+        if not self._told.is_set():
+            self._told.set()
+            _logger.warning(
+                "%s does not prune in this study: it may compare trials with each other, and then "
+                "no privacy guarantee of the selection would hold. Use "
+                "optuna_dp.WithinTrialPruner around a pruner that looks at one trial only "
+                "(NopPruner, ThresholdPruner, PatientPruner(None, ...)).",
+                self._name,
+            )
+        return False
+
+
+def guarded(pruner: BasePruner) -> BasePruner:
+    """Returns a pruner that cannot compare trials, standing in for ``pruner``."""
+    if isinstance(pruner, WithinTrialPruner | SilencedPruner):
+        return pruner
+    if _known_to_decide_alone(pruner):
+        return WithinTrialPruner(pruner)
+    return SilencedPruner(type(pruner).__name__)
+
+
+class _LoneStudy:
+    """A study as a within-trial pruner may see it: its direction, and one trial."""
+
+    def __init__(self, study: Study, trial: FrozenTrial) -> None:
+        self.direction = study.direction
+        self.directions = study.directions
+        self.trials = [trial]
+
+    def get_trials(self, deepcopy: bool = True, states: Any = None) -> list[FrozenTrial]:
+        return [t for t in self.trials if states is None or t.state in states]
+
+
+def _known_to_decide_alone(pruner: BasePruner) -> bool:
+    if type(pruner) is PatientPruner:
+        wrapped = pruner._wrapped_pruner
+        return wrapped is None or _known_to_decide_alone(wrapped)
+    return type(pruner) in (NopPruner, ThresholdPruner)
+
+
+def _compares_trials(pruner: BasePruner) -> bool:
+    if isinstance(pruner, PatientPruner) and pruner._wrapped_pruner is not None:
+        return _compares_trials(pruner._wrapped_pruner)
+    return isinstance(pruner, _CROSS_TRIAL)

@@ -1,0 +1,1 @@
+"""Optuna samplers whose studies can be released, and the bookkeeping they share."""

@@ -1,0 +1,152 @@
+"""DP-HyPO: adaptive search with a bounded density."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from optuna.distributions import BaseDistribution
+from optuna.search_space import intersection_search_space
+
+from optuna_dp.densities.informed import FixedCandidates
+from optuna_dp.densities.policy import Policy
+from optuna_dp.densities.prior import Prior
+from optuna_dp.densities.projection import Projection
+from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.samplers.history import completed_batches, ended_runs, outcomes
+from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
+from optuna_dp.trial_counts import TrialCount
+from optuna_dp.validation import density_bounds as checked_density_bounds
+from optuna_dp.validation import whole
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.samplers.plan import Plan
+
+_DEFAULTS = Policy()
+
+
+class DPHyPOSampler(SelectionSampler):
+    """Learns from earlier runs, within bounds of the prior that the accounting charges for.
+
+    DP-HyPO (Wang et al. 2023, arXiv:2306.05734), Framework 1 and Algorithm 3: a surrogate scores
+    candidates, a softmax turns scores into weights, and the weights are projected onto densities
+    within [c, C] of the prior. Candidates are drawn afresh from the prior for every run, so the
+    bounds hold exactly on continuous, discrete, categorical and conditional spaces alike
+    (``docs/explanation/bounded-densities.md``).
+
+    At equal epsilon, plain RandTune affords many more runs: in-loop adaptivity pays when compute,
+    not epsilon, is the limit. ``optuna-dp plan`` shows both prices.
+
+    Guarantees:
+        * Exactly T trials have parameters, T drawn once per study from ``trials``.
+        * The joint density of all parameters of a run, relative to the prior, is within
+          ``density_bounds``; a parameter that is not drawn jointly is drawn from the prior.
+        * Under ``schedule="batch"`` the density is a function of hyperparameters and scores of
+          the completed batches before the run's own, and of nothing else; this is what the
+          cheaper accounting (``docs/explanation/history-bound.md``) needs.
+
+    Args:
+        search_space: Distributions by parameter name. None (the default) lets the sampler find
+            the parameters that all completed runs share; these are drawn jointly, others from
+            the prior. Give it explicitly to adapt from the second run on.
+        trials: The law of the number of runs. Fix it before the data are touched.
+        density_bounds: (c, C) with 0 < c <= 1 <= C. (1, 1) is RandTune.
+        schedule: ``"batch"``: a run sees the completed batches before its own, and waits for
+            them (for ever, saying in the log for what: a run that gave up would depend on the
+            durations of others). ``"any"``: a run sees whatever has ended and never
+            waits; charged much more, because who ends first may depend on the data.
+        batch_size: Runs per batch under ``"batch"``; give it at least the number of workers.
+        projection: ``"kl"``, ``"l2"`` (the paper's), or ``Penalized(nu)`` (its equation C.1).
+        tau: Weight of the surrogate's uncertainty in a candidate's score.
+        beta: Inverse temperature of the softmax, on scores standardised to unit spread.
+        surrogate: Any :class:`optuna_dp.densities.surrogate.ScoreModel`; default a Gaussian
+            process.
+        candidates: Fresh candidates per run.
+        prior: None is Optuna's own uniform law; a
+            :class:`~optuna_dp.densities.prior.Prior` or a weighted finite set,
+            :class:`~optuna_dp.densities.informed.FixedCandidates`, need ``search_space``.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> space = {"x": optuna.distributions.FloatDistribution(-1, 1)}
+        >>> study = optuna.create_study(
+        ...     sampler=odp.DPHyPOSampler(space, trials=odp.Geometric(mean=5))
+        ... )
+        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2)  # stops by itself
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None = None,
+        *,
+        trials: TrialCount = DEFAULT_TRIALS,
+        density_bounds: tuple[float, float] = _DEFAULTS.bounds,
+        schedule: Literal["batch", "any"] = "batch",
+        batch_size: int = 1,
+        projection: Projection = _DEFAULTS.projection,
+        tau: float = _DEFAULTS.tau,
+        beta: float = _DEFAULTS.beta,
+        surrogate: ScoreModel | None = None,
+        candidates: int = _DEFAULTS.candidates,
+        prior: Prior | FixedCandidates | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, trials=trials, prior=prior, seed=seed)
+        if schedule not in ("batch", "any"):
+            raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
+        self._schedule = schedule
+        self._batch_size = whole("batch_size", batch_size, 1)
+        self._policy = Policy(
+            bounds=checked_density_bounds(density_bounds),
+            prior=self._prior,
+            projection=projection,
+            tau=tau,
+            beta=beta,
+            surrogate=GaussianProcess() if surrogate is None else surrogate,
+            candidates=candidates,
+        )
+
+    def _settings(self) -> SelectionSettings:
+        search = self._policy.describe(self._search_space or {})
+        return SelectionSettings(
+            **self._base_settings(),
+            density_bounds=self._policy.bounds,
+            schedule=self._schedule,
+            batch_size=self._batch_size,
+            search={name: search[name] for name in search.keys() - {"bounds", "prior"}},
+        )
+
+    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+        if self._search_space is not None:
+            return self._search_space
+        return intersection_search_space(self._visible(study, number))
+
+    def _draw(
+        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        direction: Literal["maximize", "minimize"] = (
+            "maximize" if plan.design.direction == "maximize" else "minimize"
+        )
+        proposal = self._policy.propose(
+            outcomes(self._visible(study, number)), space, self._joint_rng(number), direction
+        )
+        return proposal.params, {"density_ratio": proposal.ratio}
+
+    def _visible(self, study: Study, number: int) -> list[FrozenTrial]:
+        """The runs that this slot's density may depend on, by slot."""
+        if self._schedule == "any":
+            return ended_runs(study, number)
+        visible = completed_batches(
+            study,
+            number - number % self._batch_size,
+            own=lambda trial: self._asked_by_this_thread(study, trial),
+        )
+        assert visible is not None  # Without a timeout there is always an answer.
+        return visible

@@ -1,0 +1,92 @@
+"""Report-noisy-max over averaged utilities: one epsilon for the whole choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+
+from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.propose_test.planner import plan_utilities
+from optuna_dp.samplers.utility_settings import NOISY_MAX, UtilitySettings
+from optuna_dp.samplers.utility_trials import UtilitySampler
+
+
+class NoisyMaxSampler(UtilitySampler):
+    """Tests listed candidates without privacy on k partitions; chooses one by report-noisy-max.
+
+    The objective trains a candidate on each of k disjoint partitions of the data
+    (:func:`optuna_dp.partition`) and returns ``report_utilities(trial, scores)``. After the last
+    candidate the choice is made and the study stops; ``release(study)`` gives it, with its
+    guarantee. No score is released. The final training is yours, and is composed on top:
+    ``release(study).with_training(event)``.
+
+    At equal total epsilon this chooses better than :class:`optuna_dp.ProposeTestSampler` whenever
+    the candidates can be listed beforehand (``docs/explanation/propose-test.md``).
+
+    Guarantees:
+        * The choice is ``epsilon``-DP, delta 0: ``epsilon`` is the whole.
+        * Exactly one trial per candidate, on every storage and with any number of workers.
+        * The choice is made once; a second release gives the same.
+        * A candidate whose trial failed (its worker's death before the objective excepted)
+          blocks the choice: its absence may tell a record.
+
+    Args:
+        search_space: Distributions by parameter name; None with a list of candidates, or with a
+            number of them, lets the objective say what it needs (define-by-run).
+        candidates: A list of dicts of parameters; or a number of independent draws from the
+            search space; or None, every point of a finite search space. Fix them without looking
+            at the data.
+        n_partitions: k, at least 2.
+        epsilon: Privacy of the whole choice.
+        resolve: Difference in averaged utility that matters to you. A
+            :class:`~optuna_dp.propose_test.NoiseWarning` says at once when the noise hides it.
+        seed: Makes the study repeatable, with numpy's noise, for simulations. It cannot be
+            released then.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> candidates = [{"x": 0.1}, {"x": 0.5}, {"x": 0.9}]
+        >>> sampler = odp.NoisyMaxSampler(candidates=candidates, n_partitions=500, epsilon=1.0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        >>> odp.release(study).params in candidates
+        True
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None = None,
+        *,
+        candidates: Sequence[Mapping[str, Any]] | int | None = None,
+        n_partitions: int,
+        epsilon: float,
+        resolve: float = 0.05,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, candidates=candidates, n_partitions=n_partitions, seed=seed)
+        self._plan = NoisyMaxPlan(epsilon)
+        plan_utilities(
+            self._plan,
+            n_candidates=self._candidates.count,
+            n_partitions=self._n_partitions,
+            resolve=resolve,
+        ).warn(stacklevel=2)
+
+    @property
+    def _procedure(self) -> str:
+        return NOISY_MAX
+
+    def _settings(self) -> UtilitySettings:
+        return UtilitySettings(
+            plan=self._plan,
+            n_partitions=self._n_partitions,
+            kind=self._candidates.kind,
+            count=self._candidates.count,
+            digest=self._candidates.digest,
+            search_space=self._recorded_space(),
+        )

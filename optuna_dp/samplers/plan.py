@@ -1,0 +1,147 @@
+"""The plan of a study: everything that is fixed before the data are touched, and the secret T.
+
+Trial number 0 leads: in its ``before_trial`` it draws T and writes the plan into its own system
+attributes, where the dashboard does not show it. Everybody else reads it there. A plan is never
+kept anywhere that outlives the study, so a storage that reuses the id of a deleted study cannot
+bring an old plan back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from optuna_dp.errors import PlanError
+
+PLAN_KEY = "optuna_dp:plan"
+_VERSION = 1
+
+
+def canonical_json(value: Any) -> str:
+    """Returns the one text that stands for a JSON value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all workers of a study must agree on. Public: the statement prints it.
+
+    Attributes:
+        procedure: Which private procedure the study runs, for example ``"private_selection"``.
+        sampler: Class name of the sampler.
+        direction: ``"maximize"`` or ``"minimize"``.
+        seeded: Whether the randomness was fixed by a seed (such a study cannot be released).
+        settings: The procedure's own settings, JSON values only.
+    """
+
+    procedure: str
+    sampler: str
+    direction: str
+    seeded: bool
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {
+            "procedure": self.procedure,
+            "sampler": self.sampler,
+            "direction": self.direction,
+            "seeded": self.seeded,
+            "settings": self.settings,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Design:
+        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
+        kinds = {
+            "procedure": str,
+            "sampler": str,
+            "direction": str,
+            "seeded": bool,
+            "settings": dict,
+        }
+        if not isinstance(data, dict) or set(data) != set(kinds):
+            raise PlanError(f"The recorded design is corrupted: {data!r}.")
+        for name, kind in kinds.items():
+            if not isinstance(data[name], kind):
+                raise PlanError(f"The recorded design is corrupted: {name}={data[name]!r}.")
+        try:
+            canonical_json(data["settings"])
+        except (TypeError, ValueError):
+            raise PlanError("The recorded design is corrupted: settings are no JSON.") from None
+        return cls(**data)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that two designs share only if they are equal."""
+        return hashlib.sha256(canonical_json(self.to_json()).encode()).hexdigest()
+
+    def differences(self, other: Design) -> str:
+        """Says in words where two designs differ (empty if nowhere)."""
+        mine, theirs = _flat(self.to_json()), _flat(other.to_json())
+        names = sorted(set(mine) | set(theirs))
+        return "; ".join(
+            f"{name}: {mine.get(name)!r} against {theirs.get(name)!r}"
+            for name in names
+            if mine.get(name) != theirs.get(name)
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A design and what was drawn for it. For the curator only.
+
+    Attributes:
+        design: The public part.
+        slots: How many runs the study has in all. Secret where the design draws it at random.
+        nonce: Drawn once per study; every slot repeats it, so that runs of another study (a
+            reused id, a copied trial) are recognised.
+    """
+
+    design: Design
+    # Not in the repr: exceptions and debuggers print it.
+    slots: int = field(repr=False)
+    nonce: str = field(repr=False)
+
+    @classmethod
+    def drawn(cls, design: Design, slots: int) -> Plan:
+        """Returns a new plan with a nonce from the operating system."""
+        return cls(design, slots, secrets.token_hex(16))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values; contains the secret number of slots."""
+        return {
+            "version": _VERSION,
+            "design": self.design.to_json(),
+            "slots": self.slots,
+            "nonce": self.nonce,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Plan:
+        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
+        if not isinstance(data, dict) or set(data) != {"version", "design", "slots", "nonce"}:
+            raise PlanError("The plan record of this study is corrupted; it cannot be used.")
+        if type(data["version"]) is not int or data["version"] != _VERSION:
+            raise PlanError(
+                f"The plan record has version {data['version']!r}; this optuna-dp reads "
+                f"{_VERSION}. Use the version of optuna-dp that made the study."
+            )
+        slots, nonce = data["slots"], data["nonce"]
+        whole = isinstance(slots, int) and not isinstance(slots, bool) and slots >= 0
+        if not whole or not isinstance(nonce, str) or len(nonce) != 32:
+            raise PlanError("The plan record of this study is corrupted; it cannot be used.")
+        return cls(Design.from_json(data["design"]), slots, nonce)
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat

@@ -1,0 +1,69 @@
+"""RandTune: the best of a random number of independent draws from a prior."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution
+
+from optuna_dp.densities.informed import FixedCandidates
+from optuna_dp.densities.policy import Policy
+from optuna_dp.densities.prior import Prior
+from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
+from optuna_dp.trial_counts import TrialCount
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from optuna_dp.samplers.plan import Plan
+
+
+class RandTuneSampler(SelectionSampler):
+    """Draws every run from the prior, a secret random number of times.
+
+    The procedure of Liu & Talwar (2019, arXiv:1811.07971) and Papernot & Steinke (2022,
+    arXiv:2110.03620v2). Nothing is learnt between runs, so nothing is paid for it: of all samplers
+    here this has the smallest epsilon for a given law of T, and it never waits for other workers.
+
+    Guarantees:
+        * Exactly T trials have parameters, T drawn once per study from ``trials``.
+        * Every run's joint density is the prior's; c = C = 1 in the accounting.
+
+    Args:
+        search_space: Distributions by parameter name. None (the default) draws each parameter
+            when the objective asks for it, conditional ones included.
+        trials: The law of the number of runs. Fix it before the data are touched.
+        prior: None is Optuna's own uniform law; :class:`optuna_dp.densities.prior.Prior` or
+            :class:`optuna_dp.densities.informed.FixedCandidates` need ``search_space``.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2)  # stops by itself
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None = None,
+        *,
+        trials: TrialCount = DEFAULT_TRIALS,
+        prior: Prior | FixedCandidates | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, trials=trials, prior=prior, seed=seed)
+        self._policy = Policy(bounds=(1.0, 1.0), prior=self._prior)
+
+    def _settings(self) -> SelectionSettings:
+        return SelectionSettings(**self._base_settings())
+
+    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+        return self._search_space or {}
+
+    def _draw(
+        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self._policy.propose((), space, self._joint_rng(number)).params, {}

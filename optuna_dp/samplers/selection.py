@@ -1,0 +1,200 @@
+"""What RandTune and DP-HyPO share: a random number of runs, drawn within bounds of a prior."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, distribution_to_json
+
+from optuna_dp.densities.informed import FixedCandidates
+from optuna_dp.densities.prior import Prior, UniformPrior, check_space
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
+from optuna_dp.samplers import entropy
+from optuna_dp.samplers.plan import Design
+from optuna_dp.samplers.slots import SlotSampler
+from optuna_dp.trial_counts import Geometric, TrialCount
+from optuna_dp.validation import density_bounds as checked_density_bounds
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PROCEDURE = "private_selection"
+DEFAULT_TRIALS = Geometric(mean=20)
+SCHEDULES = ("independent", "batch", "any")
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """The settings of a private selection, as the plan records them.
+
+    Attributes:
+        trials: The law of the number of runs.
+        density_bounds: (c, C), bounds of each run's joint density relative to the prior.
+        schedule: Which earlier runs a run's density may depend on: ``"independent"`` none,
+            ``"batch"`` the completed batches before its own, ``"any"`` whatever has ended.
+        batch_size: Runs per batch.
+        search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
+        prior: The prior's fingerprint, which two equal priors share.
+        search: How the density is made (surrogate, projection, ...), JSON values.
+    """
+
+    trials: TrialCount
+    density_bounds: tuple[float, float] = (1.0, 1.0)
+    schedule: str = "independent"
+    batch_size: int = 1
+    search_space: dict[str, Any] | None = None
+    prior: dict[str, Any] = field(default_factory=lambda: {"prior": "uniform"})
+    search: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> str:
+        """Which analysis applies: what the density may depend on.
+
+        Under ``"any"`` it depends on who finished first, hence on durations, which no event
+        covers; only the analysis that lets it depend on the data directly holds then.
+        """
+        return "data" if self.schedule == "any" else "history"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {
+            "trials": self.trials.to_json(),
+            "density_bounds": list(self.density_bounds),
+            "schedule": self.schedule,
+            "batch_size": self.batch_size,
+            "search_space": self.search_space,
+            "prior": self.prior,
+            "search": self.search,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SelectionSettings:
+        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
+        try:
+            settings = cls(
+                trials=TrialCount.from_json(data["trials"]),
+                density_bounds=checked_density_bounds(data["density_bounds"]),
+                schedule=data["schedule"],
+                batch_size=data["batch_size"],
+                search_space=data["search_space"],
+                prior=data["prior"],
+                search=data["search"],
+            )
+        except (KeyError, TypeError, OptunaDPError) as error:
+            raise PlanError(f"The settings in the study's plan are corrupted: {error}") from error
+        if settings.schedule not in SCHEDULES or settings.to_json() != data:
+            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}")
+        return settings
+
+    def facts(self, sampler: str) -> dict[str, str]:
+        """Returns what a privacy statement says of the search, by heading."""
+        c, big_c = self.density_bounds
+        adaptive = {
+            "independent": "none: every run is drawn from the prior",
+            "batch": "each run sees the private outputs of the completed batches before its own "
+            f"({self.batch_size} per batch)",
+            "any": "each run sees whatever runs have ended",
+        }
+        space = (
+            "found while the study ran"
+            if self.search_space is None
+            else ", ".join(sorted(self.search_space))
+        )
+        return {
+            "Search": f"{sampler}, best of a random number of runs",
+            "Number of runs": f"secret, drawn once from {self.trials!r}",
+            "Density bounds": f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
+            "Prior": _prior_in_words(self.prior),
+            "Parameters": space,
+            "Adaptivity": adaptive[self.schedule],
+        }
+
+
+def _prior_in_words(fingerprint: dict[str, Any]) -> str:
+    if fingerprint.get("prior") == "uniform":
+        return "Optuna's uniform law over the parameters' ranges"
+    return ", ".join(f"{name}: {value}" for name, value in sorted(fingerprint.items()))
+
+
+class SelectionSampler(SlotSampler):
+    """Base of the samplers whose study is a private selection.
+
+    Args:
+        search_space: Distributions by parameter name, or None (define-by-run).
+        trials: The law of the number of runs.
+        prior: The law of a run's hyperparameters before any result is known; None is uniform.
+            An informed prior needs ``search_space``.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None,
+        *,
+        trials: TrialCount,
+        prior: Prior | FixedCandidates | None,
+        seed: int | None,
+    ) -> None:
+        super().__init__(search_space, seed=seed)
+        if not isinstance(trials, TrialCount):
+            raise InvalidArgumentError(
+                "trials",
+                trials,
+                "it must be the law of a random number of runs",
+                "For example optuna_dp.Geometric(mean=20). A fixed number has no guarantee that "
+                "grows slower than the number itself.",
+            )
+        self._trials = trials
+        self._prior: Prior | FixedCandidates = UniformPrior() if prior is None else prior
+        if not isinstance(self._prior, Prior | FixedCandidates):
+            raise InvalidArgumentError(
+                "prior", prior, "it must be None, a Prior or FixedCandidates"
+            )
+        if not isinstance(self._prior, UniformPrior) and self._search_space is None:
+            raise InvalidArgumentError(
+                "search_space",
+                None,
+                "an informed prior is a law over a search space that is known beforehand",
+                "Give the distributions as search_space.",
+            )
+        if self._search_space is not None:
+            check_space(self._search_space)
+        if isinstance(self._prior, FixedCandidates):
+            self._prior.candidates(self._search_space or {})
+
+    @abstractmethod
+    def _settings(self) -> SelectionSettings:
+        """Returns the settings that the plan records."""
+
+    def _base_settings(self) -> dict[str, Any]:
+        space = self._search_space
+        return {
+            "trials": self._trials,
+            "search_space": None
+            if space is None
+            else {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
+            "prior": self._prior.fingerprint(space or {}),
+        }
+
+    def _design(self, direction: str) -> Design:
+        return Design(
+            procedure=PROCEDURE,
+            sampler=type(self).__name__,
+            direction=direction,
+            seeded=self._seed is not None,
+            settings=self._settings().to_json(),
+        )
+
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        return self._trials.sample(bits)
+
+    def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
+        rng = entropy.generator(self._seed, "independent", number, name)
+        prior = UniformPrior() if isinstance(self._prior, FixedCandidates) else self._prior
+        return prior.draw_one(name, distribution, rng)
+
+    def _joint_rng(self, number: int) -> np.random.Generator:
+        return entropy.generator(self._seed, "joint", number)

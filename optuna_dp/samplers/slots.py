@@ -1,0 +1,388 @@
+"""Slots: exactly T runs, whatever the number of workers.
+
+A trial owns a slot if and only if its number is below the plan's number of slots. Trial numbers
+are unique and consecutive on every Optuna storage, so nothing is counted and nothing races.
+
+=====================  =========================================================================
+hook                   what happens there
+=====================  =========================================================================
+``before_trial``       trial 0 draws T and writes the plan; others wait for it. The slot gets its
+                       tie-break. The loop is stopped when the last slot has started.
+``infer_relative...``  a trial without a slot ends here, before it has parameters.
+``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
+``sample_independent`` whatever was not drawn jointly comes from the prior.
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import optuna
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.polling import poll
+from optuna_dp.pruners import guarded
+from optuna_dp.samplers import entropy
+from optuna_dp.samplers.plan import PLAN_KEY, Design, Plan
+from optuna_dp.samplers.records import (
+    DRAW_KEY,
+    GATE_KEY,
+    GAVE_UP_KEY,
+    INDEPENDENT_KEY,
+    SLOT_KEY,
+    TIE_BITS,
+    SlotRecord,
+    fail_unstarted,
+    read_plan,
+    was_enqueued,
+    write_plan,
+)
+from optuna_dp.samplers.succession import is_next, may_succeed, succeed
+from optuna_dp.samplers.waiting import Waiting
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+_logger = logging.getLogger("optuna_dp")
+
+_NOT_DRAWN = (
+    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
+    "its parameters were not drawn from the sampler's density and the study has no privacy "
+    "guarantee. Start a new study without enqueued trials; a failed run is a run and is never "
+    "repeated."
+)
+
+
+class SlotSampler(BaseSampler):
+    """Base of all samplers here: the plan, the slots, the gate behind the last one.
+
+    Guarantees:
+        * Exactly the plan's number of slots is ever started, on every storage and with any
+          number of workers; a trial beyond the last slot ends before it has parameters.
+        * T, the tie-breaks and all draws come from the operating system unless ``seed`` is
+          given; a seeded study says so in its plan and cannot be released.
+        * Workers that were configured differently do not run; the study then cannot be released.
+
+    Args:
+        search_space: Distributions by parameter name, or None (define-by-run).
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+    """
+
+    def __init__(
+        self, search_space: dict[str, BaseDistribution] | None, *, seed: int | None
+    ) -> None:
+        self._search_space = _checked_space(search_space)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
+        self._seed = seed
+        # Trials under way in this process: who asked for them, and under which plan. Never more
+        # than a copy of what the storage holds, and gone when the trial has ended.
+        self._under_way: dict[tuple[int, int], tuple[int, Plan]] = {}
+        self._designs: dict[str, tuple[Design, str]] = {}
+        self._space_json: dict[str, str] | None = None
+
+    # What a procedure supplies.
+
+    @abstractmethod
+    def _design(self, direction: str) -> Design:
+        """Returns what all workers must agree on."""
+
+    @abstractmethod
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        """Returns the number of runs of a new study."""
+
+    @abstractmethod
+    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+        """Returns the parameters that this slot draws jointly."""
+
+    @abstractmethod
+    def _draw(
+        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the slot's joint draw, and what the curator may want to know of it."""
+
+    @abstractmethod
+    def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
+        """Returns one parameter drawn from the prior."""
+
+    def _last_to_start(self, plan: Plan) -> int:
+        """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
+        return plan.slots - 1
+
+    # Optuna's hooks.
+
+    def reseed_rng(self) -> None:
+        """Does nothing: no draw uses a state that workers could share."""
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Gives the trial its slot; see :class:`optuna.samplers.BaseSampler`."""
+        if study._is_multi_objective():
+            return  # Refused in infer_relative_search_space, where no trial is left running.
+        storage = study._storage
+        if was_enqueued(trial):
+            self._refuse(
+                storage,
+                trial,
+                _NOT_DRAWN.format(trial.number),
+            )
+        if trial.params and SLOT_KEY not in trial.system_attrs:
+            self._refuse(storage, trial, _NOT_DRAWN.format(trial.number))
+        try:
+            self._begin(study, trial)
+        except UpdateFinishedTrialError as error:
+            raise PlanError(
+                f"Trial {trial.number} was told to have failed while this worker was starting it. "
+                "It counts as a failed run. Start the worker again for the runs that remain."
+            ) from error
+        except BaseException:
+            # Optuna would leave the trial running, and others would wait for it for ever.
+            if not storage.get_trial(trial._trial_id).state.is_finished():
+                fail_unstarted(storage, trial._trial_id)
+            raise
+
+    def _begin(self, study: Study, trial: FrozenTrial) -> None:
+        storage = study._storage
+        plan = self._plan_for(study, trial)
+        whole_study: Study = getattr(study, "_study", study)
+        whole_study.pruner = guarded(whole_study.pruner)
+        if trial.number >= self._last_to_start(plan):
+            _stop(study)
+        if trial.number >= plan.slots:
+            storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            return
+        self._under_way[_key(study, trial)] = (threading.get_ident(), plan)
+        if SLOT_KEY in trial.system_attrs:
+            # Optuna makes a Trial anew from a running one: its slot stays as it is.
+            old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
+            if (old.number, old.nonce) != (trial.number, plan.nonce):
+                raise PlanError(_NOT_DRAWN.format(trial.number))
+            return
+        record = SlotRecord(
+            number=trial.number,
+            nonce=plan.nonce,
+            fingerprint=self._own_design(study)[1],
+            tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
+            sampler=type(whole_study.sampler).__name__,
+        )
+        storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
+        _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Returns what is drawn jointly; ends trials that have no slot."""
+        self._raise_error_if_multi_objective(study)
+        plan = self._plan_of(study, trial)
+        if trial.number >= plan.slots:
+            raise optuna.TrialPruned("The study's last run has started already.")
+        mine, fingerprint = self._own_design(study)
+        if mine != plan.design and fingerprint != plan.design.fingerprint:
+            raise PlanError(
+                "This worker is configured differently from the study's plan "
+                f"({mine.differences(plan.design)}; here against the plan). All workers of a "
+                "study need the same sampler with the same arguments."
+            )
+        with self._noting_that_it_waits(study, trial):
+            return self._space_of(study, plan, trial.number)
+
+    @contextmanager
+    def _noting_that_it_waits(self, study: Study, trial: FrozenTrial) -> Iterator[None]:
+        """Marks a run that could not wait for others: failing now would depend on durations."""
+        try:
+            yield
+        except WaitError:
+            study._storage.set_trial_system_attr(trial._trial_id, GAVE_UP_KEY, True)
+            raise
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Draws the slot's joint parameters and records the draw."""
+        self._raise_error_if_multi_objective(study)
+        if not search_space:
+            return {}
+        # A Trial object may be made again from a running trial: it is drawn once.
+        drawn = study._storage.get_trial(trial._trial_id).system_attrs.get(DRAW_KEY)
+        if drawn is not None:
+            return {
+                name: d.to_external_repr(drawn["internal"][name])
+                for name, d in search_space.items()
+                if name in drawn["internal"]
+            }
+        plan = self._plan_of(study, trial)
+        with self._noting_that_it_waits(study, trial):
+            params, notes = self._draw(study, plan, trial.number, search_space)
+        record = {
+            "space": self._space_as_json(search_space),
+            "internal": {
+                name: float(d.to_internal_repr(params[name])) for name, d in search_space.items()
+            },
+            **notes,
+        }
+        study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
+        return params
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draws one parameter from the prior and records it."""
+        self._raise_error_if_multi_objective(study)
+        return self._drawn_once(
+            study,
+            trial,
+            param_name,
+            param_distribution,
+            lambda: self._draw_independent(trial.number, param_name, param_distribution),
+        )
+
+    @staticmethod
+    def _drawn_once(
+        study: Study,
+        trial: FrozenTrial,
+        name: str,
+        distribution: BaseDistribution,
+        draw: Callable[[], Any],
+    ) -> Any:
+        """Returns what the trial drew for a parameter before, else draws and records it."""
+        storage, key = study._storage, INDEPENDENT_KEY + name
+        text = distribution_to_json(distribution)
+        before = storage.get_trial(trial._trial_id).system_attrs.get(key)
+        if before is not None and before["distribution"] == text:
+            return distribution.to_external_repr(before["internal"])
+        value = draw()
+        internal = float(distribution.to_internal_repr(value))
+        record: dict[str, Any] = {"distribution": text, "internal": internal}
+        storage.set_trial_system_attr(trial._trial_id, key, record)
+        return value
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        """Forgets who asked for the trial; whether the study is finished is decided on reading."""
+        self._under_way.pop(_key(study, trial), None)
+
+    # The plan.
+
+    def _plan_of(self, study: Study, trial: FrozenTrial) -> Plan:
+        """Returns the plan under which a trial runs."""
+        under_way = self._under_way.get(_key(study, trial))
+        if under_way is not None:
+            return under_way[1]
+        plan, _ = read_plan(study._storage, study._study_id)
+        if plan is None:
+            raise PlanError(
+                "This study has no plan: its first trial was not started by a sampler of "
+                "optuna-dp. Start a new study."
+            )
+        return plan
+
+    def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
+        asker = self._under_way.get(_key(study, trial))
+        return asker is not None and asker[0] == threading.get_ident()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_under_way": {}}
+
+    def _space_as_json(self, space: dict[str, BaseDistribution]) -> dict[str, str]:
+        if space is not self._search_space:
+            return {name: distribution_to_json(d) for name, d in space.items()}
+        if self._space_json is None:
+            self._space_json = {name: distribution_to_json(d) for name, d in space.items()}
+        return dict(self._space_json)
+
+    def _own_design(self, study: Study) -> tuple[Design, str]:
+        """What this worker was configured with, and its fingerprint."""
+        direction = study.direction.name.lower()
+        if direction not in self._designs:
+            # Settings do not change once a sampler is made; three looks per trial add up.
+            design = self._design(direction)
+            self._designs[direction] = design, design.fingerprint
+        return self._designs[direction]
+
+    def _plan_for(self, study: Study, trial: FrozenTrial) -> Plan:
+        storage, study_id = study._storage, study._study_id
+        if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
+            plan = self._new_plan(study)
+            write_plan(storage, trial, plan)
+            return plan
+
+        def read() -> Plan | str | None:
+            found, leader = read_plan(storage, study_id)
+            if found is not None:
+                return found
+            if leader is None or not leader.state.is_finished():
+                return None
+            if not may_succeed(storage, study_id, leader):
+                return (
+                    "trial 0 ended without writing it (it was added by hand, or made by another "
+                    "sampler)"
+                )
+            if is_next(storage, study_id, trial.number):
+                return succeed(storage, study_id, self._new_plan(study))
+            return None
+
+        answer = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
+        if isinstance(answer, Plan):
+            return answer
+        self._refuse(
+            storage,
+            trial,
+            f"This study has no plan: {answer}. Start a new study.",
+        )
+
+    def _new_plan(self, study: Study) -> Plan:
+        design, _ = self._own_design(study)
+        return Plan.drawn(design, self._draw_slots(entropy.bits(self._seed, "slots")))
+
+    @staticmethod
+    def _refuse(storage: BaseStorage, trial: FrozenTrial, message: str) -> NoReturn:
+        """Ends the trial, so that none is left running, and raises."""
+        fail_unstarted(storage, trial._trial_id)
+        raise PlanError(message)
+
+
+def _key(study: Study, trial: FrozenTrial) -> tuple[int, int]:
+    # Trial ids are unique within a storage only.
+    return id(study._storage), trial._trial_id
+
+
+def _stop(study: Study) -> None:
+    """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
+    if study._thread_local.in_optimize_loop:
+        study.stop()
+
+
+def _checked_space(
+    space: dict[str, BaseDistribution] | None,
+) -> dict[str, BaseDistribution] | None:
+    if space is None:
+        return None
+    if not isinstance(space, dict) or not all(
+        isinstance(name, str) and isinstance(d, BaseDistribution) for name, d in space.items()
+    ):
+        raise InvalidArgumentError(
+            "search_space", space, "it must be a dict of parameter names and Optuna distributions"
+        )
+    if not space:
+        raise InvalidArgumentError(
+            "search_space",
+            space,
+            "it must not be empty",
+            "Leave it out to have the parameters found while the study runs.",
+        )
+    return dict(sorted(space.items()))

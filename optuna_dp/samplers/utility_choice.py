@@ -1,0 +1,341 @@
+"""The private choice of a study with averaged utilities: made once, whoever makes it.
+
+Optuna's storages cannot compare and set an attribute. What every storage does in one step is to
+create a trial together with its attributes and its final state, under the next number. So an
+answer is recorded as a finished trial of its own: nobody can change it, and of several everybody
+takes the one with the lowest number. An answer that was drawn and not recorded, or recorded
+second, has been seen by nobody and cost nothing.
+
+Consequences:
+
+* *Two workers choose at the same time.* Both take the answer with the lowest number.
+* *A worker dies while it chooses.* The next one (or ``release``) chooses; nothing had been seen.
+* *A second release.* Reads the record of the first.
+* *A worker dies before the objective is called, or while it waits for an answer.* Its candidate is
+  missing from the choice. No data had been touched, so its absence says nothing about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.propose_test.above_threshold import above_threshold, first_above
+from optuna_dp.propose_test.doubling import DoublingPlan, LoopState, TraceStep
+from optuna_dp.propose_test.noise import DiscreteLaplace
+from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
+from optuna_dp.propose_test.utilities import Utilities
+from optuna_dp.samplers import entropy
+from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.records import (
+    SLOT_KEY,
+    UNSTARTED_KEY,
+    did_nothing,
+    ended,
+    read_plan,
+)
+from optuna_dp.samplers.utility_settings import UtilitySettings
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+CHOICE_KEY = "optuna_dp:choice"
+UTILITIES_KEY = "optuna_dp:utilities"
+WAITS_KEY = "optuna_dp:waits_for_an_answer"
+
+_START_AGAIN = "No answer has been published: starting a new study costs nothing."
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the private mechanism has answered so far. For the curator until it is released.
+
+    Attributes:
+        nonce: The plan's nonce.
+        stage: The stage after which this was recorded.
+        answers: One per iteration: the index of the accepted candidate within those tested, or
+            None.
+        chosen: Number of the trial of the candidate accepted last, or None.
+        finished: Whether there will be no further answer.
+    """
+
+    nonce: str
+    stage: int
+    answers: tuple[int | None, ...]
+    chosen: int | None
+    finished: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {
+            "nonce": self.nonce,
+            "stage": self.stage,
+            "answers": list(self.answers),
+            "chosen": self.chosen,
+            "finished": self.finished,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Choice:
+        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
+        names = {"nonce", "stage", "answers", "chosen", "finished"}
+        if not isinstance(data, dict) or set(data) != names or not _is_choice(data):
+            raise PlanError("The record of the private choice is corrupted.")
+        return cls(**{**data, "answers": tuple(data["answers"])})
+
+
+def choices(study: Study, plan: Plan) -> dict[int, Choice]:
+    """Returns what has been recorded, by stage."""
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    found: dict[int, Choice] = {}
+    for trial in sorted(trials, key=lambda t: t.number):
+        if CHOICE_KEY in trial.system_attrs:
+            choice = Choice.from_json(trial.system_attrs[CHOICE_KEY])
+            if choice.nonce == plan.nonce:
+                found.setdefault(choice.stage, choice)
+    return found
+
+
+def final_choice(study: Study, plan: Plan) -> Choice | None:
+    """Returns the finished choice, or None."""
+    return next((c for c in choices(study, plan).values() if c.finished), None)
+
+
+def end_of(study: Study, plan: Plan) -> int:
+    """Returns the number of trials that hold candidates or answers; smaller if it ended early."""
+    final = final_choice(study, plan)
+    if final is None:
+        return plan.slots
+    return UtilitySettings.from_json(plan.design.settings).first(final.stage + 1)
+
+
+def settle(study: Study, plan: Plan, stage: int, seed: int | None = None) -> Choice:
+    """Returns the choice after ``stage``, made now if it has not been recorded.
+
+    Args:
+        study: The study; all trials of the stage have ended.
+        plan: Its plan.
+        stage: The stage.
+        seed: For a study that cannot be released: noise from numpy that can be repeated.
+
+    Raises:
+        ReleaseRefusedError: If the utilities of a trial cannot be vouched for.
+    """
+    recorded = choices(study, plan)
+    final = next((c for c in recorded.values() if c.finished), None)
+    if final is not None or stage in recorded:
+        return final or recorded[stage]
+    before = settle(study, plan, stage - 1, seed) if stage > 0 else None
+    if before is not None and before.finished:
+        return before
+    choice = _next_choice(study, plan, stage, before, seed)
+    study._storage.create_new_trial(
+        study._study_id,
+        template_trial=optuna.trial.create_trial(
+            state=TrialState.FAIL, system_attrs={CHOICE_KEY: choice.to_json(), UNSTARTED_KEY: True}
+        ),
+    )
+    return choices(study, plan)[stage]
+
+
+def candidate_trials(study: Study, plan: Plan, stage: int) -> list[FrozenTrial]:
+    """Returns the trials of a stage that hold candidates, by number."""
+    settings = UtilitySettings.from_json(plan.design.settings)
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    numbers = range(settings.first(stage), settings.first(stage + 1))
+    return sorted(
+        (t for t in trials if t.number in numbers and not _never_began(t)), key=lambda t: t.number
+    )
+
+
+def read_trace(study: Study) -> tuple[TraceStep, ...]:
+    """Returns the iterations of a study's doubling loop so far. For the curator only.
+
+    Raises:
+        PlanError: If the study has no plan with a doubling loop.
+    """
+    plan, _ = read_plan(study._storage, study._study_id)
+    settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
+    if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
+        raise PlanError("This study has no doubling loop.")
+    recorded = choices(study, plan)
+    answers = recorded[max(recorded)].answers if recorded else ()
+    state, trace = settings.plan.start(), []
+    for answer in answers:
+        step, threshold = state.step, float(state.threshold)
+        state = state.after(answer)
+        trace.append(
+            TraceStep(state.iterations, step, threshold, answer, float(state.utility), state.step)
+        )
+    return tuple(trace)
+
+
+def replay(plan: DoublingPlan, answers: Sequence[int | None]) -> LoopState:
+    """Returns where a loop stands after ``answers``."""
+    state = plan.start()
+    for answer in answers:
+        state = state.after(answer)
+    return state
+
+
+def utilities_of(
+    trials: Sequence[FrozenTrial], settings: UtilitySettings, direction: str
+) -> Utilities:
+    """Returns the utilities of candidates whose trials have ended.
+
+    Raises:
+        UnfinishedStudyError: If a trial is open.
+        ReleaseRefusedError: If a candidate has no utility, or one outside [0, 1].
+    """
+    scores = [_scores(trial, settings.n_partitions, direction) for trial in trials]
+    with_scores = [row for row in scores if row is not None]
+    if len(with_scores) not in (0, len(trials)):
+        number = next(t.number for t, row in zip(trials, scores, strict=True) if row is None)
+        raise ReleaseRefusedError(
+            "it returned a mean and others reported their utilities by report_utilities.",
+            trial_number=number,
+            fix="Use report_utilities for every candidate.",
+        )
+    if with_scores:
+        utilities = Utilities.from_scores(with_scores)
+    else:
+        means = [trial.value for trial in trials]
+        utilities = Utilities.from_means(np.array(means, dtype=np.float64), settings.n_partitions)
+    if direction == "maximize":
+        return utilities
+    # A cost in [0, 1]. The complement is taken in whole numbers, so that it moves as far.
+    totals = utilities.unit - utilities.totals
+    return Utilities(totals, utilities.n_partitions, utilities.sensitivity)
+
+
+def _never_began(trial: FrozenTrial) -> bool:
+    """Whether a trial holds an answer, or its worker died in this package's own code.
+
+    An objective that failed before it asked for a parameter has begun: it may have read data.
+    """
+    attrs = trial.system_attrs
+    in_our_code = SLOT_KEY not in attrs or bool(attrs.get(WAITS_KEY))
+    return in_our_code and ended(trial) and did_nothing(trial)
+
+
+def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
+    """The k utilities of a candidate, or None if it gave their mean; refuses anything else."""
+    if not ended(trial):
+        raise UnfinishedStudyError("Its candidates have not all been evaluated.")
+    value = trial.value if trial.state == TrialState.COMPLETE else None
+    if value is None:
+        raise ReleaseRefusedError(
+            f"it has no utility (it is {trial.state.name}). Whether a whole candidate fails may "
+            "depend on one record, which would then move its utility by more than 1/k.",
+            trial_number=trial.number,
+            fix="Catch the failure of each partition's training in the objective and report None "
+            f"for that partition (report_utilities). {_START_AGAIN}",
+        )
+    reported = trial.system_attrs.get(UTILITIES_KEY)
+    values = [value] if reported is None else reported
+    bad = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
+    if bad is not None:
+        raise ReleaseRefusedError(
+            f"its utility {bad!r} does not lie in [0, 1].",
+            trial_number=trial.number,
+            fix=f"Rescale by bounds fixed before seeing the data. {_START_AGAIN}",
+        )
+    if reported is None:
+        return None
+    if len(values) != k:
+        raise ReleaseRefusedError(
+            f"it reported {len(values)} utilities, and there are {k} partitions.",
+            trial_number=trial.number,
+            fix=_START_AGAIN,
+        )
+    return [worst(direction) if v is None else v for v in values]
+
+
+def worst(direction: str) -> float:
+    """The utility of a partition whose training failed."""
+    return 0.0 if direction == "maximize" else 1.0
+
+
+def _next_choice(
+    study: Study, plan: Plan, stage: int, before: Choice | None, seed: int | None
+) -> Choice:
+    settings = UtilitySettings.from_json(plan.design.settings)
+    trials = candidate_trials(study, plan, stage)
+    answers = [] if before is None else list(before.answers)
+    chosen = None if before is None else before.chosen
+    finished = stage + 1 >= settings.stages
+    if trials:
+        utilities = utilities_of(trials, settings, plan.design.direction)
+        if isinstance(settings.plan, NoisyMaxPlan):
+            answers.append(_noisy_max(utilities, settings.plan, seed))
+            chosen = trials[answers[-1] or 0].number
+        else:
+            state = replay(settings.plan, answers)
+            while not state.finished:
+                answer = _above(utilities, state, seed)
+                answers.append(answer)
+                chosen = chosen if answer is None else trials[answer].number
+                state = state.after(answer)
+                if settings.kind == "proposed":
+                    break
+            finished = finished or state.finished
+    return Choice(plan.nonce, stage, tuple(answers), chosen, finished)
+
+
+class _Repeatable(DiscreteLaplace):
+    """Noise for simulations: numpy's, from a seed. Nothing made with it is private."""
+
+    def __init__(self, scale: float, rng: np.random.Generator) -> None:
+        self.scale = scale
+        self._rng = rng
+
+    def draw(self, size: int) -> npt.NDArray[np.int64]:
+        return np.rint(self._rng.laplace(scale=self.scale, size=size)).astype(np.int64)
+
+    def first_reaching(self, gaps: npt.NDArray[np.int64]) -> int | None:
+        hits = np.flatnonzero(self.draw(len(gaps)) >= gaps)
+        return int(hits[0]) if len(hits) else None
+
+
+def _above(utilities: Utilities, state: LoopState, seed: int | None) -> int | None:
+    epsilon = state.plan.epsilon
+    if seed is None:
+        return above_threshold(utilities, state.threshold, epsilon)
+    rng = entropy.generator(seed, "choice", state.iterations)
+    scale = 2 * utilities.sensitivity / epsilon
+    return first_above(
+        utilities.totals,
+        round(Fraction(state.threshold) * utilities.unit),
+        threshold_noise=_Repeatable(scale, rng),
+        query_noise=_Repeatable(2 * scale, rng),
+    )
+
+
+def _noisy_max(utilities: Utilities, plan: NoisyMaxPlan, seed: int | None) -> int:
+    if seed is None:
+        return noisy_max(utilities, plan.epsilon)
+    rng = entropy.generator(seed, "choice")
+    scale = 2 * utilities.sensitivity / plan.epsilon
+    return int(np.argmax(utilities.totals + rng.exponential(scale, utilities.n_candidates)))
+
+
+def _is_choice(data: dict[str, Any]) -> bool:
+    def number(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+    return (
+        isinstance(data["nonce"], str)
+        and number(data["stage"])
+        and isinstance(data["answers"], list)
+        and all(answer is None or number(answer) for answer in data["answers"])
+        and (data["chosen"] is None or number(data["chosen"]))
+        and isinstance(data["finished"], bool)
+    )

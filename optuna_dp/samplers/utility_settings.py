@@ -1,0 +1,139 @@
+"""What a study with averaged utilities fixes beforehand, as its plan records it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from optuna_dp.errors import OptunaDPError, PlanError
+from optuna_dp.propose_test.doubling import DoublingPlan
+from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.validation import whole
+
+PROPOSE_TEST = "propose_test"
+NOISY_MAX = "noisy_max"
+
+_KINDS = {
+    "grid": "every point of a finite search space",
+    "list": "a list fixed beforehand",
+    "drawn": "independent draws from the search space",
+}
+
+
+@dataclass(frozen=True)
+class UtilitySettings:
+    """The settings of a choice by averaged utilities.
+
+    Attributes:
+        plan: The mechanism that chooses; the guarantee follows from it alone.
+        n_partitions: ``k``.
+        kind: Where the candidates come from: ``"grid"``, ``"list"``, ``"drawn"``, or
+            ``"proposed"`` in batches that depend on earlier answers.
+        count: Number of candidates; of one batch where they are proposed.
+        digest: SHA-256 of the list of candidates, if there is one.
+        proposer: Class name of the sampler that proposes, if one does.
+        search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
+    """
+
+    plan: DoublingPlan | NoisyMaxPlan
+    n_partitions: int
+    kind: str
+    count: int
+    digest: str | None = None
+    proposer: str | None = None
+    search_space: dict[str, Any] | None = None
+
+    @property
+    def stages(self) -> int:
+        """How many times candidates are collected and then tested, at most."""
+        if self.kind == "proposed":
+            assert isinstance(self.plan, DoublingPlan)
+            return self.plan.iteration_bound
+        return 1
+
+    def first(self, stage: int) -> int:
+        """The number of the first trial of a stage, from 0; ``first(stages)`` is the end.
+
+        A stage after the first is one trial longer: the answer to the stage before it is kept in
+        a trial of its own (:mod:`optuna_dp.samplers.utility_choice`), which takes a number.
+        """
+        return 0 if stage == 0 else self.count + (stage - 1) * (self.count + 1)
+
+    def stage_of(self, number: int) -> int:
+        """The stage to which a trial belongs by its number."""
+        return 0 if number < self.count else 1 + (number - self.count) // (self.count + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        plan = self.plan
+        mechanism: dict[str, Any] = {"epsilon": plan.epsilon}
+        if isinstance(plan, DoublingPlan):
+            mechanism = {
+                "epsilon_per_iteration": plan.epsilon,
+                "granularity": plan.granularity,
+                "lower_bound": plan.lower_bound,
+                "variant": plan.variant,
+                "max_iterations": plan.max_iterations,
+            }
+        return {
+            "mechanism": mechanism,
+            "n_partitions": self.n_partitions,
+            "candidates": {"kind": self.kind, "count": self.count, "sha256": self.digest},
+            "proposer": self.proposer,
+            "search_space": self.search_space,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> UtilitySettings:
+        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
+        try:
+            mechanism = dict(data["mechanism"])
+            plan: DoublingPlan | NoisyMaxPlan
+            if "epsilon" in mechanism:
+                plan = NoisyMaxPlan(**mechanism)
+            else:
+                plan = DoublingPlan(mechanism.pop("epsilon_per_iteration"), **mechanism)
+            settings = cls(
+                plan=plan,
+                n_partitions=whole("n_partitions", data["n_partitions"], 2),
+                kind=data["candidates"]["kind"],
+                count=whole("count", data["candidates"]["count"], 1),
+                digest=data["candidates"]["sha256"],
+                proposer=data["proposer"],
+                search_space=data["search_space"],
+            )
+        except (KeyError, TypeError, ValueError, OptunaDPError) as error:
+            raise PlanError(f"The settings in the study's plan are corrupted: {error}") from error
+        if settings.kind not in (*_KINDS, "proposed") or settings.to_json() != data:
+            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}")
+        return settings
+
+    def facts(self, sampler: str) -> dict[str, str]:
+        """Returns what a privacy statement says of the choice, by heading."""
+        k = self.n_partitions
+        if self.kind == "proposed":
+            candidates = (
+                f"{self.count} in every iteration, proposed by {self.proposer}, which is told the "
+                "private answers (an index or none) and nothing else"
+            )
+        else:
+            candidates = f"{self.count}: {_KINDS[self.kind]}"
+            candidates += f", SHA-256 {self.digest}" if self.digest else ""
+        if isinstance(self.plan, NoisyMaxPlan):
+            choice = f"report-noisy-max, once: {self.plan.epsilon:g}-DP"
+        else:
+            choice = (
+                f"the doubling loop ({self.plan.variant}) of at most {self.plan.iteration_bound} "
+                f"iterations of AboveThreshold, each {self.plan.epsilon:g}-DP. That epsilon is "
+                "PER ITERATION, as in the papers on this method; the guarantee of the whole is "
+                "the one stated above, whatever number of iterations took place"
+            )
+        return {
+            "Search": f"{sampler}: utilities without noise on disjoint partitions of the data, "
+            "then a private choice",
+            "Candidates": candidates,
+            "Utility": f"the mean over {k} partitions of scores in [0, 1]; a record moves it by "
+            f"at most 1/{k}",
+            "Choice": choice,
+            "Noise": "OpenDP's exact noise on whole numbers",
+        }

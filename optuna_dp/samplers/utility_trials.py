@@ -1,0 +1,305 @@
+"""What ProposeTestSampler and NoisyMaxSampler share: candidates as slots, utilities, the choice.
+
+=====================  =========================================================================
+slot i                 candidate i; its objective returns k utilities (or their mean)
+the trial after those  waits until all have ended, makes the private choice, and has no parameters
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.pruners import NopPruner
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from optuna_dp.densities.prior import UniformPrior, to_internal
+from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.propose_test.utilities import _MOST_PARTITIONS_OF_MEANS as MOST_PARTITIONS_OF_MEANS
+from optuna_dp.pruners import SilencedPruner
+from optuna_dp.samplers import entropy
+from optuna_dp.samplers.candidate_lists import candidate_list
+from optuna_dp.samplers.history import completed_batches
+from optuna_dp.samplers.plan import Design, Plan
+from optuna_dp.samplers.records import read_plan
+from optuna_dp.samplers.slots import SlotSampler
+from optuna_dp.samplers.utility_choice import UTILITIES_KEY, settle, worst
+from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.validation import number as real_number
+from optuna_dp.validation import whole
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+_logger = logging.getLogger("optuna_dp")
+
+
+def report_utilities(
+    trial: Trial | FrozenTrial,
+    utilities: Sequence[float | None],
+    *,
+    study: Study | None = None,
+) -> float:
+    """Records a candidate's utilities, one per partition; the objective returns what this returns.
+
+    Use it in the objective of a :class:`optuna_dp.ProposeTestSampler` or
+    :class:`optuna_dp.NoisyMaxSampler` study. An objective that returns the mean itself works too
+    (computed in double precision; single precision voids the guarantee).
+
+    Args:
+        trial: The trial.
+        utilities: k scores in [0, 1]; the i-th made from partition i alone. None or NaN stands
+            for a training that failed on that partition, and counts as the worst score. Catch
+            such failures: a candidate whose whole trial fails blocks the choice.
+        study: The study, if ``trial`` is one of its ``study.trials``: an open trial whose worker
+            has died. Evaluate its candidate again, report, and tell the trial what this returns.
+
+    Returns:
+        The mean, for the curator's dashboard. It is not private.
+
+    Raises:
+        InvalidArgumentError: If there are not k utilities, or one is outside [0, 1].
+        PlanError: If the study has no plan with partitions.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> def objective(trial):
+        ...     x = trial.suggest_float("x", 0, 1, step=0.25)
+        ...     return odp.report_utilities(trial, [1 - (x - 0.5) ** 2] * 1000)
+        >>> space = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.25)}
+        >>> sampler = odp.NoisyMaxSampler(space, n_partitions=1000, epsilon=1.0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> study.optimize(objective)
+        >>> odp.release(study).guarantee.epsilon(delta=1e-5) <= 1.0
+        True
+    """
+    home = trial.study if isinstance(trial, Trial) else study
+    if home is None:
+        raise InvalidArgumentError(
+            "study", None, "it is needed with a trial that is not the objective's own"
+        )
+    storage = home._storage
+    plan, _ = read_plan(storage, home._study_id)
+    if plan is None or "n_partitions" not in plan.design.settings:
+        raise PlanError(
+            "report_utilities is for studies of ProposeTestSampler and NoisyMaxSampler."
+        )
+    k = int(plan.design.settings["n_partitions"])
+    values = [_reported(i, value) for i, value in enumerate(utilities)]
+    if len(values) != k:
+        raise InvalidArgumentError(
+            "utilities",
+            f"{len(values)} of them (trial {trial.number})",
+            f"there must be one for each of the {k} partitions",
+        )
+    for i, value in enumerate(values):
+        if value is not None:
+            _check_unit(f"utilities[{i}]", value, trial.number)
+    storage.set_trial_system_attr(trial._trial_id, UTILITIES_KEY, values)
+    filled = [worst(plan.design.direction) if v is None else v for v in values]
+    return min(1.0, sum(filled) / k)
+
+
+class UtilityPruner(SilencedPruner):
+    """Never prunes: a candidate that is dropped half-way has no utility of bounded sensitivity."""
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        """Returns False; see :class:`optuna.pruners.BasePruner`."""
+        if not self._told.is_set():
+            self._told.set()
+            _logger.warning(
+                "%s does not prune in this study: whether a candidate is pruned may depend on one "
+                "record, which would then move its utility by more than 1/k.",
+                self._name,
+            )
+        return False
+
+
+class UtilitySampler(SlotSampler):
+    """Base of the samplers whose private choice comes after trainings without privacy.
+
+    Args:
+        search_space: Distributions by parameter name, or None (define-by-run).
+        candidates: A list of dicts, a number of draws, or None for a grid.
+        n_partitions: k, at least 2.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None,
+        *,
+        candidates: Sequence[Mapping[str, Any]] | int | None,
+        n_partitions: int,
+        seed: int | None,
+    ) -> None:
+        super().__init__(search_space, seed=seed)
+        self._n_partitions = whole("n_partitions", n_partitions, 2)
+        self._candidates = candidate_list(self._search_space, candidates)
+
+    # The plan.
+
+    @abstractmethod
+    def _settings(self) -> UtilitySettings:
+        """Returns the settings that the plan records."""
+
+    @property
+    @abstractmethod
+    def _procedure(self) -> str:
+        """Name of the procedure that judges the study."""
+
+    def _recorded_space(self) -> dict[str, Any] | None:
+        space = self._search_space
+        if space is None:
+            return None
+        return {name: json.loads(distribution_to_json(d)) for name, d in space.items()}
+
+    def _design(self, direction: str) -> Design:
+        return Design(
+            procedure=self._procedure,
+            sampler=type(self).__name__,
+            direction=direction,
+            seeded=self._seed is not None,
+            settings=self._settings().to_json(),
+        )
+
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        settings = self._settings()
+        return settings.first(settings.stages)
+
+    def _last_to_start(self, plan: Plan) -> int:
+        return plan.slots  # The choice is made by the trial after the last candidate.
+
+    # Optuna's hooks, where they differ.
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """See :class:`optuna.samplers.BaseSampler`; nothing prunes in these studies."""
+        whole_study: Study = getattr(study, "_study", study)
+        if not isinstance(whole_study.pruner, NopPruner | UtilityPruner):
+            whole_study.pruner = UtilityPruner(type(whole_study.pruner).__name__)
+        super().before_trial(study, trial)
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Returns what is drawn jointly; the trial after the last candidate makes the choice."""
+        self._raise_error_if_multi_objective(study)
+        plan = self._plan_of(study, trial)
+        if trial.number >= plan.slots:
+            self._choose_at_the_end(study, plan, trial)
+        return super().infer_relative_search_space(study, trial)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Returns the candidate's value; draws it where candidates are drawn."""
+        self._raise_error_if_multi_objective(study)
+        points = self._candidates.points
+        if points is None or trial.number >= len(points):
+            return super().sample_independent(study, trial, param_name, param_distribution)
+        point = points[trial.number]
+        if param_name not in point:
+            raise InvalidArgumentError(
+                f"candidates[{trial.number}]",
+                point,
+                f"the objective asks for {param_name!r}, which it does not have",
+            )
+        if to_internal(param_distribution, point[param_name]) is None:
+            raise InvalidArgumentError(
+                f"candidates[{trial.number}][{param_name!r}]",
+                point[param_name],
+                f"the objective asks for it with {param_distribution}, which does not contain it",
+            )
+        return self._drawn_once(
+            study, trial, param_name, param_distribution, lambda: point[param_name]
+        )
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        """Refuses a utility that cannot be used at once, not after the last candidate."""
+        super().after_trial(study, trial, state, values)
+        plan, _ = read_plan(study._storage, study._study_id)
+        mine = plan is not None and trial.number < plan.slots
+        if state == TrialState.COMPLETE and values is not None and mine:
+            self._check_value(trial, values[0])
+
+    def _check_value(self, trial: FrozenTrial, value: float) -> None:
+        _check_unit("objective value", value, trial.number)
+        if (
+            self._n_partitions > MOST_PARTITIONS_OF_MEANS
+            and UTILITIES_KEY not in trial.system_attrs
+        ):
+            raise InvalidArgumentError(
+                "n_partitions",
+                self._n_partitions,
+                f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not accounted for",
+                "Return report_utilities(trial, utilities) from the objective.",
+            )
+
+    # Draws.
+
+    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+        return self._search_space or {}
+
+    def _draw(
+        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        points = self._candidates.points
+        if points is not None:
+            return points[number], {}
+        rng = entropy.generator(self._seed, "joint", number)
+        return UniformPrior().sample(space, 1, rng).params(0), {}
+
+    def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
+        rng = entropy.generator(self._seed, "independent", number, name)
+        return UniformPrior().draw_one(name, distribution, rng)
+
+    # The choice.
+
+    def _choose_at_the_end(self, study: Study, plan: Plan, trial: FrozenTrial) -> None:
+        try:
+            self._ended(study, plan.slots)
+        except WaitError as error:
+            _logger.info("The private choice is left to release(): %s", error)
+            return
+        settings = UtilitySettings.from_json(plan.design.settings)
+        settle(study, plan, settings.stages - 1, self._seed)
+
+    def _ended(self, study: Study, before: int) -> None:
+        """Returns when all trials below ``before`` have ended."""
+        completed_batches(
+            study,
+            before,
+            own=lambda trial: self._asked_by_this_thread(study, trial),
+            batches=f"{type(self).__name__} a batch_size",
+            otherwise="",
+        )
+
+
+def _reported(i: int, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise InvalidArgumentError(f"utilities[{i}]", value, "it must be a number, or None")
+    return None if float(value) != float(value) else real_number(f"utilities[{i}]", value)
+
+
+def _check_unit(name: str, value: float, trial_number: int) -> None:
+    if not 0.0 <= value <= 1.0:
+        raise InvalidArgumentError(
+            f"{name} of trial {trial_number}",
+            value,
+            "a utility must lie in [0, 1]",
+            "Rescale the score by bounds fixed before seeing the data; the study cannot be "
+            "released, and starting a new one costs nothing.",
+        )

@@ -1,0 +1,283 @@
+"""Exactly T runs: whatever the workers, the hooks, the storage."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from support import exactly, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import PlanError, WaitError
+from optuna_dp.samplers.records import SLOT_KEY, read_plan
+
+SAMPLERS: dict[str, Any] = {
+    "rand_tune": lambda **kw: odp.RandTuneSampler(**kw),
+    "dp_hypo_batch": lambda **kw: odp.DPHyPOSampler(candidates=16, batch_size=2, **kw),
+    "dp_hypo_any": lambda **kw: odp.DPHyPOSampler(candidates=16, schedule="any", **kw),
+}
+
+
+def slots_of(study: optuna.Study) -> int:
+    plan, _ = read_plan(study._storage, study._study_id)
+    assert plan is not None
+    return plan.slots
+
+
+def check_exactly_t(study: optuna.Study) -> None:
+    """Every run that the plan has is there and has ended, and no other trial has run."""
+    slots = slots_of(study)
+    trials = study.trials
+    assert [t.number for t in trials] == list(range(len(trials)))
+    assert len(trials) >= slots
+    for trial in trials:
+        if trial.number < slots:
+            assert trial.state in (TrialState.COMPLETE, TrialState.FAIL)
+            assert trial.params
+        else:
+            assert trial.state == TrialState.PRUNED
+            assert not trial.params
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("n_jobs", [1, 4])
+def test_exactly_t_runs_take_place(name: str, n_jobs: int) -> None:
+    for _ in range(50):
+        study = study_of(SAMPLERS[name](trials=odp.Geometric(mean=4)))
+        study.optimize(objective, n_jobs=n_jobs)
+        check_exactly_t(study)
+        if n_jobs == 1:
+            assert len(study.trials) == slots_of(study)
+
+
+def test_no_arguments_are_needed() -> None:
+    study = optuna.create_study(sampler=odp.DPHyPOSampler())
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2)
+    check_exactly_t(study)
+
+
+def test_the_callback_changes_nothing() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
+    assert len(study.trials) == 5
+
+
+def test_resuming_adds_no_run() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(6)))
+    study.optimize(objective, n_trials=2)
+    study.optimize(objective, n_trials=2)
+    study.optimize(objective)
+    study.optimize(objective)
+    study.optimize(objective, n_jobs=3)
+    check_exactly_t(study)
+    assert slots_of(study) == 6
+
+
+def test_ask_and_tell_stops_at_t() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    for _ in range(3):
+        trial = study.ask()
+        study.tell(trial, objective(trial))
+    beyond = study.ask()
+    with pytest.raises(optuna.TrialPruned):
+        objective(beyond)
+    study.tell(beyond, state=TrialState.PRUNED)
+    check_exactly_t(study)
+
+
+def test_a_poisson_law_may_give_no_run_at_all() -> None:
+    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=1e-9)))
+    study.optimize(objective)
+    assert slots_of(study) == 0
+    assert [t.state for t in study.trials] == [TrialState.PRUNED]
+    assert odp.release(study, odp.gaussian(4.0)).params is None
+
+
+def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
+    def fails(trial: optuna.Trial) -> float:
+        trial.suggest_float("x", 0, 1)
+        raise RuntimeError("out of memory")
+
+    study = study_of(odp.RandTuneSampler(trials=exactly(4)))
+    study.optimize(fails, catch=(RuntimeError,))
+    assert [t.state for t in study.trials] == [TrialState.FAIL] * 4
+
+
+def test_hyperbands_wrapped_study_works() -> None:
+    def reports(trial: optuna.Trial) -> float:
+        value = objective(trial)
+        trial.report(value, step=1)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+        return value
+
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(8)),
+        odp.DPHyPOSampler(trials=exactly(8), candidates=16),
+    ):
+        pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=4)
+        study = study_of(sampler, pruner=pruner)
+        study.optimize(reports)
+        assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
+        odp.release(study, odp.gaussian(4.0))
+
+
+def test_every_run_has_a_tie_break_of_its_own() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(50)))
+    study.optimize(objective)
+    ties = {t.system_attrs[SLOT_KEY]["tie_break"] for t in study.trials}
+    assert len(ties) == 50
+
+
+def test_an_enqueued_trial_is_refused_at_once() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.enqueue_trial({"x": 0.5})
+    with pytest.raises(PlanError, match="enqueued"):
+        study.optimize(objective)
+    assert [t.state for t in study.trials] == [TrialState.FAIL]
+
+
+def test_a_study_begun_by_another_sampler_is_refused() -> None:
+    study = optuna.create_study(direction="maximize")
+    study.optimize(objective, n_trials=1)
+    study.sampler = odp.RandTuneSampler(trials=exactly(3))
+    with pytest.raises(PlanError, match="no plan"):
+        study.optimize(objective)
+    assert all(t.state.is_finished() for t in study.trials)
+
+
+def test_a_worker_with_another_plan_does_not_run() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, n_trials=2)
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    calls: list[int] = []
+    with pytest.raises(PlanError, match="configured differently"):
+        study.optimize(lambda trial: calls.append(1) or objective(trial))
+    assert not [t for t in study.trials[2:] if t.params]
+
+
+def test_waiting_for_a_run_of_ones_own_thread_is_an_error_that_can_be_mended() -> None:
+    space = {"x": optuna.distributions.FloatDistribution(-1, 1)}
+    study = study_of(odp.DPHyPOSampler(space, trials=exactly(3)))
+    first = study.ask()
+    second = study.ask()
+    with pytest.raises(WaitError, match="batch_size"):
+        objective(second)
+    study.tell(first, 0.5)
+    study.tell(second, objective(second))
+
+
+def test_multi_objective_studies_are_refused() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=odp.RandTuneSampler())
+    with pytest.raises(ValueError, match="multi-objective"):
+        study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0))
+
+
+def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
+    def run(n_jobs: int) -> list[dict[str, Any]]:
+        study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=9), seed=5))
+        study.optimize(objective, n_jobs=n_jobs)
+        return [t.params for t in study.trials if t.params]
+
+    assert run(1) == run(1) == run(3)
+
+
+def test_without_a_seed_nothing_repeats() -> None:
+    def first() -> float:
+        study = study_of(odp.RandTuneSampler(trials=exactly(1)))
+        study.optimize(objective)
+        return float(study.trials[0].params["x"])
+
+    assert len({first() for _ in range(20)}) == 20
+
+
+def _work(path: str, kind: str, name: str, sampler: str) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        study_name=name,
+        storage=_storage(path, kind),
+        direction="maximize",
+        sampler=SAMPLERS[sampler](trials=odp.Geometric(mean=6)),
+        load_if_exists=True,
+    )
+    study.optimize(objective)
+
+
+def _storage(path: str, kind: str) -> Any:
+    if kind == "sqlite":
+        return f"sqlite:///{path}.db"
+    return JournalStorage(JournalFileBackend(f"{path}.log"))
+
+
+def _many_processes(tmp_path: Path, kind: str, sampler: str, studies: int) -> None:
+    path = str(tmp_path / "study")
+    names = [f"study {i}" for i in range(studies)]
+    for name in names:
+        optuna.create_study(study_name=name, storage=_storage(path, kind), direction="maximize")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(8, mp_context=context) as pool:
+        for name in names:
+            for job in [pool.submit(_work, path, kind, name, sampler) for _ in range(8)]:
+                job.result()
+    for name in names:
+        check_exactly_t(optuna.load_study(study_name=name, storage=_storage(path, kind)))
+
+
+def test_eight_processes_make_exactly_t_runs(tmp_path: Path) -> None:
+    _many_processes(tmp_path, "journal", "rand_tune", studies=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_eight_processes_make_exactly_t_runs_in_fifty_studies(
+    tmp_path: Path, kind: str, sampler: str
+) -> None:
+    _many_processes(tmp_path, kind, sampler, studies=50)
+
+
+def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path: Path) -> None:
+    """SQLite gives the id of a deleted study to the next one."""
+    storage = f"sqlite:///{tmp_path / 'tuning.db'}"
+    sampler = odp.RandTuneSampler(trials=exactly(5))
+    first = study_of(sampler, storage=storage, study_name="same")
+    first.optimize(objective, n_trials=3)
+    old_plan, _ = read_plan(first._storage, first._study_id)
+    optuna.delete_study(study_name="same", storage=storage)
+    second = study_of(sampler, storage=storage, study_name="same")
+    assert second._study_id == first._study_id
+    second.optimize(objective)
+    new_plan, _ = read_plan(second._storage, second._study_id)
+    assert old_plan is not None
+    assert new_plan is not None
+    assert new_plan.nonce != old_plan.nonce
+    assert len(second.trials) == 5
+    odp.release(second, odp.gaussian(4.0))
+
+
+def test_a_trial_object_made_anew_keeps_the_plan_and_its_slot() -> None:
+    """Distributed training makes ``optuna.trial.Trial`` again from a running trial's id."""
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=50)))
+    first = study.ask()
+    before = dict(study.trials[0].system_attrs)
+    again = optuna.trial.Trial(study, first._trial_id)
+    assert study.trials[0].system_attrs == before
+    assert objective(again) == objective(optuna.trial.Trial(study, first._trial_id))
+
+
+def test_a_leader_that_cannot_draw_a_plan_leaves_nobody_waiting() -> None:
+    class Broken(odp.RandTuneSampler):
+        def _draw_slots(self, bits: Any) -> int:
+            raise RuntimeError("no entropy")
+
+    study = study_of(Broken(trials=odp.Geometric(mean=5)))
+    with pytest.raises(RuntimeError, match="no entropy"):
+        study.optimize(objective, n_jobs=3)
+    assert all(t.state == TrialState.FAIL for t in study.trials)
