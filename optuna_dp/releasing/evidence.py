@@ -1,0 +1,265 @@
+"""Reads a study's runs and refuses whatever the guarantee could not vouch for.
+
+Nothing is written here: a refusal leaves the study as it was. What waiting cannot mend is refused
+before it is said that runs are still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.records import (
+    DRAW_KEY,
+    GATE_KEY,
+    GAVE_UP_KEY,
+    INDEPENDENT_KEY,
+    PRUNED_KEY,
+    SLOT_KEY,
+    UNSTARTED_KEY,
+    SlotRecord,
+    did_nothing,
+    ended,
+    read_plan,
+    succeeds,
+    was_enqueued,
+)
+from optuna_dp.samplers.utility_choice import end_of
+from optuna_dp.samplers.utility_settings import PROPOSE_TEST
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+_NEW_STUDY = "Start a new study."
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study that has ended, with its tie-break."""
+
+    trial: FrozenTrial
+    tie_break: int = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A study whose every run can be vouched for. For the curator only.
+
+    Attributes:
+        plan: The study's plan.
+        runs: All runs, by slot.
+        trial_count: How many trials the storage holds, those without a slot included.
+        study: The study, for what a procedure keeps beside its runs.
+    """
+
+    plan: Plan
+    runs: tuple[Run, ...] = field(repr=False)
+    trial_count: int = field(repr=False)
+    study: Study
+
+
+def read_evidence(study: Study) -> Evidence:
+    """Returns the study's runs.
+
+    Raises:
+        ReleaseRefusedError: If the study's runs are not what its plan promises.
+        UnfinishedStudyError: If runs are still open.
+    """
+    if study._is_multi_objective():
+        raise ReleaseRefusedError("It has several objectives; optuna-dp selects by one score.")
+    trials = sorted(
+        study._storage.get_all_trials(study._study_id, deepcopy=False), key=lambda t: t.number
+    )
+    if not trials:
+        raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
+    for trial in trials:
+        if was_enqueued(trial):
+            raise ReleaseRefusedError(
+                "it was enqueued, so its parameters were not drawn from the sampler's density.",
+                trial_number=trial.number,
+                fix=f"{_NEW_STUDY} Do not enqueue trials or retry failed ones.",
+            )
+    plan = _plan(study)
+    if plan.design.seeded:
+        raise ReleaseRefusedError(
+            "Its sampler was given a seed: whoever knows the seed knows the number of runs and "
+            "every draw.",
+            fix=f"{_NEW_STUDY} Leave out seed=.",
+        )
+    if study.direction.name.lower() != plan.design.direction:
+        raise ReleaseRefusedError(
+            f"Its direction is {study.direction.name.lower()!r} and was "
+            f"{plan.design.direction!r} when the plan was made.",
+            fix=_NEW_STUDY,
+        )
+    slots = [trial for trial in trials if trial.number < plan.slots]
+    records = [_slot_record(trial, plan) for trial in slots]
+    _check_beyond(trials, plan)
+    for trial in slots:
+        if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
+            raise ReleaseRefusedError(
+                "it gave up waiting for other runs, so whether it failed depends on how "
+                "long they took, which no event covers.",
+                trial_number=trial.number,
+                fix=f"{_NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result "
+                "before the runs that wait for it are asked for parameters.",
+            )
+        _check_draw(trial)
+        _check_pruning(trial)
+    _check_distributions(slots)
+    missing = plan.slots - len(slots) + sum(not ended(trial) for trial in slots)
+    if missing:
+        raise UnfinishedStudyError(
+            f"{missing} of its runs {'has' if missing == 1 else 'have'} not ended.",
+            fix="Continue with study.optimize (the same sampler, no n_trials); a run whose worker "
+            "died must be told to have failed first (optuna-dp recover).",
+        )
+    runs = tuple(
+        # A slot without a record failed, so it cannot win, whatever its tie-break.
+        Run(trial, 0 if record is None else record.tie_break)
+        for trial, record in zip(slots, records, strict=True)
+    )
+    return Evidence(plan, runs, len(trials), study)
+
+
+def _plan(study: Study) -> Plan:
+    try:
+        plan, _ = read_plan(study._storage, study._study_id)
+        if plan is not None and plan.design.procedure == PROPOSE_TEST:
+            plan = replace(plan, slots=end_of(study, plan))  # Private answers may end it early.
+    except PlanError as error:
+        raise ReleaseRefusedError(str(error), trial_number=0) from error
+    if plan is None:
+        raise ReleaseRefusedError(
+            "It has no plan: it was made by a sampler that is not optuna-dp's, or its first trial "
+            "was added by hand.",
+            fix="Use optuna_dp.RandTuneSampler or optuna_dp.DPHyPOSampler from the first trial.",
+        )
+    return plan
+
+
+def _slot_record(trial: FrozenTrial, plan: Plan) -> SlotRecord | None:
+    """Returns a run's record; None for a slot whose worker died before the run began."""
+    data = trial.system_attrs.get(SLOT_KEY)
+    vouched = UNSTARTED_KEY in trial.system_attrs or succeeds(trial) or not ended(trial)
+    if data is None and did_nothing(trial) and vouched:
+        return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
+    if data is None:
+        raise ReleaseRefusedError(
+            "it was added by hand, made by another sampler, or failed before it began by other "
+            "means than optuna-dp recover.",
+            trial_number=trial.number,
+            fix=_NEW_STUDY,
+        )
+    try:
+        record = SlotRecord.from_json(data)
+    except PlanError as error:
+        raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
+    if (record.nonce, record.number) != (plan.nonce, trial.number):
+        raise ReleaseRefusedError(
+            "its record belongs to another trial, or to another study's plan (a copied trial, or "
+            "the id of a deleted study "
+            "that was used again).",
+            trial_number=trial.number,
+            fix=_NEW_STUDY,
+        )
+    if record.fingerprint != plan.design.fingerprint:
+        raise ReleaseRefusedError(
+            "its worker was configured differently from the study's plan.",
+            trial_number=trial.number,
+            fix=f"{_NEW_STUDY} Give every worker the same sampler arguments.",
+        )
+    if record.sampler != plan.design.sampler:
+        raise ReleaseRefusedError(
+            f"it was drawn by {record.sampler}, and the plan is {plan.design.sampler}'s.",
+            trial_number=trial.number,
+            fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
+        )
+    return record
+
+
+def _check_beyond(trials: Sequence[FrozenTrial], plan: Plan) -> None:
+    for trial in trials:
+        if trial.number < plan.slots or did_nothing(trial):
+            continue
+        if GATE_KEY not in trial.system_attrs:
+            raise ReleaseRefusedError(
+                "it was added by hand or made by another sampler.",
+                trial_number=trial.number,
+                fix=_NEW_STUDY,
+            )
+
+
+def _check_draw(trial: FrozenTrial) -> None:
+    """Every parameter that was used is one that the sampler drew, from that distribution."""
+    draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
+    try:
+        space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
+        internal = {name: float(value) for name, value in draw["internal"].items()}
+        for name in trial.params.keys() - space.keys():
+            alone = trial.system_attrs.get(INDEPENDENT_KEY + name)
+            if alone is not None:
+                space[name] = json_to_distribution(alone["distribution"])
+                internal[name] = float(alone["internal"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ReleaseRefusedError(
+            "the record of its draw is corrupted.", trial_number=trial.number
+        ) from error
+    for name in trial.params:
+        used: BaseDistribution = trial.distributions[name]
+        if used.single():
+            continue  # Optuna does not ask the sampler for what can have one value only.
+        if name not in space:
+            raise ReleaseRefusedError(
+                f"its parameter {name!r} was not drawn by the study's sampler.",
+                trial_number=trial.number,
+                fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
+            )
+        if used != space[name] or used.to_internal_repr(trial.params[name]) != internal.get(name):
+            raise ReleaseRefusedError(
+                f"the objective asked for {name!r} with {used}, but it was drawn from "
+                f"{space[name]}, so its density is not bounded as planned.",
+                trial_number=trial.number,
+                fix=f"{_NEW_STUDY} Use the distributions of search_space in the objective.",
+            )
+
+
+def _check_pruning(trial: FrozenTrial) -> None:
+    """A run that was pruned was pruned by its own values.
+
+    Every pruner that compares trials needs reported values, so a run that reported none ended by
+    the objective's own decision.
+    """
+    if (
+        trial.state == TrialState.PRUNED
+        and trial.intermediate_values
+        and PRUNED_KEY not in trial.system_attrs
+    ):
+        raise ReleaseRefusedError(
+            "it was pruned, and not by a pruner that looks at one trial only.",
+            trial_number=trial.number,
+            fix=f"{_NEW_STUDY} Use optuna_dp.WithinTrialPruner and leave study.pruner alone while "
+            "the study runs.",
+        )
+
+
+def _check_distributions(slots: Sequence[FrozenTrial]) -> None:
+    """Each name stands for one distribution, so that the prior is one law."""
+    seen: dict[str, tuple[str, Any]] = {}
+    for trial in slots:
+        for name, distribution in trial.distributions.items():
+            text = distribution_to_json(distribution)
+            first = seen.setdefault(name, (text, distribution))
+            if first[0] != text:
+                raise ReleaseRefusedError(
+                    f"parameter {name!r} has {distribution} here and {first[1]} in an earlier "
+                    "run, so the runs were not drawn from one prior.",
+                    trial_number=trial.number,
+                    fix=f"{_NEW_STUDY} Give each range a name of its own.",
+                )

@@ -1,0 +1,376 @@
+"""The release: one choice and its guarantee."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, distribution_to_json
+
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.releasing.evidence import Evidence, read_evidence
+from optuna_dp.releasing.procedures import Procedure, procedure_of
+from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
+from optuna_dp.releasing.statement import statement_data, statement_markdown
+from optuna_dp.samplers.plan import Design
+from optuna_dp.samplers.records import is_ours, score
+
+if TYPE_CHECKING:
+    from optuna.artifacts._protocol import ArtifactStore
+    from optuna.storages import BaseStorage
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.accounting.guarantee import Guarantee
+
+_logger = logging.getLogger("optuna_dp")
+
+_RELEASED_KEY = "optuna_dp:released"
+
+
+@dataclass(frozen=True)
+class Release:
+    """What may leave the room, and what is guaranteed of it.
+
+    Guarantees:
+        * The object, its JSON and its published study hold nothing of the winner but its
+          hyperparameters, its score, the attributes and the artifact that are part of the run's
+          output: no trial number, id, time or duration, and no count of runs.
+        * :attr:`guarantee` holds for all of it together, with respect to the relation it names.
+
+    Attributes:
+        params: The chosen hyperparameters by name; None if no run succeeded (or T was 0), which
+            is an outcome like any other.
+        value: The winner's score; None if ``params`` is, and where scores are not private
+            (``ProposeTestSampler``, ``NoisyMaxSampler``).
+        guarantee: The guarantee of the whole procedure.
+        attributes: The winner's user attributes that were named as output, and what the procedure
+            releases besides (the pilots of ``PilotSampler(release_pilots=True)``).
+        artifact: The content of the winner's artifact, if it has one and a store was given.
+        distributions: The distributions of the parameters.
+        delta: The delta at which the statement gives epsilon.
+        design: The public design of the search.
+        training: The event of a final training composed on top, or None.
+    """
+
+    params: dict[str, Any] | None
+    value: float | None
+    guarantee: Guarantee
+    attributes: dict[str, Any] = field(default_factory=dict)
+    artifact: bytes | None = field(default=None, repr=False)
+    distributions: dict[str, BaseDistribution] = field(default_factory=dict, repr=False)
+    delta: float = 1e-5
+    design: Design = field(kw_only=True, repr=False)
+    training: Any = field(default=None, kw_only=True, repr=False)
+
+    def with_training(
+        self, event: Any, *, value: float | None = None, artifact: bytes | None = None
+    ) -> Release:
+        """Returns this release with a final training on the same data composed on top.
+
+        One statement then covers the pipeline: the choice, the training with the chosen
+        hyperparameters, and what of it is released.
+
+        Args:
+            event: What the training costs, and the score if ``value`` is given; see
+                :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`.
+            value: The trained model's score, if its cost is in ``event``; replaces :attr:`value`.
+            artifact: The trained model; replaces :attr:`artifact`.
+
+        Example:
+            >>> import optuna, optuna_dp as odp
+            >>> study = optuna.create_study(
+            ...     direction="maximize",
+            ...     sampler=odp.NoisyMaxSampler(candidates=9, n_partitions=500, epsilon=1.0),
+            ... )
+            >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+            >>> whole = odp.release(study).with_training(odp.gaussian(noise_multiplier=4))
+            >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
+            True
+        """
+        from optuna_dp.accounting.events import compose
+
+        found = self._search_guarantee()
+        training = event if self.training is None else compose(self.training, event)
+        return replace(
+            self,
+            guarantee=found.compose(training),
+            training=training,
+            value=self.value if value is None else value,
+            artifact=self.artifact if artifact is None else artifact,
+        )
+
+    def statement(self) -> str:
+        """Returns the privacy statement in Markdown."""
+        facts = self._procedure().facts(self.design, self._search_guarantee())
+        if self.training is not None:
+            from optuna_dp.accounting.event_words import in_words
+
+            facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
+        return statement_markdown(self._statement(), facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the release as plain JSON values, its statement included.
+
+        The artifact itself is not part of it, only its SHA-256.
+        """
+        return {
+            "format": "optuna-dp release",
+            "version": 1,
+            **self._content(),
+            "statement": self._statement(),
+        }
+
+    def _content(self) -> dict[str, Any]:
+        """What is released, as plain JSON values."""
+        digest = None if self.artifact is None else hashlib.sha256(self.artifact).hexdigest()
+        return {
+            "params": self.params,
+            "value": self.value,
+            "attributes": self.attributes,
+            "artifact_sha256": digest,
+            "distributions": {
+                name: json.loads(distribution_to_json(distribution))
+                for name, distribution in self.distributions.items()
+            },
+        }
+
+    def publish(self, storage: str | BaseStorage, study_name: str) -> Study:
+        """Writes a study that holds nothing but this release and is safe to show.
+
+        Args:
+            storage: Where to; a storage without any study of optuna-dp's samplers, because who
+                may read the published study can read everything beside it.
+            study_name: Name of the new study.
+
+        Returns:
+            The new study.
+
+        Raises:
+            ReleaseRefusedError: If the storage also holds a curator's study.
+            optuna.exceptions.DuplicatedStudyError: If the name is taken.
+        """
+        from optuna_dp.releasing.publish import publish
+
+        return publish(self, storage, study_name)
+
+    def _procedure(self) -> Procedure:
+        return procedure_of(self.design)
+
+    def _search_guarantee(self) -> Guarantee:
+        """The guarantee without the final training."""
+        if self.training is None:
+            return self.guarantee
+        # As Guarantee.compose made it: the search first.
+        return replace(self.guarantee, event=self.guarantee.event.events[0])
+
+    def _statement(self) -> dict[str, Any]:
+        released = ["the hyperparameters"]
+        if self._procedure().runs_are_private or self.value is not None:
+            released.append("the score" if self.training is None else "the final score")
+        if self.training is not None:
+            released.append("the final training's output")
+        released += [f"attribute {name!r}" for name in sorted(self.attributes)]
+        released += ["the model artifact"] if self.artifact is not None else []
+        return statement_data(
+            self.guarantee,
+            self.design,
+            delta=self.delta,
+            released=released,
+            content=self._content(),
+            assumptions=self._procedure().assumptions,
+            relations=self._procedure().relations,
+        )
+
+
+def release(
+    study: Study,
+    run: Any = None,
+    *,
+    delta: float | None = None,
+    neighboring_relation: str | None = None,
+    output_attributes: Sequence[str] | None = None,
+    artifact_store: ArtifactStore | None = None,
+) -> Release:
+    """Releases the best run of a finished study, with the guarantee of the whole search.
+
+    Releasing again gives the same release, as long as nothing has been added to the study.
+
+    Guarantees:
+        * The winner is the run with the best score; runs that failed, were pruned or returned NaN
+          are the lowest outcome; ties are broken by a uniform drawn when the run started.
+        * A study whose runs are not what its plan promises is refused, and nothing is changed.
+
+    Args:
+        study: A study whose trials were drawn by a sampler of optuna-dp, all of them ended.
+        run: The event of one run (training and scoring). May be left out if
+            :class:`optuna_dp.PrivacyCallback` has recorded it.
+        delta: The delta at which the statement gives epsilon; by default what the callback
+            recorded, else 1e-5.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``; by default what the
+            callback recorded, else ``"add_or_remove_one"``.
+        output_attributes: User attributes of a trial that are part of the run's private output;
+            by default what the callback recorded, else none.
+        artifact_store: Where the trials' artifacts are; the winner's is put into the release.
+
+    Returns:
+        The release.
+
+    Raises:
+        ReleaseRefusedError: If the study cannot be vouched for; says which trial and why.
+        UnfinishedStudyError: If runs are still open.
+        InvalidArgumentError: If ``run`` is not an event.
+        UnsupportedEventError: If no accountant supports ``run``.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(
+        ...     direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
+        ... )
+        >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        >>> odp.release(study, odp.gaussian(noise_multiplier=4)).guarantee.epsilon(delta=1e-5) < 2
+        True
+    """
+    evidence = read_evidence(study)
+    procedure = procedure_of(evidence.plan.design)
+    if not procedure.runs_are_private:
+        _refuse_outputs(output_attributes, artifact_store)
+    run = procedure.run(evidence.plan.design, run)
+    record = _run_record(study, run, delta, neighboring_relation, output_attributes)
+    procedure.check(evidence)
+    winner = procedure.winner(evidence)
+    guarantee = procedure.guarantee(evidence.plan.design, record)
+    found = Release(
+        params=None if winner is None else dict(winner.params),
+        value=score(winner) if winner is not None and procedure.runs_are_private else None,
+        guarantee=guarantee,
+        attributes={**_attributes(winner, record), **procedure.attributes(evidence)},
+        artifact=_artifact(study, winner, artifact_store),
+        distributions={} if winner is None else dict(winner.distributions),
+        delta=record.delta,
+        design=evidence.plan.design,
+    )
+    _remember(study, evidence, found)
+    write_run_record(study._storage, study._study_id, record)
+    _warn_of_sisters(study, evidence)
+    return found
+
+
+def _refuse_outputs(attributes: Sequence[str] | None, store: ArtifactStore | None) -> None:
+    for name, value in (("output_attributes", attributes), ("artifact_store", store)):
+        if value:
+            raise InvalidArgumentError(
+                name,
+                value,
+                "the candidates' trainings are not private, so nothing of them may be released",
+                "Leave it out; give the final model to release(study).with_training.",
+            )
+
+
+def _run_record(
+    study: Study,
+    run: Any,
+    delta: float | None,
+    neighboring_relation: str | None,
+    output_attributes: Sequence[str] | None,
+) -> RunRecord:
+    recorded = read_run_record(study._storage, study._study_id)
+    if run is None and recorded is None:
+        raise ReleaseRefusedError(
+            "What one run costs is not known.",
+            fix="Pass it, release(study, run), or give study.optimize a "
+            "PrivacyCallback(run); see optuna_dp.dp_sgd.",
+        )
+    base = recorded if run is None else None
+    given = RunRecord.checked(
+        run if base is None else base.event,
+        delta if delta is not None else (recorded.delta if recorded else 1e-5),
+        neighboring_relation
+        or (recorded.neighboring_relation if recorded else "add_or_remove_one"),
+        output_attributes
+        if output_attributes is not None
+        else (recorded.output_attributes if recorded else ()),
+    )
+    if recorded is not None and given != recorded:
+        raise ReleaseRefusedError(
+            "The run's cost, its relation or its output given here differ from what the study "
+            "recorded before its runs.",
+            fix="Leave the arguments out, or start a new study with the right ones.",
+        )
+    return given
+
+
+def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]:
+    if winner is None:
+        return {}
+    return {
+        name: winner.user_attrs[name]
+        for name in record.output_attributes
+        if name in winner.user_attrs
+    }
+
+
+def _artifact(
+    study: Study, winner: FrozenTrial | None, store: ArtifactStore | None
+) -> bytes | None:
+    if winner is None or store is None:
+        return None
+    from optuna.artifacts import get_all_artifact_meta
+
+    found = get_all_artifact_meta(winner, storage=study._storage)
+    if len(found) > 1:
+        raise ReleaseRefusedError(
+            f"The winning run has {len(found)} artifacts.",
+            fix="Upload one artifact per run (for example a zip file).",
+        )
+    if not found:
+        return None
+    # Names and ids stay behind: they may tell the trial.
+    with store.open_reader(found[0].artifact_id) as reader:
+        return reader.read()
+
+
+def _remember(study: Study, evidence: Evidence, found: Release) -> None:
+    """Writes down what was released; refuses if it is not what was released before."""
+    storage, study_id = study._storage, study._study_id
+    content = {
+        "params": found.params,
+        "value": None if found.value is None else repr(found.value),
+        "attributes": found.attributes,
+    }
+    mark = {
+        "nonce": evidence.plan.nonce,
+        "digest": hashlib.sha256(
+            json.dumps(content, sort_keys=True, default=repr).encode()
+        ).hexdigest(),
+    }
+    before = storage.get_study_system_attrs(study_id).get(_RELEASED_KEY)
+    if before is not None and before != mark:
+        raise ReleaseRefusedError(
+            "It was released before, and has changed since.",
+            fix="What was released first stands; a second choice from the same data is a second "
+            "release and costs its own guarantee (a new study, Guarantee.compose).",
+        )
+    if before is None:
+        storage.set_study_system_attr(study_id, _RELEASED_KEY, mark)
+
+
+def _warn_of_sisters(study: Study, evidence: Evidence) -> None:
+    """Reminds the curator that the best of several releases is not one release."""
+    storage = study._storage
+    sisters = sum(
+        other._study_id != study._study_id and is_ours(storage, other._study_id)
+        for other in storage.get_all_studies()
+    )
+    if sisters:
+        _logger.warning(
+            "This storage holds %d other private stud%s. This guarantee is for one search whose "
+            "result is released whatever it is. If a search was discarded because of its result, "
+            "or the best of several is chosen, compose their guarantees (Guarantee.compose).",
+            sisters,
+            "y" if sisters == 1 else "ies",
+        )

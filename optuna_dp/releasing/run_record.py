@@ -1,0 +1,144 @@
+"""What one run costs, as the study records it.
+
+The event is stored, not an epsilon, so that a better accountant can judge it again later. Each
+record stands under a key made of its own digest: workers that agree write the same key, workers
+that do not leave two records, and the release sees both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
+from optuna_dp.samplers.plan import canonical_json
+from optuna_dp.validation import open_unit
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+    from optuna.storages import BaseStorage
+
+_KEY = "optuna_dp:run:"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What one run costs and what it outputs.
+
+    Attributes:
+        event: The event of one whole run, scoring included.
+        delta: The delta at which epsilon is shown.
+        neighboring_relation: The relation under which the whole tree of events is read.
+        output_attributes: User attributes of a trial that are part of the run's private output.
+    """
+
+    event: DpEvent
+    delta: float = 1e-5
+    neighboring_relation: str = "add_or_remove_one"
+    output_attributes: tuple[str, ...] = ()
+
+    @classmethod
+    def checked(
+        cls,
+        event: Any,
+        delta: float,
+        neighboring_relation: str,
+        output_attributes: Sequence[str],
+    ) -> RunRecord:
+        """Returns a record whose event some accountant supports; refuses anything else."""
+        from dp_accounting.dp_event import DpEvent
+
+        from optuna_dp.accounting.guarantee import Guarantee
+
+        if not isinstance(event, DpEvent):
+            raise InvalidArgumentError(
+                "run",
+                event,
+                "it must be a DpEvent, what one training run costs",
+                "Make one with optuna_dp.dp_sgd(...), optuna_dp.gaussian(...), "
+                "optuna_dp.compose(...) or dp_accounting.",
+            )
+        if (
+            isinstance(output_attributes, str)
+            or not isinstance(output_attributes, Iterable)
+            or not all(isinstance(name, str) for name in output_attributes)
+        ):
+            raise InvalidArgumentError(
+                "output_attributes", output_attributes, "it must be a sequence of names"
+            )
+        Guarantee(event, neighboring_relation)  # Refuses what no accountant supports.
+        return cls(
+            event,
+            open_unit("delta", delta),
+            neighboring_relation,
+            tuple(sorted(set(output_attributes))),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        from optuna_dp.accounting.event_json import event_to_json
+
+        return {
+            "event": event_to_json(self.event),
+            "delta": self.delta,
+            "neighboring_relation": self.neighboring_relation,
+            "output_attributes": list(self.output_attributes),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> RunRecord:
+        """Reads what :meth:`to_json` wrote; raises :class:`OptunaDPError` on anything else."""
+        from optuna_dp.accounting.event_json import event_from_json
+
+        try:
+            return cls.checked(
+                event_from_json(data["event"]),
+                data["delta"],
+                data["neighboring_relation"],
+                data["output_attributes"],
+            )
+        except (KeyError, TypeError) as error:
+            raise OptunaDPError(f"The record of the run's event is corrupted: {error}") from error
+
+
+def write_run_record(storage: BaseStorage, study_id: int, record: RunRecord) -> None:
+    """Writes a record; writing the same one again changes nothing."""
+    data = record.to_json()
+    storage.set_study_system_attr(study_id, _KEY + _digest(data), data)
+
+
+def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
+    """Returns the study's record, None if there is none.
+
+    Raises:
+        ReleaseRefusedError: If workers have recorded different ones, or the record is corrupted.
+    """
+    attrs = storage.get_study_system_attrs(study_id)
+    mine = {key: value for key, value in sorted(attrs.items()) if key.startswith(_KEY)}
+    if any(key != _KEY + _digest(value) for key, value in mine.items()):
+        raise ReleaseRefusedError(
+            "The record of the run's event is corrupted: it is not what was written.",
+            fix="Start a new study.",
+        )
+    found = list(mine.values())
+    if len(found) > 1:
+        raise ReleaseRefusedError(
+            f"Its workers recorded {len(found)} different costs of a run.",
+            fix="Start a new study and give every worker the same PrivacyCallback. If runs "
+            "legitimately differ, use optuna_dp.worst_case(...) of all of them.",
+        )
+    if not found:
+        return None
+    try:
+        return RunRecord.from_json(found[0])
+    except OptunaDPError as error:
+        raise ReleaseRefusedError(str(error)) from error
+
+
+def _digest(data: Any) -> str:
+    try:
+        return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+    except (TypeError, ValueError):
+        return ""  # Not JSON, or not ours: no record has this digest.

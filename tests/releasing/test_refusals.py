@@ -1,0 +1,379 @@
+"""Ways the guarantee is lost, and the refusal that meets each.
+
+The names say what would be lost. Each study here would pass without the one check it is for.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState, create_trial
+from support import KNOWN_COUNT, RUN, exactly, finished_study, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    OptunaDPError,
+    PlanError,
+    ReleaseRefusedError,
+    UnfinishedStudyError,
+    UnsupportedEventError,
+    WaitError,
+)
+from optuna_dp.samplers.plan import PLAN_KEY
+from optuna_dp.samplers.records import DRAW_KEY, SLOT_KEY
+
+X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+
+
+def everything(study: optuna.Study) -> str:
+    storage = study._storage
+    return repr(
+        (
+            [copy.deepcopy(t.__dict__) for t in study.trials],
+            storage.get_study_system_attrs(study._study_id),
+            study.user_attrs,
+        )
+    )
+
+
+def refused(study: optuna.Study, match: str, run: Any = RUN) -> ReleaseRefusedError:
+    """Release refuses for the reason given, and leaves the study as it was."""
+    before = everything(study)
+    with pytest.raises(ReleaseRefusedError, match=match) as caught:
+        odp.release(study, run)
+    assert everything(study) == before
+    assert f" {KNOWN_COUNT} " not in str(caught.value)
+    return caught.value
+
+
+def rewrite(study: optuna.Study, number: int, key: str, value: Any) -> None:
+    """Changes a record behind everybody's back, as a corrupted storage would."""
+    study._storage._get_trial(study.trials[number]._trial_id).system_attrs[key] = value  # type: ignore[attr-defined]
+
+
+def test_a_sound_study_is_released() -> None:
+    assert odp.release(finished_study(), RUN).params is not None
+
+
+def test_seeded_randomness() -> None:
+    study = finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1))
+    refused(study, "seed")
+
+
+def test_runs_that_have_not_ended() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    study.optimize(objective, n_trials=3)
+    study.ask()
+    error = refused(study, "6 of its runs have not ended")
+    assert isinstance(error, UnfinishedStudyError)
+    assert "9" not in str(error)
+
+
+def test_stopping_on_a_timeout_and_releasing_what_is_there() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(10)))
+    study.optimize(objective, n_trials=3)
+    study.optimize(objective, timeout=0.0)
+    assert isinstance(refused(study, "not ended"), UnfinishedStudyError)
+
+
+def test_added_trials() -> None:
+    study = finished_study()
+    study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
+    assert refused(study, "added by hand").trial_number == KNOWN_COUNT
+
+
+def test_added_trials_in_a_slot() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=1)
+    study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
+    study.optimize(objective)
+    assert refused(study, "added by hand").trial_number == 1
+
+
+def test_enqueued_trials() -> None:
+    study = finished_study()
+    study.enqueue_trial({"x": 0.3})
+    assert refused(study, "enqueued").trial_number == KNOWN_COUNT
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_failed_runs_retried_for_free_by_optunas_own_callback() -> None:
+    """The copy carries the parameters, the slot record and the draw of the failed run."""
+    from optuna.storages import RetryHeartbeatStaleTrialCallback
+
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(3)),
+        odp.RandTuneSampler(X, trials=exactly(3)),
+        odp.DPHyPOSampler(X, trials=exactly(3), candidates=8),
+    ):
+        study = study_of(sampler)
+        trial = study.ask()
+        objective(trial)
+        study.tell(trial, state=TrialState.FAIL)
+        RetryHeartbeatStaleTrialCallback()(study, study.trials[0])
+        with pytest.raises(PlanError, match="retries failed trials"):
+            study.optimize(objective)
+        refused(study, "enqueued")
+
+
+def test_a_point_chosen_by_hand_and_left_waiting() -> None:
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(3)),
+        odp.DPHyPOSampler(trials=exactly(3), candidates=8),
+    ):
+        study = study_of(sampler)
+        study.optimize(objective, n_trials=1)
+        study.add_trial(create_trial(state=TrialState.WAITING, params={"x": 0.3}, distributions=X))
+        with pytest.raises(PlanError, match="enqueued or copied"):
+            study.optimize(objective)
+        study.optimize(objective)
+        assert refused(study, "not drawn|by hand|copied").trial_number == 1
+
+
+def test_a_slot_record_copied_to_another_trial_of_the_study() -> None:
+    study = finished_study()
+    rewrite(study, 2, SLOT_KEY, study.trials[1].system_attrs[SLOT_KEY])
+    assert refused(study, "belongs to another trial").trial_number == 2
+
+
+def test_failed_trials_added_by_hand_to_stop_early() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=2)
+    for _ in range(KNOWN_COUNT):
+        study.add_trial(create_trial(state=TrialState.FAIL))
+    assert refused(study, "added by hand").trial_number == 2
+
+
+def test_a_run_that_failed_because_it_could_not_wait() -> None:
+    study = study_of(odp.DPHyPOSampler(X, trials=exactly(2), candidates=8))
+    first, second = study.ask(), study.ask()
+    with pytest.raises(WaitError):
+        objective(second)
+    study.tell(first, objective(first))
+    odp.recover(study, fail=[1])
+    assert refused(study, "gave up waiting").trial_number == 1
+
+
+def test_a_sampler_that_is_replaced_for_a_moment() -> None:
+    def cheats(trial: optuna.Trial) -> float:
+        ours = trial.study.sampler
+        trial.study.sampler = optuna.samplers.TPESampler()
+        value = objective(trial)
+        trial.study.sampler = ours
+        return value
+
+    assert refused(finished_study(function=cheats), "was not drawn").trial_number == 0
+
+
+def test_a_trial_made_anew_is_not_drawn_again() -> None:
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(3)),
+        odp.DPHyPOSampler(X, trials=exactly(3), candidates=8),
+    ):
+        study = study_of(sampler)
+        trial = study.ask()
+        copies = [optuna.trial.Trial(study, trial._trial_id) for _ in range(4)]
+        draws = {
+            sampler.sample_independent(study, c._cached_frozen_trial, "y", X["x"]) for c in copies
+        }
+        assert len(draws) == 1
+        assert len({copy.suggest_float("x", -1.0, 1.0) for copy in copies}) == 1
+
+
+def test_failed_runs_retried_for_free() -> None:
+    """Optuna's retry callback enqueues a copy of the failed trial."""
+    study = finished_study()
+    failed = study.trials[0]
+    study.add_trial(
+        create_trial(
+            state=TrialState.WAITING,
+            system_attrs={"failed_trial": 0, "fixed_params": failed.params},
+        )
+    )
+    refused(study, "enqueued")
+
+
+def test_a_study_of_another_sampler() -> None:
+    study = optuna.create_study()
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    refused(study, "not optuna-dp's")
+
+
+def test_a_slot_drawn_by_another_sampler() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=2)
+    study.sampler = optuna.samplers.TPESampler()
+    study.optimize(objective, n_trials=2)
+    assert refused(study, "another sampler").trial_number == 2
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_a_wrapped_sampler_that_fixes_parameters() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.3}, study.sampler)
+    study.optimize(objective)
+    assert refused(study, "PartialFixedSampler").trial_number == 0
+
+
+def test_workers_with_different_plans() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=2)
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=50))
+    study.optimize(objective, n_trials=1, catch=(OptunaDPError,))
+    study.sampler = odp.RandTuneSampler(trials=exactly(KNOWN_COUNT))
+    study.optimize(objective)
+    assert refused(study, "configured differently").trial_number == 2
+
+
+def test_runs_copied_from_another_study() -> None:
+    study, other = finished_study(), finished_study()
+    rewrite(study, 2, SLOT_KEY, other.trials[2].system_attrs[SLOT_KEY])
+    assert refused(study, "another study's plan").trial_number == 2
+
+
+@pytest.mark.parametrize("state", [TrialState.PRUNED, TrialState.COMPLETE])
+def test_a_pruner_that_compares_trials_and_has_pruned(state: TrialState) -> None:
+    def prunes(trial: optuna.Trial) -> float:
+        value = objective(trial)
+        trial.report(value, step=0)
+        trial.study.pruner = optuna.pruners.MedianPruner(n_startup_trials=0)
+        if trial.number == 2 and state == TrialState.PRUNED:
+            raise optuna.TrialPruned
+        return value
+
+    study = finished_study(function=prunes)
+    if state == TrialState.PRUNED:
+        assert refused(study, "pruned").trial_number == 2
+    else:
+        assert odp.release(study, RUN).params is not None
+
+
+def test_densities_changed_by_asking_for_other_ranges() -> None:
+    def widens(trial: optuna.Trial) -> float:
+        return trial.suggest_float("x", -1.0, 2.0)
+
+    study = finished_study(odp.DPHyPOSampler(X, trials=exactly(4), candidates=8), widens)
+    assert refused(study, "its density is not bounded as planned").trial_number == 0
+
+
+def test_priors_that_change_between_runs() -> None:
+    def widens(trial: optuna.Trial) -> float:
+        return trial.suggest_float("x", 0.0, 1.0 + trial.number)
+
+    assert refused(finished_study(function=widens), "one prior").trial_number == 1
+
+
+def test_a_direction_that_was_turned_round() -> None:
+    study = finished_study()
+    data = json.loads(json.dumps(study.trials[0].system_attrs[PLAN_KEY]))
+    data["design"]["direction"] = "minimize"
+    rewrite(study, 0, PLAN_KEY, data)
+    refused(study, "direction")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        None,
+        {},
+        "text",
+        {"slots": -1},
+        {"slots": "4"},
+        {"slots": True},
+        {"nonce": 3},
+        {"version": 99},
+        {"design": {}},
+        {"design": None},
+    ],
+)
+def test_a_corrupted_plan_record(damage: Any) -> None:
+    study = finished_study()
+    data = dict(study.trials[0].system_attrs[PLAN_KEY])
+    rewrite(
+        study, 0, PLAN_KEY, {**data, **damage} if isinstance(damage, dict) and damage else damage
+    )
+    refused(study, "plan|design|version")
+
+
+@pytest.mark.parametrize("damage", [{}, "text", {"tie_break": "zz"}, {"nonce": 1}])
+def test_a_corrupted_slot_record(damage: Any) -> None:
+    study = finished_study()
+    data = dict(study.trials[1].system_attrs[SLOT_KEY])
+    rewrite(
+        study, 1, SLOT_KEY, {**data, **damage} if isinstance(damage, dict) and damage else damage
+    )
+    assert refused(study, "corrupted").trial_number == 1
+
+
+@pytest.mark.parametrize("damage", [{}, {"space": {"x": "?"}, "internal": {}}, {"space": 3}, 7])
+def test_a_corrupted_draw_record(damage: Any) -> None:
+    study = finished_study(odp.DPHyPOSampler(X, trials=exactly(3), candidates=8))
+    rewrite(study, 1, DRAW_KEY, damage)
+    assert refused(study, "corrupted|drawn from").trial_number == 1
+
+
+def test_several_objectives() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"])
+    refused(study, "several objectives")
+
+
+def test_an_empty_study() -> None:
+    refused(optuna.create_study(), "no runs yet")
+
+
+def test_a_run_event_missing() -> None:
+    refused(finished_study(), "What one run costs is not known", run=None)
+
+
+def test_a_run_event_that_differs_from_the_recorded_one() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    refused(study, "differ", run=odp.gaussian(9.0))
+
+
+def test_workers_that_recorded_different_events() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
+    refused(study, "2 different costs", run=None)
+
+
+def test_something_that_is_no_event() -> None:
+    study = finished_study()
+    with pytest.raises(InvalidArgumentError, match="run="):
+        odp.release(study, 1.0)
+
+
+def test_an_event_no_accountant_supports() -> None:
+    from dp_accounting import dp_event
+
+    study = finished_study()
+    before = everything(study)
+    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+        odp.release(study, dp_event.UnsupportedDpEvent())
+    assert everything(study) == before
+
+
+def test_continuing_a_study_after_its_release() -> None:
+    study = finished_study()
+    first = odp.release(study, RUN)
+    study.optimize(objective)  # Adds a trial that ends before it has parameters.
+    assert odp.release(study, RUN) == first
+    trial = study.ask()
+    study.tell(trial, 1e9)
+    assert odp.release(study, RUN).value == first.value
+    study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
+    refused(study, "added by hand")
+
+
+def test_a_second_release_with_another_result() -> None:
+    study = finished_study()
+    odp.release(study, RUN)
+    winner = max(range(KNOWN_COUNT), key=lambda i: study.trials[i].value or -9.0)
+    study._storage._get_trial(study.trials[winner]._trial_id).values = [-5.0]  # type: ignore[attr-defined]
+    refused(study, "released before")
