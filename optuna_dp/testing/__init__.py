@@ -1,0 +1,58 @@
+"""Instruments to check a private search with: an audit, a replay, a contract.
+
+None of them proves anything: they catch implementations that do not keep their promise.
+
+=====================  ==========================================================================
+:func:`audit`          lower bound on epsilon from outputs of two neighbouring worlds
+:func:`audit_procedure`  the same, running a whole procedure on two neighbouring inputs
+:func:`replay`         reruns a procedure on the neighbour with all mechanisms' answers frozen
+:func:`other_trials_read`  what an objective reads of trials that are not its own
+``simulation``         whole searches by the hundred thousand, over small output spaces
+:class:`SamplerContract`  pytest class for samplers of your own (needs pytest)
+=====================  ==========================================================================
+
+============  ============  =================================================================
+code          notation      meaning
+============  ============  =================================================================
+``on``        P             probabilities of outputs on one data set
+``off``       P'            the same on its neighbour
+``lower``     p_low         Clopper-Pearson bounds of an event's probability
+``upper``     p'_high
+============  ============  =================================================================
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna_dp.testing.auditing import Audit as Audit
+    from optuna_dp.testing.auditing import audit as audit
+    from optuna_dp.testing.auditing import audit_procedure as audit_procedure
+    from optuna_dp.testing.contract import SamplerContract as SamplerContract
+    from optuna_dp.testing.replaying import Mechanisms as Mechanisms
+    from optuna_dp.testing.replaying import Replay as Replay
+    from optuna_dp.testing.replaying import other_trials_read as other_trials_read
+    from optuna_dp.testing.replaying import replay as replay
+
+_HOMES = {
+    "Audit": "auditing",
+    "audit": "auditing",
+    "audit_procedure": "auditing",
+    "Mechanisms": "replaying",
+    "Replay": "replaying",
+    "other_trials_read": "replaying",
+    "replay": "replaying",
+    "SamplerContract": "contract",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    # The contract needs pytest, which is not a dependency of the package.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,234 @@
+"""Objectives that do what they should not: the study ends, and is released or refused."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import Trial
+from support import RUN, exactly, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
+
+COUNT = 4
+X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+SAMPLERS: dict[str, Callable[[], Any]] = {
+    "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(COUNT), candidates=4),
+    "pilots": lambda: odp.PilotSampler(
+        X, pilots=2, pilot_run=RUN, trials=exactly(COUNT - 2), candidates=4
+    ),
+}
+
+
+def raises(trial: Trial) -> float:
+    raise RuntimeError("the objective's own")
+
+
+def first_raises(trial: Trial) -> float:
+    value = trial.suggest_float("x", 0, 1)
+    if trial.number == 0:
+        raise MemoryError
+    return value
+
+
+def returns(what: Any) -> Callable[[Trial], Any]:
+    def objective(trial: Trial) -> Any:
+        trial.suggest_float("x", 0, 1)
+        return what
+
+    return objective
+
+
+def sleeps(trial: Trial) -> float:
+    time.sleep(0)
+    return trial.suggest_float("x", 0, 1)
+
+
+def asks_for_nothing(trial: Trial) -> float:
+    return 1.0
+
+
+def reports_nonsense(trial: Trial) -> float:
+    trial.report(math.nan, step=2**31 - 1)
+    trial.report(math.inf, step=0)
+    trial.should_prune()
+    return trial.suggest_float("x", 0, 1)
+
+
+def touches_others(trial: Trial) -> float:
+    value = trial.suggest_float("x", 0, 1)
+    for other in trial.study.get_trials(deepcopy=False):
+        if not other.state.is_finished():
+            trial.study._storage.set_trial_user_attr(other._trial_id, "best", value)
+    trial.study.set_user_attr("seen", trial.number)
+    trial.set_user_attr("x" * 500, list(range(100)))
+    return value
+
+
+# What each study ends as: a value, None (nothing succeeded, which is an outcome), or a refusal.
+RELEASED: dict[str, tuple[Callable[[Trial], Any], Any]] = {
+    "raises": (raises, None),
+    "raises once": (first_raises, float),
+    "NaN": (returns(math.nan), None),
+    "inf": (returns(math.inf), math.inf),
+    "-inf": (returns(-math.inf), -math.inf),
+    "None": (returns(None), None),
+    "text": (returns("good"), None),
+    "a tuple": (returns((1.0, 2.0)), None),
+    "a tuple of one": (returns((1.0,)), 1.0),
+    "an empty tuple": (returns(()), None),
+    "an object": (returns(object()), None),
+    "a complex number": (returns(1j), None),
+    "True": (returns(True), 1.0),
+    "sleeps": (sleeps, float),
+    "asks for nothing": (asks_for_nothing, 1.0),
+    "reports nonsense": (reports_nonsense, float),
+    "touches others": (touches_others, float),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("name", RELEASED)
+def test_what_objectives_do_to_themselves_is_an_outcome_of_a_run(name: str, sampler: str) -> None:
+    objective, expected = RELEASED[name]
+    study = study_of(SAMPLERS[sampler]())
+    study.optimize(objective, catch=(Exception,))
+    assert len(study.trials) == COUNT
+    assert all(t.state.is_finished() for t in study.trials)
+    found = odp.release(study, RUN)
+    if expected is float:
+        assert 0.0 <= found.value <= 1.0
+    else:
+        assert found.value == expected
+    assert found.attributes == {}
+
+
+def test_errors_that_are_not_caught_end_the_loop_and_cost_one_run() -> None:
+    study = study_of(SAMPLERS["rand_tune"]())
+    with pytest.raises(RuntimeError, match="own"):
+        study.optimize(raises)
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(lambda trial: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(UnfinishedStudyError):
+        odp.release(study, RUN)
+
+
+def test_stopping_the_study_leaves_it_unfinished_until_it_is_continued() -> None:
+    def stops(trial: Trial) -> float:
+        trial.study.stop()
+        return trial.suggest_float("x", 0, 1)
+
+    study = study_of(SAMPLERS["rand_tune"]())
+    for done in range(1, COUNT + 1):
+        study.optimize(stops)
+        assert len(study.trials) == done
+        if done < COUNT:
+            with pytest.raises(UnfinishedStudyError):
+                odp.release(study, RUN)
+    assert odp.release(study, RUN).value is not None
+
+
+@pytest.mark.parametrize("value", ["0.5", 10**400], ids=["text", "too large"])
+def test_values_that_optuna_itself_stumbles_over(value: Any) -> None:
+    """Optuna ends the loop with an error of its own and may leave the run open."""
+    study = study_of(SAMPLERS["rand_tune"]())
+    for _ in range(COUNT):
+        with contextlib.suppress(AssertionError, TypeError, OverflowError):
+            study.optimize(returns(value))
+    is_open = odp.recover(study)
+    if is_open:
+        with pytest.raises(UnfinishedStudyError):
+            odp.release(study, RUN)
+        odp.recover(study, fail=[trial.number for trial in is_open])
+    assert len(study.trials) == COUNT
+    assert odp.release(study, RUN).value in (None, 0.5)
+
+
+def test_another_kind_of_parameter_under_the_same_name_fails_the_run() -> None:
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.optimize(changes_kind, catch=(ValueError,))
+    assert [t.state.name for t in study.trials] == ["COMPLETE", "FAIL"] * 2
+    assert odp.release(study, RUN).value is not None
+
+
+def widens(trial: Trial) -> float:
+    return trial.suggest_float("x", 0, 1 + trial.number)
+
+
+def changes_kind(trial: Trial) -> float:
+    if trial.number % 2:
+        return float(trial.suggest_int("x", 0, 9))
+    return trial.suggest_float("x", 0, 1)
+
+
+def enqueues(trial: Trial) -> float:
+    if trial.number == COUNT - 1:
+        trial.study.enqueue_trial({"x": 0.5})
+    return trial.suggest_float("x", 0, 1)
+
+
+def adds(trial: Trial) -> float:
+    made = optuna.trial.create_trial(params={"x": 0.5}, distributions=X, value=9.0)
+    trial.study.add_trial(made)
+    return trial.suggest_float("x", 0, 1)
+
+
+def asks(trial: Trial) -> float:
+    if trial.number == 0:
+        trial.study.ask()
+    return trial.suggest_float("x", 0, 1)
+
+
+def writes_our_records(trial: Trial) -> float:
+    study = trial.study
+    for other in study.get_trials(deepcopy=False):
+        if not other.state.is_finished():
+            study._storage.set_trial_system_attr(
+                other._trial_id, "optuna_dp:slot", {"nonce": "me"}
+            )
+    return trial.suggest_float("x", 0, 1)
+
+
+def swaps_the_sampler(trial: Trial) -> float:
+    trial.study.sampler = optuna.samplers.RandomSampler()
+    if trial.number == COUNT:
+        trial.study.stop()
+    return trial.suggest_float("x", 0, 1)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [widens, enqueues, adds, asks, writes_our_records, swaps_the_sampler],
+    ids=lambda f: f.__name__,
+)
+def test_what_objectives_do_to_the_study_is_refused(objective: Callable[[Trial], float]) -> None:
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.optimize(objective, catch=(Exception,))
+    with pytest.raises(ReleaseRefusedError):
+        odp.release(study, RUN)
+
+
+def test_an_objective_that_tells_another_run_its_value_has_only_made_that_run_fail_to_count() -> (
+    None
+):
+    """A run that was told a value before it had asked for anything: no parameters, an outcome."""
+
+    def tells(trial: Trial) -> float:
+        value = trial.suggest_float("x", 0, 1)
+        if trial.number == 0:
+            other = trial.study.ask()
+            trial.study.tell(other, -5.0)
+        return value
+
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.optimize(tells, catch=(Exception,))
+    assert len(study.trials) == COUNT
+    assert odp.release(study, RUN).value >= 0.0

@@ -1,0 +1,147 @@
+"""T and the slots' records stay where only the curator looks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+import pytest
+from support import RUN, exactly, logged, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import OptunaDPError
+from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.releasing.statement import digest
+from optuna_dp.samplers.records import SLOT_KEY, SlotRecord, read_plan
+
+SECRET = 41
+X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+
+
+class SecretLaw(odp.NegativeBinomial):
+    """A public law; what it draws is known to this test only."""
+
+    def sample(self, uniform_bits: Any = None) -> int:
+        return SECRET
+
+
+LAW = SecretLaw(shape=1.0, gamma=0.25)
+SAMPLERS: dict[str, Callable[[], Any]] = {
+    "rand_tune": lambda: odp.RandTuneSampler(X, trials=LAW),
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any"),
+    "pilots": lambda: odp.PilotSampler(X, pilots=1, pilot_run=RUN, trials=LAW, candidates=4),
+}
+
+
+def tells(text: str, slots: int) -> bool:
+    """Whether T or the number of slots stands in a text as a number of its own."""
+    return any(re.search(rf"(?<![\w.-]){n}(?![\w.%-])", text) for n in {SECRET, slots})
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
+    sampler = SAMPLERS[name]()
+    study = study_of(sampler)
+    with logged() as lines:
+        study.optimize(
+            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
+        )
+        found = odp.release(study)
+    plan, _ = read_plan(study._storage, study._study_id)
+    assert plan is not None
+    slots = plan.slots
+    assert slots == SECRET + (name == "pilots")
+    assert any(tells(line, slots) for line in lines if line.startswith("DEBUG"))
+    shown = {
+        "logs": [line for line in lines if not line.startswith("DEBUG")],
+        "attributes": [repr(study.user_attrs), *(repr(t.user_attrs) for t in study.trials)],
+        "statement": [found.statement(), json.dumps(found.to_json())],
+        "reprs": [repr(x) for x in (sampler, study, plan, found, read_evidence(study), LAW)],
+        "names": [study.study_name],
+    }
+    for where, texts in shown.items():
+        for text in texts:
+            assert not tells(text, slots), (where, text)
+    record = SlotRecord.from_json(study.trials[0].system_attrs[SLOT_KEY])
+    assert str(record.tie_break) not in repr(record)
+    assert plan.nonce not in "".join(text for texts in shown.values() for text in texts)
+
+
+def refusals(study: optuna.Study) -> list[str]:
+    """What a worker, a callback and a release say while a study is wrong."""
+    said = []
+    for call in (
+        lambda: odp.release(study, RUN),
+        lambda: odp.recover(study, fail=[10**6]),
+        lambda: study.optimize(lambda trial: 0.0, n_trials=1),
+    ):
+        try:
+            call()
+        except (OptunaDPError, optuna.TrialPruned) as error:
+            said.append(str(error))
+    return said
+
+
+def test_exceptions_do_not_tell_t() -> None:
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    study.sampler = odp.RandTuneSampler(X, trials=odp.Geometric(mean=3))
+    said = refusals(study)
+    study.sampler = odp.DPHyPOSampler(X, trials=LAW)
+    said += refusals(study)
+    other = study_of(odp.RandTuneSampler(trials=LAW, seed=3))
+    other.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    said += refusals(other)
+    assert len(said) >= 6
+    assert not [text for text in said if tells(text, SECRET)]
+
+
+def released() -> tuple[odp.Release, optuna.Study]:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    return odp.release(study, RUN), study
+
+
+def digest_of(data: dict[str, Any]) -> str:
+    """As a reader of the JSON computes it."""
+    content = {k: v for k, v in data.items() if k not in ("format", "version", "statement")}
+    statement = data["statement"]
+    return digest(statement["guarantee"], statement["design"], content)
+
+
+def test_the_statement_carries_a_digest_of_what_it_was_computed_from() -> None:
+    found, _ = released()
+    data = json.loads(json.dumps(found.to_json()))
+    assert data["statement"]["digest"] == digest_of(data)
+    assert data["statement"]["digest"] in found.statement()
+    assert released()[0].to_json()["statement"]["digest"] != data["statement"]["digest"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["params"].update(x=0.123),
+        lambda data: data.update(value=0.99),
+        lambda data: data["attributes"].update(more=1),
+        lambda data: data.update(artifact_sha256="0" * 64),
+        lambda data: data["statement"]["guarantee"]["event"].update(policy="data"),
+        lambda data: data["statement"]["design"].update(sampler="DPHyPOSampler"),
+    ],
+)
+def test_a_statement_put_beside_something_else_does_not_fit(change: Any) -> None:
+    data = released()[0].to_json()
+    data = json.loads(json.dumps(data))
+    change(data)
+    assert data["statement"]["digest"] != digest_of(data)
+
+
+def test_training_on_top_changes_the_digest() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    found = odp.release(study, odp.pure_dp(0.1))
+    whole = found.with_training(odp.pure_dp(0.1), artifact=b"model")
+    assert whole.to_json()["statement"]["digest"] != found.to_json()["statement"]["digest"]
+    assert digest_of(whole.to_json()) == whole.to_json()["statement"]["digest"]

@@ -1,0 +1,147 @@
+"""One random schedule of deaths: workers killed, slots recovered, storage restarted."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+import optuna_dp as odp
+from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.releasing.evidence import read_evidence
+
+from .checks import check_exactly_t, plan_of
+from .workers import SAMPLERS, Diary, Fate, Job, live_and_die
+
+_PATIENCE = 60.0
+_PARENTLESS = 0.3  # Seconds after which an open trial that nobody owns up to is given up.
+
+
+@dataclass
+class Story:
+    """What happened."""
+
+    slots: int
+    deaths: int
+    recovered: int
+    restarts: int
+    succession: bool
+
+
+def live_through(
+    seed: int,
+    url: str,
+    storage: optuna.storages.BaseStorage,
+    forks: Any,
+    diary: Path,
+    restart: Callable[[], None] | None = None,
+) -> Story:
+    """Runs a study through the schedule of ``seed`` and checks what comes out.
+
+    Half of the deaths come from within, right before or after a random call to the storage; half
+    from outside, at a random moment. A trial is recovered when its worker is dead, or, where
+    nobody knows whose it is, after a while: which may be wrong, as an operator may be.
+    """
+    rng = random.Random(seed)
+    name = f"chaos {seed}"
+    sampler = rng.choice(sorted(SAMPLERS))
+    study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
+    job = Job(url, name, sampler, odp.Geometric(mean=6))
+    deaths_left = rng.randint(2, 6)
+    restart_left = 1 if restart is not None else 0
+    crew_size, deaths, recovered, restarts = rng.randint(2, 4), 0, 0, 0
+    workers: list[tuple[Any, float | None]] = []
+    orphans: dict[int, float] = {}
+    plan = None
+    deadline = time.monotonic() + _PATIENCE
+
+    def hire() -> None:
+        nonlocal deaths_left
+        mortal, fate, killed_at = deaths_left > 0, Fate(None), None
+        if mortal:
+            deaths_left -= 1
+            if rng.random() < 0.5:
+                # Early steps are where the plan and the slots are made.
+                last = rng.choice([8, 16, 40])
+                fate = Fate(rng.randint(1, last), before=rng.random() < 0.5)
+            else:
+                killed_at = time.monotonic() + rng.uniform(0.0, 0.4)
+        args = (job, fate, str(diary), rng.choice([0.0, 0.01, 0.05]), rng.getrandbits(32))
+        process = forks.Process(target=live_and_die, args=args, daemon=True)
+        process.start()
+        workers.append((process, killed_at))
+
+    def recover_the_dead() -> int:
+        alive = {process.pid for process, _ in workers if process.is_alive()}
+        created = Diary.read(diary).created
+        still_open = odp.recover(study)
+        ids = {t.number: t._trial_id for t in study.get_trials(deepcopy=False)}
+        now, dead = time.monotonic(), []
+        for trial in still_open:
+            owner = created.get(ids[trial.number])
+            if owner is None:
+                if now - orphans.setdefault(trial.number, now) > _PARENTLESS:
+                    dead.append(trial.number)
+            elif owner not in alive:
+                dead.append(trial.number)
+        if dead:
+            odp.recover(study, fail=dead)
+        return len(dead)
+
+    try:
+        for _ in range(crew_size):
+            hire()
+        while time.monotonic() < deadline:
+            time.sleep(0.02)
+            for entry in list(workers):
+                process, killed_at = entry
+                if killed_at is not None and time.monotonic() > killed_at and process.is_alive():
+                    os.kill(process.pid, signal.SIGKILL)
+                if not process.is_alive():
+                    process.join()
+                    workers.remove(entry)
+                    deaths += process.exitcode == -signal.SIGKILL
+            if restart is not None and restart_left and len(study.get_trials(deepcopy=False)) > 2:
+                restart_left, restarts = 0, restarts + 1
+                restart()
+            if rng.random() < 0.5:  # An operator does not look all the time.
+                recovered += recover_the_dead()
+            seen = plan_of(study)
+            if plan is not None:
+                assert seen == plan, "the plan changed"
+            plan = seen
+            if workers:
+                continue
+            recovered += recover_the_dead()
+            try:
+                read_evidence(study)
+            except UnfinishedStudyError:
+                for _ in range(crew_size):
+                    hire()
+            except ReleaseRefusedError:
+                if plan is not None:
+                    raise
+                hire()  # Trial 0 died without a plan, and everybody else died too.
+            else:
+                break
+        else:
+            raise AssertionError(f"not finished in time: {Diary.read(diary)}")
+    finally:
+        for process, _ in workers:
+            process.kill()
+            process.join()
+    slots = check_exactly_t(study, Diary.read(diary).began, crashes=True)
+    assert plan is not None
+    assert plan.slots == slots
+    release = odp.release(study, odp.gaussian(4.0))
+    completed = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
+    assert release.value == (max(completed) if completed else None)
+    leader = study.get_trials(deepcopy=False)[0]
+    return Story(slots, deaths, recovered, restarts, "optuna_dp:slot" not in leader.system_attrs)

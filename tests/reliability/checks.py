@@ -1,0 +1,44 @@
+"""What has to hold of a study, however it came about."""
+
+from __future__ import annotations
+
+import optuna
+from optuna.trial import TrialState
+
+from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.samplers.records import GATE_KEY, SLOT_KEY, read_plan
+
+
+def plan_of(study: optuna.Study):
+    plan, _ = read_plan(study._storage, study._study_id)
+    return plan
+
+
+def check_exactly_t(study: optuna.Study, executed: list[int], *, crashes: bool = False) -> int:
+    """Exactly T slots, one plan, no run lost and none repeated; returns T.
+
+    Args:
+        study: The study.
+        executed: Numbers of all runs that any worker made.
+        crashes: Whether slots may have been lost with their workers.
+    """
+    evidence = read_evidence(study)  # Refuses wherever a release would be refused.
+    slots = evidence.plan.slots
+    trials = study.get_trials(deepcopy=False)
+    assert [t.number for t in trials] == list(range(len(trials)))
+    assert len(executed) == len(set(executed)), "a run took place twice"
+    assert set(executed) <= set(range(slots)), "a run took place beyond the last slot"
+    completed = {t.number for t in trials if t.state == TrialState.COMPLETE}
+    assert completed <= set(executed)
+    for trial in trials:
+        if trial.number >= slots:
+            assert not trial.params
+    if not crashes:
+        assert completed == set(executed) == set(range(slots))
+        nonces = {t.system_attrs[SLOT_KEY]["nonce"] for t in trials if t.number < slots}
+        assert nonces <= {evidence.plan.nonce}
+        assert all(GATE_KEY in t.system_attrs for t in trials if t.number >= slots)
+        ties = [t.system_attrs[SLOT_KEY]["tie_break"] for t in trials[:slots]]
+        draws = [t.params["x"] for t in trials[:slots]]
+        assert len(set(ties)) == len(set(draws)) == slots, "two workers drew the same"
+    return slots

@@ -1,0 +1,51 @@
+"""Workers killed at random moments: the study ends, T stays, nothing is repeated for free."""
+
+from __future__ import annotations
+
+import pytest
+
+from .chaos import live_through
+from .storages import opened
+
+KINDS = ("sqlite", "journal", "postgresql")
+
+
+def run_schedules(seeds, kind, url_of, forks, tmp_path, restart=None):
+    url = url_of(kind)
+    total = {"deaths": 0, "recovered": 0, "restarts": 0, "successions": 0}
+    for seed in seeds:
+        print(f"chaos seed {seed} on {kind}", flush=True)
+        with opened(url) as storage:
+            story = live_through(seed, url, storage, forks, tmp_path / f"diary {seed}", restart)
+        print(f"  {story}", flush=True)
+        total["deaths"] += story.deaths
+        total["recovered"] += story.recovered
+        total["restarts"] += story.restarts
+        total["successions"] += story.succession
+    print(f"{len(seeds)} schedules on {kind}: {total}")
+    return total
+
+
+@pytest.mark.parametrize(("kind", "first"), [("journal", 1), ("postgresql", 3)])
+def test_a_few_schedules_of_deaths(url_of, forks, tmp_path, kind, first) -> None:
+    total = run_schedules(range(first, first + 2), kind, url_of, forks, tmp_path)
+    assert total["deaths"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "first"), [("sqlite", 100), ("journal", 200), ("postgresql", 300)]
+)
+def test_forty_schedules_of_deaths(url_of, forks, tmp_path, kind, first) -> None:
+    total = run_schedules(range(first, first + 40), kind, url_of, forks, tmp_path)
+    assert total["deaths"] > 40
+    assert total["recovered"] > 20
+    assert total["successions"] > 0
+
+
+@pytest.mark.slow
+def test_the_database_server_is_restarted_in_between(url_of, forks, postgres, tmp_path) -> None:
+    total = run_schedules(
+        range(400, 405), "postgresql", url_of, forks, tmp_path, restart=postgres.restart
+    )
+    assert total["restarts"] == 5

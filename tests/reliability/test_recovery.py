@@ -1,0 +1,283 @@
+"""Dead workers, dead leaders, and leaders that were only asleep."""
+
+from __future__ import annotations
+
+import json
+
+import optuna
+import pytest
+import sqlalchemy
+from optuna.trial import TrialState
+from support import RUN, exactly, logged, objective, study_of
+from typer.testing import CliRunner
+
+import optuna_dp as odp
+from optuna_dp import polling
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.samplers import slots
+from optuna_dp.samplers.plan import PLAN_KEY
+from optuna_dp.samplers.records import read_plan
+
+from .storages import opened
+
+KINDS = ("sqlite", "journal", "postgresql", "grpc")
+
+
+@pytest.fixture(params=["memory", "sqlite", "journal"])
+def storage(request, url_of):
+    if request.param == "memory":
+        yield optuna.storages.InMemoryStorage()
+        return
+    with opened(url_of(request.param)) as found:
+        yield found
+
+
+class FakeClock(polling.Clock):
+    """Time that passes when somebody sleeps, and lets things happen meanwhile."""
+
+    def __init__(self, happenings=()):
+        self.time, self._happenings = 0.0, list(happenings)
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += max(seconds, 0.5)
+        assert self.time < 1e5, "waits for ever"
+        while self._happenings and self._happenings[0][0] <= self.time:
+            self._happenings.pop(0)[1]()
+
+
+def another_worker(study, count=6):
+    return optuna.load_study(
+        study_name=study.study_name,
+        storage=study._storage,
+        sampler=odp.RandTuneSampler(trials=exactly(count)),
+    )
+
+
+def plan_of(study):
+    return read_plan(study._storage, study._study_id)[0]
+
+
+def dead_leader(storage, count=6):
+    """A study whose first worker died right after it had made trial 0."""
+    study = study_of(odp.RandTuneSampler(trials=exactly(count)), storage=storage)
+    storage.create_new_trial(study._study_id)
+    return study
+
+
+def test_a_leader_that_died_without_a_plan_is_succeeded(storage, monkeypatch) -> None:
+    study = dead_leader(storage)
+    (open_trial,) = odp.recover(study)
+    assert open_trial.leads
+    assert open_trial.did_nothing
+    # The worker of trial 1 waits; an operator tells trial 0 to have failed.
+    monkeypatch.setattr(polling, "clock", FakeClock([(45, lambda: odp.recover(study, fail=[0]))]))
+    with logged() as lines:
+        study.optimize(objective)
+    assert [line for line in lines if "WARNING" in line and "optuna-dp recover" in line]
+    assert not [t for t in study.trials if t.state == TrialState.RUNNING]
+    # Trial 0 and the trial that holds the plan are failed runs; four of six took place.
+    assert plan_of(study).slots == 6
+    assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 4
+    assert [t.number for t in study.trials if PLAN_KEY in t.system_attrs] == [2]
+    assert odp.release(study, RUN).value == study.best_value
+
+
+def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> None:
+    study = dead_leader(storage)
+
+    class StillThere(Exception):
+        pass
+
+    def give_up():
+        raise StillThere
+
+    monkeypatch.setattr(polling, "clock", FakeClock([(3600, give_up)]))
+    with pytest.raises(StillThere):
+        study.optimize(objective)
+    assert plan_of(study) is None
+    assert not [t for t in study.trials if t.params]
+
+
+def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
+    """It was paused right before writing its plan; meanwhile everything went on without it."""
+    study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage)
+    genuine = slots.write_plan
+    made = []
+
+    def asleep(backend, trial, plan):
+        monkeypatch.setattr(slots, "write_plan", genuine)
+        odp.recover(study, fail=[0])
+        other = another_worker(study)
+        other.optimize(objective)
+        made.append(plan_of(other))
+        genuine(backend, trial, plan)
+
+    monkeypatch.setattr(slots, "write_plan", asleep)
+    with pytest.raises(PlanError, match="told to have failed"):
+        study.optimize(objective)
+    assert plan_of(study) == made[0]
+    assert study.trials[0].state == TrialState.FAIL
+    assert PLAN_KEY not in study.trials[0].system_attrs
+    assert odp.release(study, RUN).value == study.best_value
+
+
+def test_a_plan_that_slips_in_after_its_trial_failed_does_not_count(url_of) -> None:
+    """A database may let it through if the write was under way; the successor's plan holds."""
+    with opened(url_of("sqlite")) as storage:
+        study = dead_leader(storage)
+        lost = slots.Plan.drawn(study.sampler._design("maximize"), 6)
+        odp.recover(study, fail=[0])
+        study.optimize(objective)
+        before = plan_of(study)
+        with storage._backend.engine.begin() as connection:
+            connection.execute(
+                sqlalchemy.text(
+                    "INSERT INTO trial_system_attributes (trial_id, key, value_json)"
+                    " VALUES (1, :key, :value)"
+                ),
+                {"key": PLAN_KEY, "value": json.dumps(lost.to_json())},
+            )
+    with opened(str(storage._backend.engine.url)) as storage:
+        again = optuna.load_study(study_name=study.study_name, storage=storage)
+        assert PLAN_KEY in again.trials[0].system_attrs
+        assert plan_of(again) == before
+        odp.release(again, RUN)
+
+
+def test_slots_of_two_plans_are_refused(url_of) -> None:
+    """If somebody worked under the plan that slipped in before there was a successor."""
+    with opened(url_of("sqlite")) as storage:
+        study = dead_leader(storage)
+        odp.recover(study, fail=[0])
+        study.optimize(objective, n_trials=2)
+        stray = study.trials[1]._trial_id
+        with storage._backend.engine.begin() as connection:
+            text = "UPDATE trial_system_attributes SET value_json=replace(value_json, :a, :b)"
+            connection.execute(
+                sqlalchemy.text(text + " WHERE trial_id = :id"),
+                {"a": plan_of(study).nonce, "b": "0" * 32, "id": stray},
+            )
+    with opened(str(storage._backend.engine.url)) as storage:
+        again = optuna.load_study(study_name=study.study_name, storage=storage)
+        again.sampler = odp.RandTuneSampler(trials=exactly(6))
+        again.optimize(objective)
+        with pytest.raises(ReleaseRefusedError, match="another study's plan"):
+            odp.release(again, RUN)
+
+
+def test_of_several_successors_everybody_takes_the_first(storage) -> None:
+    from optuna_dp.samplers.succession import succeed
+
+    study = dead_leader(storage, count=9)
+    odp.recover(study, fail=[0])
+    design = study.sampler._design("maximize")
+    plans = [slots.Plan.drawn(design, 9) for _ in range(3)]
+    taken = [succeed(storage, study._study_id, plan) for plan in plans]
+    assert taken == [plans[0]] * 3
+    study.optimize(objective)
+    assert plan_of(study) == plans[0]
+    assert [t.state for t in study.trials[:9]].count(TrialState.COMPLETE) == 5
+    odp.release(study, RUN)
+
+
+@pytest.mark.parametrize("dies_before", ["slot record", "parameters", "result"])
+def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)), storage=storage)
+    study.optimize(objective, n_trials=2)
+    if dies_before == "slot record":
+        storage.create_new_trial(study._study_id)
+    else:
+        trial = study.ask()
+        if dies_before == "result":
+            trial.suggest_float("x", -1.0, 1.0)
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match="1 of its runs has not ended"):
+        odp.release(study, RUN)
+    assert [t.number for t in odp.recover(study) if t.number < 5] == [2]
+    odp.recover(study, fail=[2])
+    assert plan_of(study).slots == 5
+    assert [t.state for t in study.trials[:5]].count(TrialState.COMPLETE) == 4
+    odp.release(study, RUN)
+
+
+def test_a_worker_beyond_the_last_slot_that_dies_is_no_matter(storage) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study.optimize(objective)
+    storage.create_new_trial(study._study_id)
+    odp.release(study, RUN)
+
+
+def test_a_zombies_result_is_refused(storage) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    trial = study.ask()
+    value = objective(trial)
+    odp.recover(study, fail=[0])
+    with pytest.raises(ValueError, match="FAIL"):
+        study.tell(trial, value)
+    study.optimize(objective)
+    assert study.trials[0].state == TrialState.FAIL
+    odp.release(study, RUN)
+
+
+def test_wrong_numbers_change_nothing(storage) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study.optimize(objective, n_trials=1)
+    study.ask()
+    for wrong in ([0, 1], [7], [-1]):
+        with pytest.raises(InvalidArgumentError, match="fail="):
+            odp.recover(study, fail=wrong)
+    assert [t.number for t in odp.recover(study)] == [1]
+
+
+def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
+    """Everybody waits for a batch whose worker died: nobody starts a trial, so nobody looks."""
+    space = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+    with opened(url_of("sqlite"), heartbeat=60) as storage:
+        sampler = odp.DPHyPOSampler(space, trials=exactly(3), candidates=8)
+        study = study_of(sampler, storage=storage)
+        with pytest.warns(UserWarning, match="Heartbeat"):
+            dead = study.ask()
+        dead.suggest_float("x", -1.0, 1.0)
+        storage.record_heartbeat(dead._trial_id)
+        sampler._under_way.clear()  # It was another process's trial.
+
+        def stops_beating() -> None:
+            with storage._backend.engine.begin() as connection:
+                text = "UPDATE trial_heartbeats SET heartbeat = :long_ago WHERE trial_id = :id"
+                values = {"long_ago": "2020-01-01 00:00:00", "id": dead._trial_id}
+                connection.execute(sqlalchemy.text(text), values)
+
+        monkeypatch.setattr(polling, "clock", FakeClock([(5, stops_beating)]))
+        study.optimize(objective)
+        assert [t.state for t in study.trials[:3]] == [
+            TrialState.FAIL,
+            TrialState.COMPLETE,
+            TrialState.COMPLETE,
+        ]
+        odp.release(study, RUN)
+
+
+def test_the_command_lists_and_fails(tmp_path) -> None:
+    from optuna_dp.cli.recover import recover
+
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=url, study_name="digits")
+    study.ask()
+    import typer
+
+    app = typer.Typer()
+    app.command()(recover)
+    run = CliRunner().invoke
+    listed = run(app, [url, "digits"])
+    assert "trial 0: open" in listed.output
+    assert study.trials[0].state == TrialState.RUNNING
+    failed = json.loads(run(app, [url, "digits", "--fail", "0", "--json"]).output)
+    assert failed == {"told_to_have_failed": [0], "open": []}
+    assert study.trials[0].state == TrialState.FAIL
+    wrong = run(app, [url, "digits", "--fail", "0"])
+    assert wrong.exit_code == 2
+    assert "fail=0" in wrong.output
+    study._storage._backend.engine.dispose()

@@ -1,0 +1,46 @@
+"""Several processes on real storages: exactly T slots, one plan, no lost run."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+
+import optuna_dp as odp
+
+from .checks import check_exactly_t
+from .storages import KINDS, opened
+from .workers import SAMPLERS, Job
+
+LAW = odp.Geometric(mean=6)
+
+
+def run_studies(crew, url, count, sampler, workers, n_jobs):
+    slots = []
+    with opened(url) as storage:
+        for i in range(count):
+            name = f"{sampler} {workers}x{n_jobs} {i}"
+            study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
+            executed = crew.work(Job(url, name, sampler, LAW, n_jobs), workers)
+            slots.append(check_exactly_t(study, executed))
+    assert count < 6 or len(set(slots)) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_processes_make_exactly_t_runs(crew, url_of, kind) -> None:
+    run_studies(crew, url_of(kind), 2, "rand_tune", 8, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_processes_of_four_threads_make_exactly_t_runs(crew, url_of, kind) -> None:
+    run_studies(crew, url_of(kind), 1, "dp_hypo_batch", 3, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "n_jobs"), [(8, 1), (3, 4)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactly_t_runs_in_eighteen_studies_of_each_kind(
+    crew, url_of, kind, workers, n_jobs
+) -> None:
+    url = url_of(kind)
+    for sampler in SAMPLERS:
+        run_studies(crew, url, 6, sampler, workers, n_jobs)

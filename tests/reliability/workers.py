@@ -1,0 +1,166 @@
+"""Worker processes: kept alive over many studies, or made to be killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import BaseStorage
+
+import optuna_dp as odp
+
+from .storages import open_storage
+
+X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
+    "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
+    "dp_hypo_batch": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, batch_size=2),
+    "dp_hypo_any": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, schedule="any"),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One worker's part in one study."""
+
+    url: str
+    study: str
+    sampler: str
+    law: odp.TrialCount
+    n_jobs: int = 1
+
+
+def serve(connection: Connection) -> None:
+    """Works off jobs until the connection is closed; answers with the numbers of its runs."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storages: dict[str, BaseStorage] = {}
+    while True:
+        try:
+            job: Job = connection.recv()
+        except EOFError:
+            return
+        executed: list[int] = []
+        try:
+            if job.url not in storages:
+                storages[job.url] = open_storage(job.url)
+            study = optuna.load_study(
+                study_name=job.study,
+                storage=storages[job.url],
+                sampler=SAMPLERS[job.sampler](job.law),
+            )
+
+            def objective(trial: optuna.Trial, executed: list[int] = executed) -> float:
+                x = trial.suggest_float("x", -1.0, 1.0)
+                executed.append(trial.number)
+                return -((x - 0.3) ** 2)
+
+            study.optimize(objective, n_jobs=job.n_jobs)
+            connection.send(("done", executed))
+        except BaseException as error:  # The test is to see whatever went wrong here.
+            connection.send(("failed", repr(error)))
+
+
+# Workers that die.
+
+
+@dataclass
+class Fate:
+    """When a worker dies: before or after its n-th step (a storage call or a line of the run)."""
+
+    step: int | None
+    before: bool = True
+    seen: int = field(default=0)
+
+    def tick(self, before: bool) -> None:
+        if before:
+            self.seen += 1
+        if self.seen == self.step and before == self.before:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_STEPS = (
+    "create_new_trial",
+    "get_trial",
+    "get_all_trials",
+    "get_trial_id_from_study_id_trial_number",
+    "set_trial_param",
+    "set_trial_state_values",
+    "set_trial_system_attr",
+)
+
+
+def make_mortal(storage: BaseStorage, fate: Fate, on_trial: Callable[[int], None]) -> None:
+    """Lets a storage's calls be moments of death, and reports trials that were created."""
+
+    def mortal(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            fate.tick(before=True)
+            result = call(*args, **kwargs)
+            if name == "create_new_trial":
+                on_trial(result)
+            fate.tick(before=False)
+            return result
+
+        return run
+
+    for name in _STEPS:
+        setattr(storage, name, mortal(name, getattr(storage, name)))
+
+
+def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
+    """One mortal worker. Its diary: trial ids it created, numbers of runs that began."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    note = lambda text: os.write(file, f"{os.getpid()} {text}\n".encode())  # noqa: E731
+    rng = random.Random(seed)
+    try:
+        storage = open_storage(job.url)
+        make_mortal(storage, fate, lambda trial_id: note(f"created {trial_id}"))
+        study = optuna.load_study(
+            study_name=job.study, storage=storage, sampler=SAMPLERS[job.sampler](job.law)
+        )
+
+        def objective(trial: optuna.Trial) -> float:
+            fate.tick(before=True)
+            x = trial.suggest_float("x", -1.0, 1.0)
+            note(f"began {trial.number}")
+            time.sleep(rng.uniform(0, longest_run))
+            fate.tick(before=False)
+            return -((x - 0.3) ** 2)
+
+        study.optimize(objective)
+    except BaseException as error:
+        note(f"raised {type(error).__name__}: {error}".replace("\n", " "))
+        os._exit(1)
+    os._exit(0)
+
+
+@dataclass
+class Diary:
+    """What the workers of a study wrote down."""
+
+    created: dict[int, int] = field(default_factory=dict)  # trial id -> process id
+    began: list[int] = field(default_factory=list)
+    raised: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> Diary:
+        diary = cls()
+        if path.exists():
+            for line in path.read_text().splitlines():
+                pid, what, value = line.split(" ", 2)
+                if what == "created":
+                    diary.created[int(value)] = int(pid)
+                elif what == "began":
+                    diary.began.append(int(value))
+                else:
+                    diary.raised.append(value)
+        return diary

@@ -1,0 +1,55 @@
+"""The shipped contract, on the shipped samplers; and that it can fail."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.testing import SamplerContract
+from optuna_dp.testing.contract import exactly
+
+X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+
+
+class TestRandTune(SamplerContract):
+    def make(self, trials, seed=None):
+        return odp.RandTuneSampler(trials=trials, seed=seed)
+
+    def make_different(self, trials):
+        return odp.RandTuneSampler(X, trials=trials)
+
+
+class TestDPHyPO(SamplerContract):
+    def make(self, trials, seed=None):
+        return odp.DPHyPOSampler(X, trials=trials, candidates=8, batch_size=3, seed=seed)
+
+    def make_different(self, trials):
+        return odp.DPHyPOSampler(X, trials=trials, candidates=8, density_bounds=(0.5, 3.0))
+
+
+class Forgetful(odp.RandTuneSampler):
+    """Makes the whole loop again when resumed: each start allows one trial more."""
+
+    def before_trial(self, study, trial):
+        super().before_trial(study, trial)
+        key = (id(study._storage), trial._trial_id)
+        asker, plan = self._under_way.get(key, (0, None))
+        if plan is None and trial.number == 5:
+            plan, _ = __import__("optuna_dp.samplers.records", fromlist=["read_plan"]).read_plan(
+                study._storage, study._study_id
+            )
+            self._under_way[key] = (asker, type(plan)(plan.design, plan.slots + 1, plan.nonce))
+
+
+def test_the_contract_can_fail() -> None:
+    class Broken(SamplerContract):
+        def make(self, trials, seed=None):
+            return Forgetful(trials=trials, seed=seed)
+
+        def make_different(self, trials):
+            return Forgetful(X, trials=trials)
+
+    assert exactly(3).pmf(3) == pytest.approx(1.0)
+    with pytest.raises(AssertionError):
+        Broken().test_resuming_adds_no_run()
