@@ -1,0 +1,55 @@
+"""``optuna-dp recover``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from optuna_dp.cli.common import clear_errors, load_study
+from optuna_dp.cli.release import AsJson, Storage, StudyName
+
+
+def recover(
+    storage: Storage,
+    study: StudyName,
+    fail: Annotated[
+        list[int] | None,
+        typer.Option(help="Number of a trial whose worker has died; may be given several times."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the open trials of a study, and tell those of dead workers to have failed.
+
+    Without --fail nothing is changed. A run told to have failed counts as a run; it is not
+    repeated. Choose by whether the worker is alive, not by how long the run takes.
+    """
+    with clear_errors():
+        from optuna_dp.samplers.recovery import recover as recover_study
+
+        found = recover_study(load_study(storage, study), fail=fail or ())
+    if as_json:
+        rows = [
+            {
+                "number": trial.number,
+                "started": None if trial.started is None else trial.started.isoformat(),
+                "did_nothing": trial.did_nothing,
+                "leads": trial.leads,
+            }
+            for trial in found
+        ]
+        typer.echo(json.dumps({"told_to_have_failed": sorted(fail or ()), "open": rows}, indent=2))
+        return
+    if fail:
+        typer.echo(f"Told to have failed: {', '.join(map(str, sorted(set(fail))))}.")
+    for trial in found:
+        since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
+        what = "others wait for its plan" if trial.leads else "nothing done yet"
+        note = f" ({what})" if trial.leads or trial.did_nothing else ""
+        typer.echo(f"trial {trial.number}: open{since}{note}")
+    typer.echo(
+        "If a worker has died, name its trial with --fail; restart workers as you started them."
+        if found
+        else "No trial is open."
+    )

@@ -1,0 +1,77 @@
+"""``optuna-dp release`` and ``optuna-dp statement``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optuna_dp.cli.common import clear_errors, load_study
+from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optuna_dp.releasing.release import Release
+
+Storage = Annotated[
+    str, typer.Argument(help="Optuna storage URL of the curator's study, or a journal file.")
+]
+StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def release(
+    storage: Storage,
+    study: StudyName,
+    as_json: AsJson = False,
+    publish_to: Annotated[
+        str | None,
+        typer.Option(help="Also publish to this storage URL: a study safe to show."),
+    ] = None,
+    publish_as: Annotated[
+        str | None, typer.Option(help="Name of the published study (default: the study's).")
+    ] = None,
+) -> None:
+    """Release the best run of a finished study.
+
+    Prints the chosen hyperparameters, the score and the privacy statement, and nothing else. The
+    cost of one run must have been recorded by PrivacyCallback.
+    """
+    with clear_errors():
+        if publish_as is not None and publish_to is None:
+            raise InvalidArgumentError(
+                "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
+            )
+        found = _release(storage, study)
+        if publish_to is not None:
+            found.publish(publish_to, publish_as or study)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
+        return
+    if found.params is None:
+        typer.echo("No run succeeded: there is nothing to choose. That is an outcome like others.")
+    else:
+        if found.value is not None:
+            typer.echo(f"score: {found.value:.6g}")
+        for name, value in found.params.items():
+            typer.echo(f"{name}: {value!r}")
+    for name, value in found.attributes.items():
+        typer.echo(f"{name}: {value!r}")
+    typer.echo("")
+    typer.echo(found.statement())
+
+
+def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> None:
+    """Print the privacy statement of a finished study, without its result."""
+    with clear_errors():
+        found = _release(storage, study)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()["statement"], indent=2, sort_keys=True))
+    else:
+        typer.echo(found.statement())
+
+
+def _release(storage: str, study: str) -> Release:
+    from optuna_dp.releasing.release import release as release_study
+
+    return release_study(load_study(storage, study))
