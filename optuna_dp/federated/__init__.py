@@ -1,0 +1,61 @@
+"""Federated search by private voting (DP-HYPE) on Flower.
+
+The server part is :class:`FederatedVote`, the client part the decorator :func:`voter`. Needs the
+extra: ``pip install "optuna-dp[federated]"``. Importing this package does not; every name is
+loaded when it is first used, and says so if Flower is missing.
+
+``query``      what the server sends
+``client``     what a client does with it
+``transport``  how the votes are summed: plainly, or by SecAgg+
+``masks``      strong masks for Flower's SecAgg+
+``server``     the vote from the server's side
+``in_process`` clients in this very process, for tests and simulations
+``export``     the noisy votes as an Optuna study
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from optuna_dp.federated.client import voter as voter
+    from optuna_dp.federated.export import votes_to_study as votes_to_study
+    from optuna_dp.federated.in_process import InProcessGrid as InProcessGrid
+    from optuna_dp.federated.server import FederatedVote as FederatedVote
+    from optuna_dp.federated.transport import PlainSum as PlainSum
+    from optuna_dp.federated.transport import SecAggPlus as SecAggPlus
+    from optuna_dp.voting.errors import VoteFailedError as VoteFailedError
+
+_HOME_OF = {
+    "FederatedVote": "optuna_dp.federated.server",
+    "InProcessGrid": "optuna_dp.federated.in_process",
+    "PlainSum": "optuna_dp.federated.transport",
+    "SecAggPlus": "optuna_dp.federated.transport",
+    "VoteFailedError": "optuna_dp.voting.errors",
+    "voter": "optuna_dp.federated.client",
+    "votes_to_study": "optuna_dp.federated.export",
+}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package in ("flwr", "cryptography"):
+            raise MissingExtraError(package, "federated") from error
+        raise
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

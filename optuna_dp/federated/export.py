@@ -1,0 +1,60 @@
+"""The noisy votes as an Optuna study: they are paid for, so anybody may look at them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import optuna
+from optuna.distributions import json_to_distribution
+
+from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+    from optuna.study import Study
+
+    from optuna_dp.releasing.release import Release
+
+
+def votes_to_study(
+    release: Release,
+    *,
+    storage: str | BaseStorage | None = None,
+    study_name: str | None = None,
+) -> Study:
+    """Returns a study with one trial per candidate, its value the noisy number of votes.
+
+    Optuna's plots and its dashboard then work on the vote. The best trial has the most noisy
+    votes; the statement is a user attribute of the study. No privacy is spent: it is a function of
+    the release.
+
+    Args:
+        release: What :meth:`FederatedVote.start` returned.
+        storage: Where to; in memory by default.
+        study_name: Name of the new study.
+    """
+    settings = release.design.settings
+    if release.design.procedure != "vote" or "noisy_votes" not in release.attributes:
+        raise InvalidArgumentError(
+            "release", release.design.procedure, "it must be the release of a vote"
+        )
+    search = settings["search"]
+    space = {name: json_to_distribution(json.dumps(d)) for name, d in search["space"].items()}
+    study = optuna.create_study(storage=storage, study_name=study_name, direction="maximize")
+    study.add_trials(
+        [
+            optuna.trial.create_trial(
+                params={
+                    name: d.to_external_repr(float(search["internal"][name][i]))
+                    for name, d in space.items()
+                },
+                distributions=space,
+                value=float(votes),
+            )
+            for i, votes in enumerate(release.attributes["noisy_votes"])
+        ]
+    )
+    study.set_user_attr("privacy statement", release.statement())
+    study.set_user_attr("privacy", release.to_json()["statement"])
+    return study

@@ -1,0 +1,254 @@
+"""What the server sends to a client that is to vote: public things only.
+
+The search space travels as Optuna's distribution JSON, each candidate as Optuna's internal numbers
+(which survive JSON exactly), and the plan of the vote in full, so that a client can see what it is
+asked to take part in.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
+
+from optuna_dp.densities.prior import UniformPrior, check_space
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.voting.plan import VotePlan
+
+ACTION_PLAIN = "query.vote"
+ACTION_SECURE = "query.vote_secagg"
+VOTE_RECORD = "vote"
+QUERY_RECORD = "vote_query"
+
+_FORMAT = "optuna-dp vote"
+_DIRECTIONS = ("minimize", "maximize")
+_LARGEST_GRID = 1_000_000
+
+Params = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class VoteQuery:
+    """One request for a vote.
+
+    Attributes:
+        search_space: Distributions by parameter name.
+        candidates: Parameters of each candidate, plain values.
+        direction: Whether the objective is a loss ("minimize") or a score ("maximize").
+        plan: Everything about votes and noise.
+        masks: How the masks of the secure sum are made; "" for a plain sum.
+    """
+
+    search_space: Mapping[str, BaseDistribution]
+    candidates: tuple[Params, ...]
+    direction: str
+    plan: VotePlan
+    masks: str = ""
+
+    @functools.cached_property
+    def search_key(self) -> str:
+        """A digest of what determines a ballot: space, candidates, direction and k."""
+        content = [self._search_json(), self.direction, self.plan.votes]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Returns the text that is sent."""
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "version": 1,
+                "search": self._search_json(),
+                "direction": self.direction,
+                "plan": self.plan.to_json(),
+                "masks": self.masks,
+            },
+            allow_nan=False,
+        )
+
+    def _search_json(self) -> dict[str, Any]:
+        return search_to_json(self.search_space, self.candidates)
+
+    @classmethod
+    def from_json(cls, text: str) -> VoteQuery:
+        """Reads what :meth:`to_json` wrote; refuses anything else."""
+        return _parsed(text)
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(text: str) -> VoteQuery:
+    try:
+        data = json.loads(text)
+        if data["format"] != _FORMAT or data["version"] != 1:
+            raise InvalidArgumentError(
+                "query",
+                (data["format"], data["version"]),
+                f"this optuna-dp answers {_FORMAT!r}, version 1",
+                "Use the same version of optuna-dp on server and clients.",
+            )
+        space = {
+            name: json_to_distribution(json.dumps(value))
+            for name, value in data["search"]["space"].items()
+        }
+        columns = {name: data["search"]["internal"][name] for name in space}
+        rows = int(data["search"]["count"])
+        candidates = tuple(
+            {name: d.to_external_repr(float(columns[name][i])) for name, d in space.items()}
+            for i in range(rows)
+        )
+        query = VoteQuery(
+            space,
+            candidates,
+            checked_direction(data["direction"]),
+            VotePlan.from_json(data["plan"]),
+            str(data["masks"]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(
+            "query", text[:80], f"it must be what VoteQuery.to_json wrote ({error!r})"
+        ) from None
+    if query.plan.candidates != rows or any(len(c) != rows for c in columns.values()):
+        raise InvalidArgumentError("query", rows, "its candidates must be as many as planned")
+    return query
+
+
+def search_to_json(
+    space: Mapping[str, BaseDistribution], candidates: Sequence[Params]
+) -> dict[str, Any]:
+    """Returns search space and candidates as plain JSON values."""
+    return {
+        "space": {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
+        "count": len(candidates),
+        "internal": {
+            name: [float(d.to_internal_repr(c[name])) for c in candidates]
+            for name, d in space.items()
+        },
+    }
+
+
+def checked_direction(value: Any) -> str:
+    """Returns "minimize" or "maximize"; refuses anything else."""
+    if value not in _DIRECTIONS:
+        raise InvalidArgumentError(
+            "direction", value, f"it must be one of {', '.join(_DIRECTIONS)}"
+        )
+    return str(value)
+
+
+def choose_candidates(
+    search_space: Mapping[str, BaseDistribution],
+    candidates: str | int | Sequence[Params],
+    rng: np.random.Generator,
+) -> tuple[Params, ...]:
+    """Returns the candidates of a search.
+
+    Args:
+        search_space: Distributions by parameter name.
+        candidates: ``"grid"`` for all points of a space of finitely many; a whole number n for n
+            different random ones; or the candidates themselves.
+        rng: For random candidates. They are public, and drawn before any data are looked at.
+    """
+    space = check_space(search_space)
+    if isinstance(candidates, str):
+        if candidates != "grid":
+            raise InvalidArgumentError(
+                "candidates", candidates, "it must be 'grid', a number, or a list of candidates"
+            )
+        return _grid(space)
+    if isinstance(candidates, int) and not isinstance(candidates, bool):
+        return _random(space, candidates, rng)
+    if not isinstance(candidates, Sequence) or len(candidates) == 0:
+        raise InvalidArgumentError(
+            "candidates", candidates, "it must be 'grid', a positive number, or a list"
+        )
+    return tuple(_checked_candidate(space, i, c) for i, c in enumerate(candidates))
+
+
+def _checked_candidate(space: Mapping[str, BaseDistribution], i: int, candidate: Any) -> Params:
+    name = f"candidates[{i}]"
+    if not isinstance(candidate, Mapping) or set(candidate) != set(space):
+        raise InvalidArgumentError(
+            name, candidate, f"it must give exactly {', '.join(space) or 'no parameters'}"
+        )
+    result = {}
+    for key, distribution in space.items():
+        try:
+            internal = float(distribution.to_internal_repr(candidate[key]))
+            inside = bool(distribution._contains(internal))
+        except (TypeError, ValueError):
+            inside = False
+        if not inside:
+            raise InvalidArgumentError(
+                f"{name}[{key!r}]", candidate[key], f"it must lie in {distribution}"
+            )
+        result[key] = distribution.to_external_repr(internal)
+    return result
+
+
+def _grid(space: Mapping[str, BaseDistribution]) -> tuple[Params, ...]:
+    rows: list[Params] = [{}]
+    for name, distribution in space.items():
+        values = _values(name, distribution)
+        if len(rows) * len(values) > _LARGEST_GRID:
+            raise InvalidArgumentError(
+                "candidates",
+                "grid",
+                f"the grid must have at most {_LARGEST_GRID} points",
+                "Give a number of random candidates instead.",
+            )
+        rows = [{**row, name: value} for row in rows for value in values]
+    return tuple(rows)
+
+
+def _values(name: str, distribution: Any) -> list[Any]:
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if step is None:
+        if low == high:
+            return [low]
+        raise InvalidArgumentError(
+            "candidates",
+            "grid",
+            f"parameter {name!r} is continuous ({distribution}) and has no grid",
+            "Give it a step or choices, or ask for a number of random candidates.",
+        )
+    count = round((high - low) / step) + 1
+    if count > _LARGEST_GRID:
+        raise InvalidArgumentError(
+            "candidates", "grid", f"parameter {name!r} has {count} values, which is too many"
+        )
+    return [distribution.to_external_repr(float(low + i * step)) for i in range(count)]
+
+
+def _random(
+    space: Mapping[str, BaseDistribution], count: int, rng: np.random.Generator
+) -> tuple[Params, ...]:
+    if count < 1:
+        raise InvalidArgumentError("candidates", count, "it must be at least 1")
+    found: dict[str, Params] = {}
+    for _ in range(64):
+        drawn = UniformPrior().sample(space, 2 * count + 16, rng)
+        for i in range(len(drawn)):
+            params = drawn.params(i)
+            found.setdefault(json.dumps(params, sort_keys=True), params)
+            if len(found) == count:
+                return tuple(found.values())
+    raise InvalidArgumentError(
+        "candidates",
+        count,
+        f"the search space does not seem to have that many points (found {len(found)})",
+        "Use candidates='grid' or fewer.",
+    )

@@ -1,0 +1,142 @@
+"""A SuperLink and SuperNodes on 127.0.0.1, started and stopped by a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from optuna_dp.polling import poll
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "federated_vote"
+HOST = "127.0.0.1"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+class Loopback:
+    """Processes of one deployment; all of them are stopped in the end."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.port = free_port()
+        self.logs: dict[str, Path] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.env = {
+            **os.environ,
+            "FLWR_HOME": str(home / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "NO_PROXY": "*",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+        }
+        (home / "flwr").mkdir(parents=True)
+        (home / "flwr" / "config.toml").write_text(
+            f'[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\n'
+            f'address = "{HOST}:{self.port}"\ninsecure = true\n'
+        )
+
+    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        self.logs[name] = self.home / f"{name}.log"
+        with self.logs[name].open("wb") as log:
+            process = subprocess.Popen(
+                [program(command[0]), *command[1:]],
+                env=self.env,
+                cwd=self.home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def start_all(self, nodes: int) -> None:
+        self.start(
+            "superlink",
+            "flower-superlink",
+            "--insecure",
+            "--host",
+            HOST,
+            "--port",
+            str(self.port),
+            "--disable-runtime-dependency-installation",
+        )
+        assert poll(lambda: answers(self.port) or None, timeout=60), self.tail()
+        for i in range(nodes):
+            self.start(
+                f"supernode-{i}",
+                "flower-supernode",
+                "--insecure",
+                "--superlink",
+                f"{HOST}:{self.port}",
+                "--host",
+                HOST,
+                "--port",
+                str(free_port()),
+                "--node-config",
+                f"partition-id={i} num-partitions={nodes}",
+            )
+
+    def run(self, output: Path, **config: str) -> None:
+        app = self.home / "app"
+        shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__"))
+        settings = {"output": f"'{output}'", **config}
+        text = " ".join(f"{name}={value}" for name, value in settings.items())
+        done = subprocess.run(
+            [program("flwr"), "run", str(app), "loopback", "--run-config", text],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def tail(self) -> str:
+        return "\n".join(
+            f"== {name}\n{path.read_text(errors='replace')[-3000:]}"
+            for name, path in self.logs.items()
+        )
+
+    def stop(self) -> None:
+        # Each was started as the leader of a group of its own, its children included.
+        for process in reversed(self._processes):
+            for sign in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, sign)
+                except ProcessLookupError:
+                    break
+                try:
+                    process.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    continue
+        assert all(process.poll() is not None for process in self._processes)
+
+
+@contextmanager
+def loopback(home: Path) -> Iterator[Loopback]:
+    deployment = Loopback(home)
+    try:
+        yield deployment
+    finally:
+        deployment.stop()

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from federated.in_process import SPACE, Wire, failing, vote, votes
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated import (
+    FederatedVote,
+    PlainSum,
+    SecAggPlus,
+    VoteFailedError,
+    votes_to_study,
+)
+from optuna_dp.federated.query import VoteQuery, choose_candidates
+
+assert votes  # a fixture
+
+TRANSPORTS = [PlainSum(), SecAggPlus()]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_sum_is_exactly_that_of_the_votes(transport: Any, votes: dict[int, Any]) -> None:
+    wire = Wire(12)
+    release = vote(secure_aggregation=transport).start(wire, wire.server_context())
+    exact = sum(made[0] for made in votes.values())
+    assert len(votes) == 12
+    noisy = release.attributes["noisy_votes"]
+    assert noisy == exact.tolist()
+    assert release.value == max(noisy)
+    assert release.params == {"x": 0.5 * noisy.index(max(noisy))} or noisy.count(max(noisy)) > 1
+    assert 1.99 < release.guarantee.epsilon(1e-5) <= 2.0
+
+
+def test_a_clear_majority_wins() -> None:
+    wire = Wire(200)
+    release = vote(secure_aggregation=PlainSum(), epsilon=5.0).start(wire, wire.server_context())
+    assert release.params in ({"x": 2.5}, {"x": 3.0}, {"x": 3.5})
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_release_statement_and_study(transport: Any) -> None:
+    wire = Wire(8)
+    release = vote(secure_aggregation=transport).start(wire, wire.server_context())
+    text = release.statement()
+    assert "each client as a whole" in text
+    assert "replacing all data of one client" in text
+    assert "record" not in text.split("## It rests on")[0].replace("records", "")
+    assert ("THE SERVER IS TRUSTED" in text) == isinstance(transport, PlainSum)
+    data = json.loads(json.dumps(release.to_json()))
+    assert data["statement"]["neighboring_relation"] == "replace_one"
+    assert data["statement"]["epsilon"] <= 2.0
+    study = votes_to_study(release)
+    assert [t.value for t in study.trials] == release.attributes["noisy_votes"]
+    assert study.best_value == release.value
+    published = release.publish(optuna.storages.InMemoryStorage(), "vote")
+    assert published.trials[0].params == release.params
+
+
+def test_a_null_client_vote_says_so() -> None:
+    wire = Wire(8)
+    release = vote(adjacency="null_client").start(wire, wire.server_context())
+    assert "taking all data of one client away" in release.statement()
+    assert release.guarantee.neighboring_relation == "null_client"
+    assert release.guarantee.epsilon(1e-5) <= 2.0
+
+
+def test_progress_shows_stages_and_counts() -> None:
+    lines: list[str] = []
+    wire = Wire(7)
+    vote(progress=lines.append).start(wire, wire.server_context())
+    for number in range(1, 5):
+        assert any(f"stage {number} of 4" in x and "7 of 7 nodes" in x for x in lines)
+
+
+@pytest.mark.parametrize("stage", ["collect_masked_vectors", "unmask"])
+def test_dropouts_up_to_the_allowance_leave_the_sum_exact(
+    stage: str, votes: dict[int, Any]
+) -> None:
+    wire = Wire(12, failing(2, 7, 11, stage=stage))
+    release = vote(max_dropout=3).start(wire, wire.server_context())
+    present = [i for i in range(12) if stage == "unmask" or i not in (2, 7, 11)]
+    assert release.attributes["noisy_votes"] == sum(votes[i][-1] for i in present).tolist()
+    assert release.guarantee.epsilon(1e-5) <= 2.0
+
+
+def test_plain_dropouts_up_to_the_allowance(votes: dict[int, Any]) -> None:
+    wire = Wire(12, failing(2, 7, 11, stage="plain"))
+    chosen = vote(max_dropout=3, secure_aggregation=PlainSum())
+    release = chosen.start(wire, wire.server_context())
+    present = set(range(12)) - {2, 7, 11}
+    assert release.attributes["noisy_votes"] == sum(votes[i][0] for i in present).tolist()
+
+
+@pytest.mark.parametrize("stage", ["setup", "share_keys"])
+def test_losses_before_the_vote_are_set_up_again_for_free(
+    stage: str, votes: dict[int, Any]
+) -> None:
+    wire = Wire(10, failing(4, stage=stage))
+    release = vote(max_dropout=2).start(wire, wire.server_context())
+    assert set(votes) == set(range(10)) - {4}
+    assert release.attributes["noisy_votes"] == sum(v[0] for v in votes.values()).tolist()
+    assert release.design.settings["attempts"] == 1
+    assert all(len(made) == 1 for made in votes.values())
+
+
+@pytest.mark.parametrize(
+    ("transport", "stage"),
+    [(PlainSum(), "plain"), (SecAggPlus(), "collect_masked_vectors"), (SecAggPlus(), "unmask")],
+)
+def test_retries_have_fresh_noise_and_are_charged(
+    transport: Any, stage: str, votes: dict[int, Any]
+) -> None:
+    wire = Wire(10, failing(1, 2, stage=stage, times=1))
+    chosen = vote(max_dropout=1, retries=2, secure_aggregation=transport)
+    release = chosen.start(wire, wire.server_context())
+    assert release.design.settings["attempts"] == 2
+    plan = chosen.plan(10)
+    assert release.guarantee.epsilon(1e-5) == plan.guarantee(2).epsilon(1e-5)
+    assert plan.guarantee(1).epsilon(1e-5) < release.guarantee.epsilon(1e-5) <= 2.0
+    assert "2 attempts, all counted" in release.statement()
+    for made in votes.values():
+        assert len(made) == 2
+        assert (made[0] != made[1]).any()
+    assert release.attributes["noisy_votes"] == sum(made[1] for made in votes.values()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("transport", "stage"), [(PlainSum(), "plain"), (SecAggPlus(), "collect_masked_vectors")]
+)
+def test_too_few_survivors_are_refused_and_what_is_spent_is_said(
+    transport: Any, stage: str
+) -> None:
+    wire = Wire(10, failing(0, 5, 9, stage=stage))
+    chosen = vote(max_dropout=2, retries=1, secure_aggregation=transport)
+    with pytest.raises(VoteFailedError, match="7 usable votes came, and 8 are needed") as caught:
+        chosen.start(wire, wire.server_context())
+    assert caught.value.attempts == 2
+    assert caught.value.guarantee.epsilon(1e-5) == chosen.plan(10).guarantee(2).epsilon(1e-5)
+    # The sum of too few was never opened.
+    assert not [s for s, _ in wire.transcript if s == "unmask"]
+
+
+def test_a_lost_set_up_spends_nothing(votes: dict[int, Any]) -> None:
+    wire = Wire(10, failing(0, 5, 9, stage="setup"))
+    with pytest.raises(VoteFailedError, match="nothing is spent") as caught:
+        vote(max_dropout=2).start(wire, wire.server_context())
+    assert caught.value.attempts == 0
+    assert caught.value.guarantee is None
+    assert votes == {}
+
+
+def test_too_few_nodes() -> None:
+    wire = Wire(3)
+    with pytest.raises(VoteFailedError, match="3 nodes are connected, 5 are wanted"):
+        vote(clients=5, timeout=0.02).start(wire, wire.server_context())
+
+
+def test_with_a_part_of_the_shares_the_sum_is_exact_too(votes: dict[int, Any]) -> None:
+    wire = Wire(20, failing(3, stage="collect_masked_vectors"))
+    chosen = vote(secure_aggregation=SecAggPlus(shares=0.45), max_dropout=2)
+    release = chosen.start(wire, wire.server_context())
+    assert (
+        release.attributes["noisy_votes"]
+        == sum(made[-1] for node, made in votes.items() if node != 3).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "argument"),
+    [
+        ({"adjacency": "add_or_remove_one"}, "adjacency"),
+        ({"candidates": "all"}, "candidates"),
+        ({"candidates": 0}, "candidates"),
+        ({"candidates": 100}, "candidates"),
+        ({"candidates": []}, "candidates"),
+        ({"candidates": [{"x": 0.3}]}, "candidates"),
+        ({"candidates": [{"y": 0.5}]}, "candidates"),
+        ({"k": 22}, "k"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"direction": "up"}, "direction"),
+        ({"secure_aggregation": True}, "secure_aggregation"),
+        ({"clients": 2}, "clients"),
+        ({"clients": 10, "max_dropout": 5}, "max_dropout"),
+        ({"clients": 10, "max_dropout": 2, "max_colluding": 8}, "max_dropout"),
+        ({"clients": 10, "max_dropout": 1, "max_colluding": 9}, "max_dropout"),
+        ({"clients": 40, "secure_aggregation": SecAggPlus(0.1), "max_colluding": 9}, "max_coll"),
+        ({"retries": -1}, "retries"),
+    ],
+)
+def test_bad_votes_are_refused_at_construction(changes: dict[str, Any], argument: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=argument):
+        vote(**changes)
+
+
+@pytest.mark.parametrize("shares", [0.0, 1.5, float("nan")])
+def test_bad_shares_are_refused(shares: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="shares"):
+        SecAggPlus(shares=shares)
+
+
+def test_candidates_of_every_kind() -> None:
+    rng = np.random.default_rng(0)
+    space = {
+        "a": CategoricalDistribution(["relu", None, 3]),
+        "n": IntDistribution(1, 3),
+        "x": FloatDistribution(0.0, 1.0, step=0.1),
+    }
+    grid = choose_candidates(space, "grid", rng)
+    assert len(grid) == 99
+    assert grid[0] == {"a": "relu", "n": 1, "x": 0.0}
+    few = choose_candidates(space, 40, rng)
+    assert len({json.dumps(c) for c in few}) == 40
+    chosen = FederatedVote(space, candidates=[grid[5], grid[7]], k=1, epsilon=1.0)
+    assert chosen.candidates == [grid[5], grid[7]]
+    log = {"lr": FloatDistribution(1e-5, 1.0, log=True)}
+    with pytest.raises(InvalidArgumentError, match="continuous"):
+        choose_candidates(log, "grid", rng)
+    assert len(choose_candidates(log, 7, rng)) == 7
+
+
+def test_queries_survive_json_exactly() -> None:
+    space = {"lr": FloatDistribution(1e-5, 1.0, log=True), "a": CategoricalDistribution([None, 2])}
+    candidates = choose_candidates(space, 50, np.random.default_rng(0))
+    plan = FederatedVote(space, candidates=list(candidates), k=3, epsilon=1.0).plan(10)
+    query = VoteQuery(space, candidates, "maximize", plan, "chacha20")
+    again = VoteQuery.from_json(query.to_json())
+    assert again == query
+    assert again.search_key == query.search_key
+    for broken in ("", "{}", "[]", query.to_json().replace('"version": 1', '"version": 2')):
+        with pytest.raises(InvalidArgumentError, match="query"):
+            VoteQuery.from_json(broken)
+
+
+def test_one_candidate_is_a_vote_too() -> None:
+    wire = Wire(5)
+    release = FederatedVote(SPACE, candidates=[{"x": 1.0}], k=1, epsilon=1.0).start(
+        wire, wire.server_context()
+    )
+    assert release.params == {"x": 1.0}
+    assert release.guarantee.epsilon(1e-5) == 0.0
