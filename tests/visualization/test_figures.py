@@ -1,0 +1,288 @@
+"""The figures: what they show is the accountant's, and nobody but the curator sees the runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from support import RUN, exactly, finished_study, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, PlanError
+
+pytest.importorskip("plotly")
+
+from optuna_dp import visualization as vis
+
+LAW = odp.Geometric(mean=5)
+SEARCH = odp.selection_guarantee(RUN, LAW)
+
+
+def trace(figure: Any, name: str) -> Any:
+    (found,) = [t for t in figure.data if t.name is not None and t.name.startswith(name)]
+    return found
+
+
+def private_study(sampler: Any, **kwargs: Any) -> optuna.Study:
+    study = study_of(sampler, **kwargs)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    return study
+
+
+# What is guaranteed.
+
+
+def test_the_profile_is_the_guarantees_and_the_attack_is_beneath_it() -> None:
+    figure = vis.plot_privacy_profile(SEARCH, delta=1e-6)
+    curve, floor = trace(figure, "the release"), trace(figure, "strongest")
+    for delta, epsilon in list(zip(curve.x, curve.y, strict=True))[::20]:
+        assert SEARCH.delta(epsilon) == delta
+    for delta, epsilon in zip(floor.x, floor.y, strict=True):
+        assert 0 < epsilon <= SEARCH.epsilon(delta)
+    assert list(curve.x) == sorted(curve.x)
+    (marked,) = [t for t in figure.data if t.mode == "markers+text"]
+    assert (marked.x[0], marked.y[0]) == (1e-6, SEARCH.epsilon(1e-6))
+
+
+def test_the_number_in_words_is_rounded_up() -> None:
+    figure = vis.plot_privacy_profile(SEARCH, attack=False)
+    (marked,) = [t for t in figure.data if t.mode == "markers+text"]
+    shown = float(marked.text[0].split()[1])
+    assert 0 <= shown - SEARCH.epsilon(1e-5) < 0.01
+
+
+def test_one_run_is_below_the_search() -> None:
+    figure = vis.plot_privacy_profile(SEARCH, attack=False)
+    assert min(trace(figure, "the release").y) > min(trace(figure, "one run").y)
+
+
+@pytest.mark.parametrize(
+    "event", [odp.pure_dp(1.0), odp.approximate_dp(1.0, 1e-3), odp.zcdp(0.1), odp.laplace(2.0)]
+)
+def test_profiles_of_all_kinds(event: Any) -> None:
+    figure = vis.plot_privacy_profile(odp.Guarantee(event))
+    assert all(math.isfinite(y) for t in figure.data for y in t.y)
+    json.loads(figure.to_json())
+
+
+def test_a_release_and_a_study_show_their_own_guarantee() -> None:
+    study = private_study(odp.RandTuneSampler(trials=LAW))
+    release = odp.release(study)
+    expected = trace(vis.plot_privacy_profile(SEARCH, attack=False), "the release")
+    for target in (study, release):
+        found = trace(vis.plot_privacy_profile(target, attack=False), "the release")
+        assert (list(found.x), list(found.y)) == (list(expected.x), list(expected.y))
+
+
+def test_publishing_every_run_is_composition() -> None:
+    figure = vis.plot_epsilon_by_trials(SEARCH)
+    naive, level = trace(figure, "publishing"), trace(figure, "the release")
+    by_count = dict(zip(naive.x, naive.y, strict=True))
+    # Four Gaussians of noise 4 are one of noise 2.
+    assert by_count[4] == pytest.approx(odp.Guarantee(odp.gaussian(2.0)).epsilon(1e-5), rel=1e-3)
+    assert by_count[1] == pytest.approx(odp.Guarantee(RUN).epsilon(1e-5), rel=1e-3)
+    assert set(level.y) == {SEARCH.epsilon(1e-5)}
+    assert max(naive.x) >= LAW.quantile(0.95)
+
+
+def test_an_event_without_runs_has_no_figure_by_runs() -> None:
+    with pytest.raises(InvalidArgumentError, match="selection"):
+        vis.plot_epsilon_by_trials(odp.Guarantee(RUN))
+
+
+# Who may see what.
+
+
+def test_public_figures_are_the_same_whatever_happened() -> None:
+    """Two studies of one design, with other scores and another T."""
+    shown = []
+    for count in (2, 7):
+        sampler = odp.RandTuneSampler(trials=LAW)
+        sampler._draw_slots = lambda bits, count=count: count  # type: ignore[method-assign]
+        study = private_study(sampler)
+        assert len(study.trials) == count
+        release = odp.release(study)
+        figures = [
+            vis.plot_privacy_profile(study, attack=False),
+            vis.plot_privacy_profile(release, attack=False),
+            vis.plot_epsilon_by_trials(release),
+        ]
+        shown.append([figure.to_json() for figure in figures])
+    assert shown[0] == shown[1]
+    assert "curator" not in "".join(shown[0])
+
+
+def test_figures_of_runs_say_whom_they_are_for() -> None:
+    study = private_study(odp.RandTuneSampler(trials=exactly(3)))
+    for plot in (vis.plot_epsilon_by_trials, vis.plot_scores, vis.plot_sampling_density):
+        assert "For the curator only" in plot(study).layout.title.text
+
+
+def test_docstrings_say_who_may_see_the_figure() -> None:
+    for name in vis.__all__:
+        doc = getattr(vis, name).__doc__
+        assert "**Public" in doc or "**For the curator only**" in doc, name
+
+
+# The search.
+
+SPACE = {
+    "x": FloatDistribution(-1.0, 1.0),
+    "rate": FloatDistribution(1e-4, 1.0, log=True),
+    "kind": CategoricalDistribution(["a", "b", None]),
+}
+
+
+def peaked(trial: optuna.Trial) -> float:
+    x = trial.suggest_float("x", -1.0, 1.0)
+    trial.suggest_float("rate", 1e-4, 1.0, log=True)
+    kind = trial.suggest_categorical("kind", ["a", "b", None])
+    return (10.0 if kind == "b" else 0.0) - x**2
+
+
+def test_no_candidate_leaves_the_band_and_the_density_averages_to_one() -> None:
+    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(9), density_bounds=(0.5, 3.0))
+    study = study_of(sampler)
+    study.optimize(peaked)
+    figure = vis.plot_sampling_density(study)
+    dots = [t for t in figure.data if t.name == "candidate"]
+    assert len(dots) == 3
+    for t in dots:
+        assert 0.5 <= min(t.y) < 1 < max(t.y) <= 3.0
+        assert np.mean(t.y) == pytest.approx(1.0)
+    # It looks where the scores were good.
+    marginal = [t for t in figure.data if t.name == "mean along the parameter"][
+        sorted(SPACE).index("kind")
+    ]
+    level = dict(zip(marginal.x, marginal.y, strict=True))
+    assert level["b"] > level["a"]
+    bands = {(s.y0, s.y1) for s in figure.layout.shapes if s.type == "rect"}
+    assert bands == {(0.5, 3.0)}
+
+
+def test_rand_tune_is_flat() -> None:
+    study = finished_study(odp.RandTuneSampler({"x": SPACE["x"]}, trials=exactly(3)))
+    (dots,) = [t for t in vis.plot_sampling_density(study).data if t.name == "candidate"]
+    assert set(dots.y) == {1.0}
+
+
+def test_the_density_needs_the_studys_own_sampler() -> None:
+    study = finished_study(odp.DPHyPOSampler(trials=exactly(2)))
+    study.sampler = odp.DPHyPOSampler(trials=exactly(2), beta=7.0)
+    with pytest.raises(InvalidArgumentError, match="sampler"):
+        vis.plot_sampling_density(study)
+    study = finished_study(odp.DPHyPOSampler(trials=exactly(2)))
+    with pytest.raises(InvalidArgumentError, match="params"):
+        vis.plot_sampling_density(study, params=["nonsense"])
+
+
+def test_runs_without_a_score_are_marked_below_the_others() -> None:
+    def sometimes(trial: optuna.Trial) -> float:
+        if trial.number == 1:
+            raise RuntimeError
+        return [3.0, 0.0, math.nan, 5.0][trial.number]
+
+    study = finished_study(odp.RandTuneSampler(trials=exactly(4)), sometimes)
+    figure = vis.plot_scores(study)
+    assert list(trace(figure, "score").x) == [0, 3]
+    failed = trace(figure, "no score")
+    assert list(failed.x) == [1, 2]
+    assert max(failed.y) < 3.0
+    assert list(trace(figure, "best").y) == [3.0, 5.0]
+
+
+def test_a_study_of_another_sampler_and_one_without_a_cost() -> None:
+    study = optuna.create_study()
+    study.optimize(objective, n_trials=1)
+    with pytest.raises(PlanError, match="no plan"):
+        vis.plot_scores(study)
+    with pytest.raises(PlanError, match="PrivacyCallback"):
+        vis.plot_privacy_profile(finished_study())
+    with pytest.raises(InvalidArgumentError, match="target="):
+        vis.plot_privacy_profile(3.0)
+
+
+# Plans, loops and votes.
+
+
+def test_a_plan_shows_every_row_with_its_attack() -> None:
+    plan = odp.selection_plan(RUN, laws=["geometric"], adaptive_laws=[], means=[3, 9])
+    figure = vis.plot_plan(plan)
+    line = trace(figure, "geometric")
+    assert list(line.y) == [row.epsilon for row in plan.rows]
+    floor = np.array(line.y) - np.array(line.error_y.arrayminus)
+    assert floor == pytest.approx([row.attack for row in plan.rows])
+    assert list(trace(figure, "publishing").y) == [row.naive for row in plan.rows]
+
+
+def test_a_plan_that_was_solved_shows_what_was_solved_for() -> None:
+    plan = odp.selection_plan(
+        RUN, laws=["geometric", "poisson"], adaptive_laws=[], target_epsilon=1.5, solve="mean"
+    )
+    (bars,) = vis.plot_plan(plan).data
+    assert list(bars.y) == [row.mean for row in plan.rows if row.trials is not None]
+    with pytest.raises(InvalidArgumentError, match="selection_plan"):
+        vis.plot_plan([])  # type: ignore[arg-type]
+
+
+def test_the_doubling_loop() -> None:
+    from optuna_dp.propose_test import DoublingPlan, Utilities, propose_test
+
+    scores = np.full((3, 100), [[0.2], [0.5], [0.8]])
+    result = propose_test(Utilities.from_scores(scores), DoublingPlan(epsilon=5.0))
+    figure = vis.plot_doubling_trace(result)
+    assert list(trace(figure, "accumulated").y) == [step.utility for step in result.trace]
+    kept, lost = (
+        trace(figure, "proposed, reached by a"),
+        trace(figure, "proposed, reached by none"),
+    )
+    assert len(kept.x) + len(lost.x) == len(result.trace)
+    assert figure.to_json() == vis.plot_doubling_trace(result.trace).to_json()
+    with pytest.raises(InvalidArgumentError, match="LoopResult"):
+        vis.plot_doubling_trace([1, 2])  # type: ignore[list-item]
+
+
+def test_votes_other_than_a_vote_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="vote"):
+        vis.plot_votes(odp.release(finished_study(), RUN))
+
+
+def test_without_plotly_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['plotly'] = None; sys.modules['plotly.graph_objects'] = None\n"
+        "import optuna_dp as odp\n"
+        "odp.visualization.plot_privacy_profile(odp.Guarantee(odp.gaussian(4.0)), attack=False)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "optuna-dp[visualization]" in done.stderr
+
+
+def test_the_noisy_votes_with_the_winner_first() -> None:
+    from optuna_dp.federated.query import search_to_json
+    from optuna_dp.releasing.release import Release
+    from optuna_dp.samplers.plan import Design
+    from optuna_dp.voting import VotePlan
+
+    plan = VotePlan.calibrated(clients=9, candidates=3, votes=1, epsilon=2.0, delta=1e-5)
+    space = {"rate": FloatDistribution(1e-4, 1.0, log=True)}
+    candidates = tuple({"rate": rate} for rate in (0.001, 0.01, 0.1))
+    settings = {"plan": plan.to_json(), "search": search_to_json(space, candidates)}
+    release = Release(
+        params=candidates[2],
+        value=7.0,
+        guarantee=plan.guarantee(),
+        attributes={"noisy_votes": [-1, 4, 7]},
+        distributions=dict(space),
+        design=Design("vote", "FederatedVote", "maximize", False, settings),
+    )
+    (bars,) = vis.plot_votes(release).data
+    assert list(bars.x) == [7, 4, -1]
+    assert list(bars.y) == ["rate=0.1", "rate=0.01", "rate=0.001"]
+    assert bars.error_x.value == pytest.approx(math.sqrt(plan.variance))
