@@ -1,0 +1,110 @@
+"""Regression guard: ratios within one process, with generous margins; never absolute times."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmarks"))
+
+import projection_speed
+from sampler_speed import compare, prepared, samplers, spaces, storage_calls, trials_ms
+
+from optuna_dp.densities.projection import project_log
+from optuna_dp.densities.surrogate import GaussianProcess
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> object:
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    optuna.logging.set_verbosity(level)
+
+
+def test_rand_tune_costs_about_what_random_search_costs() -> None:
+    ms = compare(spaces()["6-D"], 100, ("RandomSampler", "RandTune"), turns=5, repeats=5)
+    assert ms["RandTune"] < 4.0 * ms["RandomSampler"]  # measured: 1.2
+
+
+def test_dp_hypo_costs_about_what_tpe_costs() -> None:
+    ms = compare(spaces()["6-D"], 300, ("TPESampler", "DP-HyPO"), turns=3, repeats=4)
+    assert ms["DP-HyPO"] < 6.0 * ms["TPESampler"]  # measured: 1.6
+
+
+def test_dp_hypo_does_not_grow_faster_than_the_history() -> None:
+    space = spaces()["2-D"]
+    times = {}
+    for n in (400, 1600):
+        study = prepared(samplers(space)["DP-HyPO"], space, n)
+        trials_ms(study, space, 2)
+        times[n] = min(trials_ms(study, space, 2) for _ in range(3))
+    assert times[1600] < 6.0 * times[400]  # measured: 1.2
+
+
+def test_a_million_weights_cost_little_more_per_weight_than_a_thousand() -> None:
+    times = projection_speed.measure((20_000, 200_000), repeats=3)
+    assert times["kl 200000"] < 40.0 * times["kl 20000"]
+
+
+def test_the_exact_projection_is_far_faster_than_convex_programming() -> None:
+    pytest.importorskip("cvxpy")
+    found = projection_speed.against_cvxpy(2500, repeats=2)
+    assert found["cvxpy as used / exact at 2500"] > 15.0  # measured: about 100
+    assert found["largest difference of the two densities"] < 0.01
+
+
+@pytest.mark.parametrize("name", ["RandTune", "RandTune, define-by-run", "DP-HyPO"])
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+def test_storage_calls_per_trial_do_not_grow(name: str, place: str, tmp_path: Path) -> None:
+    space = spaces()["2-D"]
+    calls = []
+    for n in (3, 9):
+        url = f"sqlite:///{tmp_path}/{n}.db" if place == "sqlite" else None
+        calls.append(storage_calls(samplers(space)[name], space, n, url))
+    assert calls[0] == calls[1]
+    assert sum(calls[0].values()) < 40
+
+
+def test_memory_of_a_prediction_is_bounded_by_the_block() -> None:
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    x, candidates = rng.random((200, 3)), rng.random((50_000, 3))
+    fitted = GaussianProcess().fit(x, np.sin(x.sum(axis=1)))
+    fitted.predict(candidates[:512])
+    tracemalloc.start()
+    fitted.predict(candidates)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All at once would be 80 MB per matrix of 200 by 50,000.
+    assert peak < 10e6
+
+
+def test_the_simulated_policy_is_the_library_s() -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "dp_hypo"))
+    from optuna.distributions import FloatDistribution
+    from simulate import log_weights
+
+    from optuna_dp.densities.informed import FixedCandidates
+    from optuna_dp.densities.policy import Policy, RunOutcome
+
+    rng = np.random.default_rng(0)
+    points, known = rng.random((40, 2)), rng.random((9, 2))
+    y = [float(v) for v in known.sum(axis=1)]
+    space = {name: FloatDistribution(0.0, 1.0) for name in ("a", "b")}
+    fixed = FixedCandidates([{"a": float(a), "b": float(b)} for a, b in points])
+    policy = Policy(prior=fixed)
+    history = [
+        RunOutcome({"a": float(a), "b": float(b)}, v) for (a, b), v in zip(known, y, strict=True)
+    ]
+    proposal = policy.propose(history, space, np.random.default_rng(5))
+    density = project_log(log_weights(policy, known, y, points), policy.bounds, policy.projection)
+    i = density.draw(np.random.default_rng(5))
+    assert proposal.params == fixed.params_list[i]
+    assert proposal.ratio == pytest.approx(density.ratios[i])
