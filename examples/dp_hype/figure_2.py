@@ -1,0 +1,104 @@
+"""arXiv 2510.04902 (DP-HYPE), Figure 2 (a and b): what k does. SIMULATION NOISE.
+
+100 candidates, 250 clients, local losses of good ones N(0, sd^2), of bad ones N(1, sd^2); success
+is a good winner, over 5000 searches per point. (a) 5 good candidates, sd from 0 to 1. (b) sd 0.5,
+1 to 100 good candidates. The noise is Gaussian, as large as exact accounting needs.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+from figures import COLOURS, DELTA, main
+from plotly.subplots import make_subplots
+
+from optuna_dp.voting import VotePlan
+from optuna_dp.voting.simulation import simulated_sums, success_rate
+
+CANDIDATES, CLIENTS = 100, 250
+VOTES = (1, 5, 25, 50, 100)
+EPSILONS = (1.0, 0.25)
+LOSS_SDS = tuple(round(0.1 * i, 1) for i in range(11))
+GOOD = (1, 2, 4, 8, 16, 32, 64, 100)
+SD_B, GOOD_A = 0.5, 5
+
+
+def sigma(k: int, epsilon: float) -> float:
+    """The standard deviation of the noise. A vote for everything is free in truth; like the
+    paper, it pays for a sensitivity of sqrt(2k) here."""
+    plan = VotePlan.calibrated(
+        clients=CLIENTS, candidates=2 * CANDIDATES, votes=k, epsilon=epsilon, delta=DELTA
+    )
+    return plan.variance**0.5
+
+
+def point(task: tuple[int, float, int, int, dict[tuple[int, float], float]]) -> list[Any]:
+    good, sd, repetitions, seed, noise = task
+    rng = np.random.default_rng([seed, good, round(10 * sd)])
+    sums = simulated_sums(
+        clients=CLIENTS,
+        candidates=CANDIDATES,
+        good=good,
+        loss_sd=sd,
+        votes=VOTES,
+        repetitions=repetitions,
+        rng=rng,
+    )
+    return [
+        (k, epsilon, *success_rate(sums[k], good, noise[k, epsilon], rng))
+        for k in VOTES
+        for epsilon in EPSILONS
+    ]
+
+
+def reproduce(quick: bool, seed: int) -> tuple[Any, dict[str, Any]]:
+    repetitions = 200 if quick else 5000
+    noise = {(k, epsilon): sigma(k, epsilon) for k in VOTES for epsilon in EPSILONS}
+    tasks = [(GOOD_A, sd, repetitions, seed, noise) for sd in LOSS_SDS]
+    tasks += [(good, SD_B, repetitions, seed, noise) for good in GOOD]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(point, tasks))
+    panels = {"a": (LOSS_SDS, found[: len(LOSS_SDS)]), "b": (GOOD, found[len(LOSS_SDS) :])}
+    figure = make_subplots(
+        1,
+        4,
+        shared_yaxes=True,
+        subplot_titles=[f"({name}) epsilon = {e:g}" for name in panels for e in EPSILONS],
+    )
+    results: dict[str, Any] = {
+        "simulation": "numpy noise, nothing here is private",
+        "repetitions": repetitions,
+        "sigma": {f"k={k} epsilon={e:g}": round(s, 2) for (k, e), s in noise.items()},
+    }
+    for row, (name, (xs, points)) in enumerate(panels.items()):
+        for column, epsilon in enumerate(EPSILONS, start=1 + 2 * row):
+            for colour, k in zip(COLOURS, VOTES, strict=False):
+                rows = [next(r for r in p if r[:2] == (k, epsilon)) for p in points]
+                figure.add_scatter(
+                    x=xs,
+                    y=[r[2] for r in rows],
+                    error_y={"array": [1.96 * r[3] for r in rows]},
+                    name=f"k = {k}",
+                    showlegend=column == 1,
+                    line={"color": colour},
+                    row=1,
+                    col=column,
+                )
+                series = {str(x): round(r[2], 4) for x, r in zip(xs, rows, strict=True)}
+                results[f"{name} epsilon={epsilon:g} k={k}"] = series
+                print(
+                    f"({name}) epsilon {epsilon:4g}  k {k:3d}  "
+                    + "  ".join(f"{x}: {y:.3f}" for x, y in series.items())
+                )
+    figure.update_xaxes(title_text="sd of local losses", col=1)
+    figure.update_xaxes(title_text="sd of local losses", col=2)
+    figure.update_xaxes(title_text="good candidates", type="log", col=3)
+    figure.update_xaxes(title_text="good candidates", type="log", col=4)
+    return figure, results
+
+
+if __name__ == "__main__":
+    main("dp_hype_figure_2", __doc__, reproduce)

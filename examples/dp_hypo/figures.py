@@ -1,0 +1,204 @@
+"""Draws the experiments from their result files; prints the tables as Markdown::
+
+python examples/dp_hypo/figures.py             # writes SVG into docs/_static, prints tables
+python examples/dp_hypo/figures.py --tables    # tables only; needs no matplotlib
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+STATIC = HERE.parents[1] / "docs" / "_static"
+PANELS = {
+    "left": "digits, real runs (as MNIST)",
+    "middle": "shaped like Figure 2 (as CIFAR-10)",
+    "right": "shaped like Figure 3 (as federated)",
+}
+COLOURS = ["#4C72B0", "#DD8452", "#55A868", "#C44E52", "#8172B3", "#937860"]
+
+
+def read(results: Path, part: str) -> dict[str, Any]:
+    path = results / f"{part}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def grouped(entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    groups: dict[str, dict[str, Any]] = {}
+    for name, entry in entries.items():
+        group, _, arm = name.partition(" | ")
+        groups.setdefault(group, {})[arm] = entry
+    return groups
+
+
+def number(pair: list[float], digits: int = 3, sign: float = 1.0) -> str:
+    return f"{sign * pair[0]:.{digits}f} ± {pair[1]:.{digits}f}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def tables(results: Path) -> None:
+    for panel, arms in grouped(read(results, "figure1")).items():
+        sign, digits = (-1.0, 5) if panel == "right" else (1.0, 4)
+        gammas = list(next(iter(arms.values()))["geometric"])
+        print(f"{PANELS[panel]}, T geometric\n")
+        rows = [
+            [arm, *(number(e["geometric"][g], digits, sign) for g in gammas)]
+            for arm, e in arms.items()
+        ]
+        print(table(["gamma", *gammas], rows))
+    budgets = read(results, "budgets")
+    if budgets:
+        names = list(dict.fromkeys(name for entry in budgets.values() for name in entry))
+        rows = [[k, *(f"{e[m]:.2f}" if m in e else "" for m in names)] for k, e in budgets.items()]
+        print(table(["setting", *names], rows))
+    for group, arms in grouped(read(results, "equal")).items():
+        rows = [
+            [
+                arm,
+                str(e.get("noise", "")),
+                str(e["runs"]),
+                number(e["accuracy"]) if "accuracy" in e else e.get("impossible", "beyond 32"),
+                str(e.get("P[T <= 3]", "")),
+            ]
+            for arm, e in arms.items()
+            if isinstance(e, dict)
+        ]
+        if rows:
+            print(f"{group}\n")
+            print(table(["arm", "noise", "mean runs", "accuracy", "P[T <= 3]"], rows))
+    choices = grouped(read(results, "choices"))
+    if choices:
+        names = list(dict.fromkeys(arm for arms in choices.values() for arm in arms))
+        rows = []
+        for name in names:
+            cells = []
+            for ground, arms in choices.items():
+                loss = "Figure 3" in ground
+                cells.append(
+                    number(arms[name], 4 if loss else 3, -1.0 if loss else 1.0)
+                    if name in arms
+                    else ""
+                )
+            rows.append([name, *cells])
+        print(table(["change", *choices], rows))
+    for group, arms in grouped(read(results, "pilots")).items():
+        sharp = [k for e in arms.values() for k in e if k.startswith("sharpness")]
+        names = list(dict.fromkeys(sharp))
+        rows = []
+        for arm, e in arms.items():
+            plain = [number(e["accuracy"])] if "accuracy" in e else [""]
+            cells = [number(e[s]) if s in e else "" for s in names]
+            rows.append([arm, str(e["noise"]), str(e["runs"]), *plain, *cells])
+        print(f"{group}\n")
+        print(table(["arm", "noise", "mean runs", "accuracy", *names], rows))
+
+
+def figure_1(results: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    groups = grouped(read(results, "figure1"))
+    figure, axes = plt.subplots(1, len(groups), figsize=(5.2 * len(groups), 4.0))
+    for axis, panel in zip(axes, (p for p in PANELS if p in groups), strict=True):
+        sign = -1.0 if panel == "right" else 1.0
+        for colour, (arm, entry) in zip(COLOURS, groups[panel].items(), strict=False):
+            t = [int(k) for k in entry["fixed"]]
+            mean = [sign * v[0] for v in entry["fixed"].values()]
+            half = [v[1] for v in entry["fixed"].values()]
+            axis.plot(t, mean, color=colour, label=arm)
+            low = [m - h for m, h in zip(mean, half, strict=True)]
+            high = [m + h for m, h in zip(mean, half, strict=True)]
+            axis.fill_between(t, low, high, color=colour, alpha=0.2, linewidth=0)
+        axis.set_title(PANELS[panel], fontsize=10)
+        axis.set_xscale("log")
+        axis.set_xlabel("runs T")
+        axis.set_ylabel("loss" if panel == "right" else "true accuracy of the chosen setting")
+        if panel == "right":
+            axis.set_yscale("log")
+        axis.legend(fontsize=7)
+    save(figure, "dp-hypo-figure-1.svg")
+
+
+def landscape_figure() -> None:
+    import matplotlib.pyplot as plt
+    from simulate import like_figure_2, like_figure_3, measured
+
+    shown = [
+        measured("digits", 0.7),
+        measured("digits", 4.0),
+        measured("breast_cancer", 2.0),
+        like_figure_2(0.65),
+        like_figure_3(),
+    ]
+    figure, axes = plt.subplots(1, len(shown), figsize=(3.4 * len(shown), 3.2))
+    for axis, landscape in zip(axes, shown, strict=True):
+        image = axis.imshow(landscape.mean.T, origin="lower", aspect="auto", extent=(0, 1, 0, 1))
+        axis.set_title(landscape.name, fontsize=9)
+        axis.set_xlabel("learning rate (log)")
+        axis.set_ylabel("clipping norm" if "3" not in landscape.name else "learning rate 2")
+        figure.colorbar(image, ax=axis)
+    save(figure, "dp-hypo-landscapes.svg")
+
+
+def pilots_figure(results: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    groups = grouped(read(results, "pilots"))
+    if not groups:
+        return
+    figure, axes = plt.subplots(1, len(groups), figsize=(5.2 * len(groups), 4.0), squeeze=False)
+    for axis, (group, arms) in zip(axes[0], groups.items(), strict=True):
+        plain = [(arm, e) for arm, e in arms.items() if "accuracy" in e]
+        for colour, (arm, e) in zip(COLOURS, plain, strict=False):
+            axis.axhline(e["accuracy"][0], color=colour, linestyle="--", label=arm)
+        taught = [(arm, e) for arm, e in arms.items() if "accuracy" not in e]
+        for i, (arm, e) in enumerate(taught):
+            sharp = {float(k.split()[1]): v for k, v in e.items() if k.startswith("sharpness")}
+            if sharp:
+                axis.errorbar(
+                    [max(s, 0.3) for s in sharp],
+                    [v[0] for v in sharp.values()],
+                    [v[1] for v in sharp.values()],
+                    color=plt.get_cmap("viridis")(i / max(1, len(taught) - 1)),
+                    marker="o",
+                    markersize=3,
+                    label=arm,
+                )
+        axis.set_title(f"{group} in all", fontsize=10)
+        axis.set_xscale("log")
+        axis.set_xlabel("sharpness of the frozen prior (0.3 stands for 0)")
+        axis.set_ylabel("true accuracy of the chosen setting")
+        axis.legend(fontsize=6)
+    save(figure, "dp-hypo-pilots.svg")
+
+
+def save(figure: object, name: str) -> None:
+    STATIC.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()  # type: ignore[attr-defined]
+    figure.savefig(STATIC / name, metadata={"Date": None})  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", action="store_true", help="print the tables only")
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    options = parser.parse_args()
+    tables(options.results)
+    if not options.tables:
+        import matplotlib
+
+        matplotlib.use("svg")
+        matplotlib.rcParams["svg.hashsalt"] = "optuna-dp"
+        figure_1(options.results)
+        landscape_figure()
+        pilots_figure(options.results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Clients with a share of the digits each vote for a learning rate and a momentum."""
