@@ -1,0 +1,35 @@
+"""Sphinx configuration."""
+
+import optuna_dp
+
+project = "optuna-dp"
+author = "The optuna-dp authors"
+copyright = "2026, the optuna-dp authors"
+version = release = optuna_dp.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+myst_heading_anchors = 4
+myst_dmath_double_inline = True
+suppress_warnings = ["myst.header"]
+html_theme = "furo"
+html_title = "optuna-dp"
+html_static_path = ["_static"]
+exclude_patterns = ["_build"]
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+napoleon_custom_sections = [("Guarantees", "params_style")]
+doctest_global_setup = """
+import optuna
+import optuna_dp as odp
+from importlib.util import find_spec
+has_plotly = find_spec("plotly") is not None
+has_dashboard = has_plotly and find_spec("optuna_dashboard") is not None
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+"""
