@@ -13,7 +13,12 @@ import numpy as np
 from optuna.storages import InMemoryStorage
 
 from optuna_dp.errors import PlanError
-from optuna_dp.releasing.run_record import RunRecord, write_run_record
+from optuna_dp.releasing.run_record import (
+    ONE_COST,
+    RunRecord,
+    read_run_records,
+    write_run_record,
+)
 from optuna_dp.samplers.plan import Plan
 from optuna_dp.samplers.records import ended, read_plan
 
@@ -61,6 +66,8 @@ class PrivacyCallback:
     Raises:
         InvalidArgumentError: If an argument is not allowed.
         UnsupportedEventError: If no accountant supports ``run``.
+        PlanError: When called in a study of another sampler, or one in which another cost of a
+            run is recorded (by another worker's callback, or an earlier ``optimize``).
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -97,7 +104,7 @@ class PrivacyCallback:
                 "plan. Use optuna_dp.RandTuneSampler or optuna_dp.DPHyPOSampler."
             )
         _check_takes_a_run(plan)
-        write_run_record(storage, study_id, self._record)
+        self._record_cost(study, ran=trial.number < plan.slots)
         trials = storage.get_all_trials(study_id, deepcopy=False)
         numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
         done = len(numbers)
@@ -119,6 +126,27 @@ class PrivacyCallback:
         self._annotate(study, done, finished)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
+
+    def _record_cost(self, study: Study, *, ran: bool) -> None:
+        """Writes down what a run costs, unless it stands there; refuses two different costs.
+
+        Each worker writes before it looks, so of two that differ at least one sees the other. What
+        is written stays, though it spoils the release: a run has taken place under each.
+        """
+        storage, study_id = study._storage, study._study_id
+        recorded = read_run_records(storage, study_id)
+        if self._record not in recorded and (ran or not recorded):
+            write_run_record(storage, study_id, self._record)
+            recorded = read_run_records(storage, study_id)
+        other = next((record for record in recorded if record != self._record), None)
+        if other is None:
+            return
+        spoilt = " and the study cannot be released: start a new one" if ran else ""
+        raise PlanError(
+            "This PrivacyCallback states another cost of a run than the one that the study has "
+            f"on record: {self._record.differences(other)} (on record). A study has one "
+            f"cost{spoilt}. {ONE_COST}"
+        )
 
     def _annotate(self, study: Study, done: int, finished: bool) -> None:
         """Brings Optuna Dashboard's note and plots up to date, now and then."""

@@ -7,11 +7,17 @@ import logging
 
 import optuna
 import pytest
+from dp_accounting import dp_event
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.callbacks import PROGRESS_KEY
-from optuna_dp.errors import InvalidArgumentError, PlanError, UnsupportedEventError
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+    UnsupportedEventError,
+)
 
 
 def books(study: optuna.Study) -> dict[str, object]:
@@ -96,9 +102,54 @@ def test_a_study_of_another_sampler_is_refused() -> None:
         study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
 
 
-def test_bad_arguments() -> None:
-    from dp_accounting import dp_event
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (odp.PrivacyCallback(odp.gaussian(9.0)), ["Gaussian noise of 9", "Gaussian noise of 4"]),
+        (odp.PrivacyCallback(odp.gaussian(4.0 + 1e-9)), ["4.000000001", "noise_multiplier=4.0"]),
+        (odp.PrivacyCallback(RUN, delta=1e-6), ["delta is 1e-06 here and 1e-05"]),
+        (
+            odp.PrivacyCallback(RUN, neighboring_relation="replace_one"),
+            ["'replace_one' here and 'add_or_remove_one'"],
+        ),
+        (odp.PrivacyCallback(RUN, output_attributes=["a"]), ["('a',) here and ()"]),
+    ],
+)
+def test_another_cost_of_a_run_is_noticed_at_its_first_call(
+    other: odp.PrivacyCallback, words: list[str]
+) -> None:
+    first = odp.PrivacyCallback(RUN)
+    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    study.optimize(objective, n_trials=1, callbacks=[first])
+    with pytest.raises(PlanError, match=r"another cost of a run.*worst_case") as caught:
+        study.optimize(objective, callbacks=[other])
+    assert all(word in str(caught.value) for word in words)
+    assert len(study.trials) == 2
+    # A run has taken place under each: the first worker stops too, and nothing is released.
+    with pytest.raises(PlanError, match="another cost of a run"):
+        study.optimize(objective, callbacks=[first])
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match="2 different costs"):
+        odp.release(study)
 
+
+def test_another_cost_stated_after_the_last_run_spoils_nothing() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    with pytest.raises(PlanError, match="another cost of a run"):
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
+    assert odp.release(study).guarantee.event.run == RUN
+
+
+def test_a_composition_is_the_same_cost_when_it_is_read_again() -> None:
+    """dp-accounting's composed events may hold tuples, and JSON knows lists only."""
+    run = dp_event.ComposedDpEvent((odp.gaussian(4.0), odp.gaussian(9)))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
+    assert odp.release(study, run) == odp.release(study)
+
+
+def test_bad_arguments() -> None:
     with pytest.raises(InvalidArgumentError, match="run="):
         odp.PrivacyCallback(1.0)
     with pytest.raises(InvalidArgumentError, match="delta="):

@@ -297,9 +297,9 @@ def _run_record(
     )
     if recorded is not None and given != recorded:
         raise ReleaseRefusedError(
-            "The run's cost, its relation or its output given here differ from what the study "
-            "recorded before its runs.",
-            fix="Leave the arguments out, or start a new study with the right ones.",
+            "The arguments of release differ from what the study recorded: "
+            f"{given.differences(recorded)}.",
+            fix="Leave them out, or start a new study with the right ones.",
         )
     return given
 

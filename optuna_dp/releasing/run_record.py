@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 _KEY = "optuna_dp:run:"
+ONE_COST = (
+    "Give every worker the same PrivacyCallback; if runs legitimately differ, state "
+    "optuna_dp.worst_case(...) of all of them."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class RunRecord:
         """Returns a record whose event some accountant supports; refuses anything else."""
         from dp_accounting.dp_event import DpEvent
 
+        from optuna_dp.accounting.event_json import event_from_json, event_to_json
         from optuna_dp.accounting.guarantee import Guarantee
 
         if not isinstance(event, DpEvent):
@@ -70,11 +75,29 @@ class RunRecord:
             )
         Guarantee(event, neighboring_relation)  # Refuses what no accountant supports.
         return cls(
-            event,
+            # As it will be read again: a composition of a tuple is one of a list by then.
+            event_from_json(event_to_json(event)),
             open_unit("delta", delta),
             neighboring_relation,
             tuple(sorted(set(output_attributes))),
         )
+
+    def differences(self, other: RunRecord) -> str:
+        """Says in words where two records differ, argument by argument; empty if nowhere."""
+        from optuna_dp.accounting.event_words import in_words
+
+        found = []
+        if self.event != other.event:
+            mine, theirs = in_words(self.event), in_words(other.event)
+            if mine == theirs:  # They differ in what the words leave out.
+                mine, theirs = repr(self.event), repr(other.event)
+            found.append(f"run is {mine} here and {theirs} there")
+        for name in ("delta", "neighboring_relation", "output_attributes"):
+            if getattr(self, name) != getattr(other, name):
+                found.append(
+                    f"{name} is {getattr(self, name)!r} here and {getattr(other, name)!r} there"
+                )
+        return "; ".join(found)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values."""
@@ -109,11 +132,11 @@ def write_run_record(storage: BaseStorage, study_id: int, record: RunRecord) -> 
     storage.set_study_system_attr(study_id, _KEY + _digest(data), data)
 
 
-def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
-    """Returns the study's record, None if there is none.
+def read_run_records(storage: BaseStorage, study_id: int) -> list[RunRecord]:
+    """Returns every record of a study; more than one means that its workers disagree.
 
     Raises:
-        ReleaseRefusedError: If workers have recorded different ones, or the record is corrupted.
+        ReleaseRefusedError: If a record is corrupted.
     """
     attrs = storage.get_study_system_attrs(study_id)
     mine = {key: value for key, value in sorted(attrs.items()) if key.startswith(_KEY)}
@@ -122,19 +145,26 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
             "The record of the run's event is corrupted: it is not what was written.",
             fix="Start a new study.",
         )
-    found = list(mine.values())
+    try:
+        return [RunRecord.from_json(value) for value in mine.values()]
+    except OptunaDPError as error:
+        raise ReleaseRefusedError(str(error), fix="Start a new study.") from error
+
+
+def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
+    """Returns the study's record, None if there is none.
+
+    Raises:
+        ReleaseRefusedError: If workers have recorded different ones, or a record is corrupted.
+    """
+    found = read_run_records(storage, study_id)
     if len(found) > 1:
         raise ReleaseRefusedError(
-            f"Its workers recorded {len(found)} different costs of a run.",
-            fix="Start a new study and give every worker the same PrivacyCallback. If runs "
-            "legitimately differ, use optuna_dp.worst_case(...) of all of them.",
+            f"Its workers recorded {len(found)} different costs of a run: "
+            f"{found[0].differences(found[1])}.",
+            fix=f"Start a new study. {ONE_COST}",
         )
-    if not found:
-        return None
-    try:
-        return RunRecord.from_json(found[0])
-    except OptunaDPError as error:
-        raise ReleaseRefusedError(str(error)) from error
+    return found[0] if found else None
 
 
 def _digest(data: Any) -> str:

@@ -333,14 +333,29 @@ def test_a_run_event_missing() -> None:
 def test_a_run_event_that_differs_from_the_recorded_one() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    refused(study, "differ", run=odp.gaussian(9.0))
+    words = r"differ from what the study recorded: run is .* 9 times .* here and .* 4 times"
+    with pytest.raises(ReleaseRefusedError, match=words):
+        odp.release(study, odp.gaussian(9.0))
+    for argument, value, recorded in (
+        ("delta", 1e-6, "1e-05"),
+        ("neighboring_relation", "replace_one", "'add_or_remove_one'"),
+        ("output_attributes", ["a"], "()"),
+    ):
+        with pytest.raises(ReleaseRefusedError) as caught:
+            odp.release(study, **{argument: value})
+        shown = tuple(value) if isinstance(value, list) else value
+        assert f"{argument} is {shown!r} here and {recorded} there" in str(caught.value)
 
 
 def test_workers_that_recorded_different_events() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
-    refused(study, "2 different costs", run=None)
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(5.0))])
+    with pytest.raises(PlanError, match="another cost of a run"):
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
+    study.optimize(objective)
+    error = refused(study, "2 different costs", run=None)
+    assert "noise of 5" in str(error)
+    assert "noise of 9" in str(error)
 
 
 def test_something_that_is_no_event() -> None:
