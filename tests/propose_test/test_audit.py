@@ -1,8 +1,10 @@
 """Empirical audits: the mechanisms as they run, on neighbouring utilities.
 
-An event is selected on one half of the outputs and its probabilities are bounded on the other
-half (Clopper-Pearson), which makes the result a lower bound on epsilon at 99 % confidence. Every
-audit is also run against half the noise, which it must catch.
+With seeded noise an event is selected on one half of the outputs and its probabilities are bounded
+on the other half (Clopper-Pearson), which makes the result a lower bound on epsilon at 99 %
+confidence. With OpenDP's own noise, which has no seed, the event is fixed beforehand: all outputs
+count, and how often the audit errs follows from the mechanism's exact law
+(:func:`false_failures`). Every audit is also run against half the noise, which it must catch.
 """
 
 from __future__ import annotations
@@ -24,12 +26,21 @@ from optuna_dp.propose_test import (
 )
 from optuna_dp.propose_test.noise import DiscreteLaplace
 
-from .laws import SeededLaplace
+from .laws import SeededLaplace, above_threshold_law
+from .test_noisy_max import exponential_max_law
 
 N_PARTITIONS = 10
 # Neighbours on which one iteration comes close to its epsilon: the last candidate moves one way
 # and all others the other way. In units of the sensitivity, relative to the threshold.
 OFFSETS = {"D": np.array([-1.0, -1, -1, -1, 0]), "D'": np.array([0.0, 0, 0, 0, -1])}
+
+
+def certified(counts, sizes, slack):
+    """What remains of log(p/q) when p is bounded from below and q from above, each with slack."""
+    (first, second), (n, m) = (np.asarray(c) for c in counts), sizes
+    low = np.where(first > 0, stats.beta.ppf(slack, np.maximum(first, 1), n - first + 1), 0.0)
+    high = stats.beta.ppf(1 - slack, second + 1, m - second)
+    return np.log(np.maximum(low, high * 1e-9) / high)
 
 
 def lower_bound(one, other, confidence=0.99):
@@ -44,17 +55,36 @@ def lower_bound(one, other, confidence=0.99):
         order = sorted(seen[0], key=lambda o: -(seen[0][o] + 1) / (seen[1][o] + 1))
         events = [set(order[: i + 1]) for i in range(len(order))]
 
-        def certified(event, a, b):
-            counts = sum(a[o] for o in event), sum(b[o] for o in event)
-            slack = (1 - confidence) / 4
-            sizes = a.total(), b.total()
-            low = stats.beta.ppf(slack, counts[0], sizes[0] - counts[0] + 1) if counts[0] else 0.0
-            high = stats.beta.ppf(1 - slack, counts[1] + 1, sizes[1] - counts[1])
-            return math.log(low / high) if low > 0 else 0.0
+        def of_event(event, worlds):
+            counts = [sum(world[o] for o in event) for world in worlds]
+            return float(certified(counts, [w.total() for w in worlds], (1 - confidence) / 4))
 
-        chosen = max(events, key=lambda e: certified(e, *seen))
-        best = max(best, certified(chosen, *kept))
+        chosen = max(events, key=lambda e: of_event(e, seen))
+        best = max(best, of_event(chosen, kept))
     return best
+
+
+def lower_bound_of_event(event, one, other, confidence=0.99):
+    """The same for an output that was picked before any was seen."""
+    counts = one.count(event), other.count(event)
+    return float(certified(counts, (len(one), len(other)), (1 - confidence) / 2))
+
+
+def false_failures(p, q, runs, fails, confidence=0.99):
+    """The exact probability that ``fails(lower_bound_of_event(...))`` of ``runs`` outputs each.
+
+    Args:
+        p: Probability of the event in the first world.
+        q: In the second.
+        runs: Number of outputs of each.
+        fails: Of an array of lower bounds, which of them make the test fail.
+        confidence: That of the lower bound.
+    """
+    laws = stats.binom(runs, p), stats.binom(runs, q)
+    first, second = (np.arange(int(law.ppf(1e-13)), int(law.isf(1e-13)) + 1) for law in laws)
+    bounds = certified((first[:, None], second), (runs, runs), (1 - confidence) / 2)
+    weights = np.outer(laws[0].pmf(first), laws[1].pmf(second))
+    return float(weights[fails(bounds)].sum()) + 4e-13
 
 
 @pytest.fixture
@@ -120,16 +150,51 @@ def test_a_loop_stays_under_its_epsilon(noise):
     assert 0.2 < audit(LOOP, 8_000) < 3.0
 
 
+# On OpenDP's own noise. The event: the last candidate is chosen, with a log ratio of 0.77.
+
+LAST = (len(OFFSETS["D"]) - 1,)
+RUNS, RUNS_ON_HALF_THE_NOISE = 28_000, 20_000
+
+
+def outside(bound):
+    return (bound <= 0.4) | (bound >= 1.0)
+
+
+def missed(bound):
+    return bound <= 1.0
+
+
+def test_how_often_the_audits_of_opendps_noise_err():
+    """The false-failure probabilities that the two tests below state, from the exact law."""
+
+    def of_last(factor):
+        unit = 512  # The law hardly depends on the resolution.
+        scales = 2 * unit * factor, 4 * unit * factor
+        return [
+            above_threshold_law(OFFSETS[w].astype(int) * unit, 0, *scales, reach=48 * unit)[LAST]
+            for w in OFFSETS
+        ]
+
+    assert np.log(np.divide(*of_last(1.0))) == pytest.approx(0.772, abs=1e-3)
+    assert false_failures(*of_last(1.0), RUNS, outside) < 1e-7
+    assert false_failures(*of_last(0.5), RUNS_ON_HALF_THE_NOISE, missed) < 1e-8
+
+
+def audit_last(runs):
+    return lower_bound_of_event(LAST, *(outputs(world, ONE, runs) for world in ("D", "D'")))
+
+
 @pytest.mark.slow
-def test_the_mechanism_on_opendps_noise_and_half_of_it():
-    measured = audit(ONE, 14_000)
-    assert 0.4 < measured < 1.0
+def test_the_mechanism_on_opendps_noise():
+    """Fails falsely with probability 4e-8."""
+    assert 0.4 < audit_last(RUNS) < 1.0
 
 
 @pytest.mark.slow
 def test_half_of_opendps_noise_is_caught(noise):
+    """Fails falsely with probability 4e-9."""
     noise(0.5, seed=None)
-    assert audit(ONE, 14_000) > 1.0
+    assert audit_last(RUNS_ON_HALF_THE_NOISE) > 1.0
 
 
 @pytest.mark.slow
@@ -142,9 +207,16 @@ def test_the_whole_loop_and_half_its_noise(noise):
 
 
 def test_noisy_max_stays_under_its_epsilon_and_half_the_noise_is_caught():
-    worlds = [Utilities(np.array(t) * RESOLUTION, N_PARTITIONS, RESOLUTION)
-              for t in ([0, 3, 3], [1, 2, 2])]  # fmt: skip
-    for epsilon, caught in ((1.0, False), (2.0, True)):  # half the noise is twice the epsilon
-        found = [[noisy_max(u, epsilon) for _ in range(6_000)] for u in worlds]
-        measured = lower_bound(*found)
-        assert measured > 1.0 if caught else 0.4 < measured < 1.0
+    """Fails falsely with probability 2e-11: the noise is OpenDP's, the event is fixed."""
+    totals = np.array([1, 1, 1]), np.array([0, 2, 2])
+    confidence, runs = 1 - 1e-6, 6_000
+    for epsilon, wrong in ((1.0, outside), (2.0, missed)):  # half the noise is twice the epsilon
+        chances = [exponential_max_law(t, 2 / epsilon)[0] for t in totals]
+        assert math.log(chances[0] / chances[1]) == pytest.approx(epsilon, abs=1e-6)
+        assert false_failures(*chances, runs, wrong, confidence) < 1e-10
+        found = [
+            [noisy_max(Utilities(t * RESOLUTION, N_PARTITIONS, RESOLUTION), epsilon)
+             for _ in range(runs)]
+            for t in totals
+        ]  # fmt: skip
+        assert not wrong(lower_bound_of_event(0, *found, confidence))
