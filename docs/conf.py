@@ -1,6 +1,11 @@
 """Sphinx configuration."""
 
+import sys
+from pathlib import Path
+
 import optuna_dp
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "optuna-dp"
 author = "The optuna-dp authors"
@@ -8,10 +13,10 @@ copyright = "2026, the optuna-dp authors"
 version = release = optuna_dp.__version__
 
 extensions = [
+    "mathml",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
@@ -19,9 +24,11 @@ myst_heading_anchors = 4
 myst_dmath_double_inline = True
 suppress_warnings = ["myst.header"]
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = "optuna-dp"
 html_static_path = ["_static"]
-exclude_patterns = ["_build"]
+html_css_files = ["site.css"]
+exclude_patterns = ["_build", "_extensions"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 napoleon_custom_sections = [("Guarantees", "params_style")]
