@@ -171,7 +171,8 @@ def _slot_record(trial: FrozenTrial, plan: Plan) -> SlotRecord | None:
         )
     if record.fingerprint != plan.design.fingerprint:
         raise ReleaseRefusedError(
-            "its worker was configured differently from the study's plan.",
+            "its worker was configured differently from the study's plan. It cannot count as a "
+            "failed run: leaving out runs that fail for certain changes the law of their number.",
             trial_number=trial.number,
             fix=f"{_NEW_STUDY} Give every worker the same sampler arguments.",
         )

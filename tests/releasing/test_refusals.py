@@ -224,7 +224,8 @@ def test_workers_with_different_plans() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
     study.optimize(objective, n_trials=2)
     study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=50))
-    study.optimize(objective, n_trials=1, catch=(OptunaDPError,))
+    with pytest.raises(PlanError, match="configured differently"):
+        study.optimize(objective, n_trials=1, catch=(OptunaDPError,))
     study.sampler = odp.RandTuneSampler(trials=exactly(KNOWN_COUNT))
     study.optimize(objective)
     assert refused(study, "configured differently").trial_number == 2

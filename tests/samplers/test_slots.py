@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from support import exactly, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import PlanError, WaitError
+from optuna_dp.errors import PlanError, ReleaseRefusedError, WaitError
 from optuna_dp.samplers.records import SLOT_KEY, read_plan
 
 SAMPLERS: dict[str, Any] = {
@@ -158,9 +158,37 @@ def test_a_worker_with_another_plan_does_not_run() -> None:
     study.optimize(objective, n_trials=2)
     study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
     calls: list[int] = []
+    with pytest.raises(PlanError, match=r"trials\..*7.*against the plan.*start a new one"):
+        # Optuna's catch= would otherwise spend every run that remains.
+        study.optimize(lambda trial: calls.append(1) or objective(trial), catch=(PlanError,))
+    assert calls == []
+    assert [t.state for t in study.trials[2:]] == [TrialState.FAIL]
+    assert not study.trials[2].params
+    study.sampler = odp.RandTuneSampler(trials=exactly(5))
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match="cannot count as a failed run"):
+        odp.release(study, odp.gaussian(4.0))
+
+
+def test_a_sampler_exchanged_within_a_run_does_not_draw_for_it() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    trial = study.ask()
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
     with pytest.raises(PlanError, match="configured differently"):
-        study.optimize(lambda trial: calls.append(1) or objective(trial))
-    assert not [t for t in study.trials[2:] if t.params]
+        objective(trial)
+
+
+def test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run() -> None:
+    """A worker in a loop of restarts would take every slot after the first ten.
+
+    The best of min(T, 10) runs is attacked with more than the best of T is bounded by, so a
+    release that passed over such slots would state too little.
+    """
+    run, law = odp.pure_dp(0.1), odp.Geometric(mean=1000)
+    stated = odp.selection_guarantee(run, law).epsilon(1e-9)
+    attack, _ = odp.selection_guarantee(run, law.capped(10)).bounds(1e-9)
+    assert stated < 0.31
+    assert attack > 0.85
 
 
 def test_waiting_for_a_run_of_ones_own_thread_is_an_error_that_can_be_mended() -> None:
