@@ -101,7 +101,9 @@ class SelectionSettings:
         space = (
             "found while the study ran"
             if self.search_space is None
-            else ", ".join(sorted(self.search_space))
+            else f"{', '.join(sorted(self.search_space))}: the search space fixed beforehand, of "
+            "which a run may use a part; whatever else it asks for is drawn from the prior by "
+            "itself"
         )
         return {
             "Search": f"{sampler}, best of a random number of runs",

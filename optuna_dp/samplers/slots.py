@@ -92,6 +92,7 @@ class SlotSampler(BaseSampler):
         self._under_way: dict[tuple[int, int], tuple[int, Plan]] = {}
         self._designs: dict[str, tuple[Design, str]] = {}
         self._space_json: dict[str, str] | None = None
+        self._told: set[str] = set()
 
     # What a procedure supplies.
 
@@ -238,6 +239,12 @@ class SlotSampler(BaseSampler):
     ) -> Any:
         """Draws one parameter from the prior and records it."""
         self._raise_error_if_multi_objective(study)
+        if self._search_space is not None and param_name not in self._search_space:
+            self._warn_once(
+                f"The objective asks for {param_name!r}, which search_space does not have: it is "
+                "drawn from the prior by itself, and nothing is learnt about it. If the name is "
+                "misspelt, start a new study."
+            )
         return self._drawn_once(
             study,
             trial,
@@ -270,7 +277,18 @@ class SlotSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets who asked for the trial; whether the study is finished is decided on reading."""
-        self._under_way.pop(_key(study, trial), None)
+        had_a_slot = self._under_way.pop(_key(study, trial), None) is not None
+        unused = sorted((self._search_space or {}).keys() - trial.params.keys())
+        if had_a_slot and unused and state == TrialState.COMPLETE:
+            self._warn_once(
+                f"A run has not asked for {unused} of search_space. That is as it should be if "
+                "other parameters decide which are used; if a name is misspelt, start a new study."
+            )
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            _logger.warning(message)
 
     # The plan.
 

@@ -12,7 +12,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from support import exactly, objective, study_of
+from support import exactly, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError, ReleaseRefusedError, WaitError
@@ -189,6 +189,58 @@ def test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run() -> 
     attack, _ = odp.selection_guarantee(run, law.capped(10)).bounds(1e-9)
     assert stated < 0.31
     assert attack > 0.85
+
+
+SPACE = {name: optuna.distributions.FloatDistribution(-1.0, 1.0) for name in ("lr", "x")}
+
+
+def misspelt(trial: optuna.Trial) -> float:
+    return objective(trial) + 0.0 * trial.suggest_float("rate", -1.0, 1.0)
+
+
+def conditional(trial: optuna.Trial) -> float:
+    return trial.suggest_float("lr", -1.0, 1.0) if trial.number % 2 else objective(trial)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        odp.RandTuneSampler(SPACE, trials=exactly(4)),
+        odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8),
+        odp.PilotSampler(
+            SPACE, pilots=2, pilot_run=odp.gaussian(4.0), trials=exactly(2), candidates=8
+        ),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: Any) -> None:
+    """Early and once; the guarantee holds all the same, and the statement says what is true."""
+    study = study_of(sampler)
+    with logged() as lines:
+        study.optimize(misspelt)
+    (unused,) = [line for line in lines if "has not asked for ['lr']" in line]
+    assert unused.startswith("WARNING")
+    assert len([line for line in lines if "asks for 'rate'" in line]) == 1
+    found = odp.release(study, odp.gaussian(4.0))
+    assert found.params is not None
+    assert set(found.params) == {"x", "rate"}
+    (row,) = [line for line in found.statement().splitlines() if "| Parameters |" in line]
+    assert "lr, x: the search space fixed beforehand, of which a run may use a part" in row
+
+
+def test_a_conditional_space_is_released_with_what_the_winner_used() -> None:
+    study = study_of(odp.RandTuneSampler(SPACE, trials=exactly(4)))
+    study.optimize(conditional)
+    found = odp.release(study, odp.gaussian(4.0))
+    assert found.params is not None
+    assert len(found.params) == 1
+
+
+def test_a_search_space_that_is_used_is_not_remarked_on() -> None:
+    study = study_of(odp.DPHyPOSampler({"x": SPACE["x"]}, trials=exactly(3), candidates=8))
+    with logged() as lines:
+        study.optimize(objective)
+    assert not [line for line in lines if line.startswith("WARNING")]
 
 
 def test_waiting_for_a_run_of_ones_own_thread_is_an_error_that_can_be_mended() -> None:
