@@ -13,6 +13,7 @@ import numpy as np
 from optuna.storages import InMemoryStorage
 
 from optuna_dp.errors import PlanError
+from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
 from optuna_dp.releasing.run_record import (
     ONE_COST,
     RunRecord,
@@ -68,6 +69,8 @@ class PrivacyCallback:
         UnsupportedEventError: If no accountant supports ``run``.
         PlanError: When called in a study of another sampler, or one in which another cost of a
             run is recorded (by another worker's callback, or an earlier ``optimize``).
+        ReleaseRefusedError: When called after a trial for which ``release`` would refuse the
+            study: it was enqueued, drawn by another sampler, from other ranges, and so on.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -106,6 +109,9 @@ class PrivacyCallback:
         _check_takes_a_run(plan)
         self._record_cost(study, ran=trial.number < plan.slots)
         trials = storage.get_all_trials(study_id, deepcopy=False)
+        # Said now, not when all runs have been paid for.
+        check_not_enqueued(trials)
+        check_trial(trial, plan)
         numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
         done = len(numbers)
         finished = done == plan.slots

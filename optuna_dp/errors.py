@@ -1,4 +1,4 @@
-"""The exceptions of optuna-dp.
+"""The exceptions of optuna-dp, and its warning about seeds.
 
 Every exception is an :class:`OptunaDPError`. Those about an argument are also a ``ValueError``, so
 that existing ``except ValueError`` clauses keep working. Errors carry their facts as fields; the
@@ -71,6 +71,10 @@ class MissingExtraError(OptunaDPError, ImportError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.package, self.extra))
+
+
+class SeedWarning(UserWarning):
+    """A sampler was given a seed: its studies are for tests and cannot be released."""
 
 
 class PlanError(OptunaDPError):

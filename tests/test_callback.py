@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 
 import optuna
 import pytest
@@ -139,6 +140,62 @@ def test_another_cost_stated_after_the_last_run_spoils_nothing() -> None:
     with pytest.raises(PlanError, match="another cost of a run"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
     assert odp.release(study).guarantee.event.run == RUN
+
+
+def test_an_enqueued_trial_ends_the_next_optimize_too() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    callback = odp.PrivacyCallback(RUN)
+    study.optimize(objective, n_trials=2, callbacks=[callback])
+    study.enqueue_trial({"x": 0.5})
+    with pytest.raises(PlanError, match="enqueued"):
+        study.optimize(objective, callbacks=[callback])
+    with pytest.raises(ReleaseRefusedError, match="enqueued") as caught:
+        study.optimize(objective, callbacks=[callback])
+    assert caught.value.trial_number == 2
+    assert len(study.trials) == 4
+
+
+def exchanges(study: optuna.Study) -> None:
+    study.sampler = optuna.samplers.RandomSampler()
+
+
+def wraps(study: optuna.Study) -> None:
+    study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.3}, study.sampler)
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize(
+    ("change", "runs", "words"),
+    [
+        (exchanges, 1, "another sampler"),
+        (exchanges, 3, "another sampler"),
+        (wraps, 1, "PartialFixedSampler"),
+    ],
+)
+def test_what_release_would_refuse_is_said_after_the_trial_at_fault(
+    change: Callable[[optuna.Study], None], runs: int, words: str
+) -> None:
+    """Beyond the last run (there are three) as well: such a trial spoils the release too."""
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    callback = odp.PrivacyCallback(RUN)
+    study.optimize(objective, n_trials=runs, callbacks=[callback])
+    change(study)
+    with pytest.raises(ReleaseRefusedError, match=words) as caught:
+        study.optimize(objective, n_trials=9, callbacks=[callback])
+    assert caught.value.trial_number == runs
+    assert len(study.trials) == runs + 1
+    study.sampler = odp.RandTuneSampler(trials=exactly(3))
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match=words):
+        odp.release(study)
+
+
+def test_other_ranges_than_those_of_search_space_are_said_after_the_first_run() -> None:
+    space = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    study = study_of(odp.DPHyPOSampler(space, trials=exactly(5), candidates=8))
+    with pytest.raises(ReleaseRefusedError, match="not bounded as planned"):
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    assert len(study.trials) == 1
 
 
 def test_a_composition_is_the_same_cost_when_it_is_read_again() -> None:

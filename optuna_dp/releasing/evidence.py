@@ -78,13 +78,7 @@ def read_evidence(study: Study) -> Evidence:
     )
     if not trials:
         raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
-    for trial in trials:
-        if was_enqueued(trial):
-            raise ReleaseRefusedError(
-                "it was enqueued, so its parameters were not drawn from the sampler's density.",
-                trial_number=trial.number,
-                fix=f"{_NEW_STUDY} Do not enqueue trials or retry failed ones.",
-            )
+    check_not_enqueued(trials)
     plan = _plan(study)
     if plan.design.seeded:
         raise ReleaseRefusedError(
@@ -102,16 +96,7 @@ def read_evidence(study: Study) -> Evidence:
     records = [_slot_record(trial, plan) for trial in slots]
     _check_beyond(trials, plan)
     for trial in slots:
-        if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
-            raise ReleaseRefusedError(
-                "it gave up waiting for other runs, so whether it failed depends on how "
-                "long they took, which no event covers.",
-                trial_number=trial.number,
-                fix=f"{_NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result "
-                "before the runs that wait for it are asked for parameters.",
-            )
-        _check_draw(trial)
-        _check_pruning(trial)
+        _check_run(trial)
     _check_distributions(slots)
     missing = plan.slots - len(slots) + sum(not ended(trial) for trial in slots)
     if missing:
@@ -126,6 +111,26 @@ def read_evidence(study: Study) -> Evidence:
         for trial, record in zip(slots, records, strict=True)
     )
     return Evidence(plan, runs, len(trials), study)
+
+
+def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
+    """Refuses a study with trials whose parameters were given by hand."""
+    for trial in trials:
+        if was_enqueued(trial):
+            raise ReleaseRefusedError(
+                "it was enqueued, so its parameters were not drawn from the sampler's density.",
+                trial_number=trial.number,
+                fix=f"{_NEW_STUDY} Do not enqueue trials or retry failed ones.",
+            )
+
+
+def check_trial(trial: FrozenTrial, plan: Plan) -> None:
+    """Refuses a study for what one trial shows, as :func:`read_evidence` would in the end."""
+    if trial.number < plan.slots:
+        _slot_record(trial, plan)
+        _check_run(trial)
+    else:
+        _check_beyond([trial], plan)
 
 
 def _plan(study: Study) -> Plan:
@@ -195,6 +200,19 @@ def _check_beyond(trials: Sequence[FrozenTrial], plan: Plan) -> None:
                 trial_number=trial.number,
                 fix=_NEW_STUDY,
             )
+
+
+def _check_run(trial: FrozenTrial) -> None:
+    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
+        raise ReleaseRefusedError(
+            "it gave up waiting for other runs, so whether it failed depends on how "
+            "long they took, which no event covers.",
+            trial_number=trial.number,
+            fix=f"{_NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result "
+            "before the runs that wait for it are asked for parameters.",
+        )
+    _check_draw(trial)
+    _check_pruning(trial)
 
 
 def _check_draw(trial: FrozenTrial) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
 from optuna_dp.polling import poll
 from optuna_dp.pruners import guarded
 from optuna_dp.samplers import entropy
@@ -86,6 +87,14 @@ class SlotSampler(BaseSampler):
         self._search_space = _checked_space(search_space)
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
+        if seed is not None:
+            warnings.warn(
+                f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
+                "the seed knows T and every draw, so release() will refuse the study. Leave seed "
+                "out where the data are real.",
+                SeedWarning,
+                stacklevel=4,  # Where a sampler of this package is made.
+            )
         self._seed = seed
         # Trials under way in this process: who asked for them, and under which plan. Never more
         # than a copy of what the storage holds, and gone when the trial has ended.

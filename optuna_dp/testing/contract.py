@@ -17,6 +17,7 @@ It runs in memory and in a temporary journal file. Optuna's own cases
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,12 @@ from optuna.study import Study
 from optuna.trial import Trial, TrialState, create_trial
 
 from optuna_dp.accounting.events import gaussian
-from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.errors import (
+    PlanError,
+    ReleaseRefusedError,
+    SeedWarning,
+    UnfinishedStudyError,
+)
 from optuna_dp.releasing.release import release
 from optuna_dp.samplers.records import GATE_KEY, SLOT_KEY, read_plan
 from optuna_dp.samplers.recovery import recover
@@ -167,7 +173,10 @@ class SamplerContract(ABC):
     def test_a_seeded_study_repeats_and_cannot_be_released(self) -> None:
         found = []
         for _ in range(2):
-            study = self.study(self.make(Geometric(mean=6), seed=3))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SeedWarning)
+                sampler = self.make(Geometric(mean=6), seed=3)
+            study = self.study(sampler)
             study.optimize(self.objective)
             found.append([t.params for t in study.trials if t.params])
             with pytest.raises(ReleaseRefusedError, match="seed"):

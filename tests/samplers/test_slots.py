@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from optuna.trial import TrialState
 from support import exactly, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import PlanError, ReleaseRefusedError, WaitError
+from optuna_dp.errors import PlanError, ReleaseRefusedError, SeedWarning, WaitError
 from optuna_dp.samplers.records import SLOT_KEY, read_plan
 
 SAMPLERS: dict[str, Any] = {
@@ -267,6 +268,34 @@ def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
         return [t.params for t in study.trials if t.params]
 
     assert run(1) == run(1) == run(3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: odp.RandTuneSampler(seed=seed),
+        lambda seed: odp.DPHyPOSampler(seed=seed),
+        lambda seed: odp.PilotSampler(pilot_run=odp.gaussian(4.0), seed=seed),
+        lambda seed: odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0, seed=seed),
+        lambda seed: odp.ProposeTestSampler(
+            candidates=2,
+            n_partitions=90_000,
+            epsilon=0.2,
+            granularity=0.2,
+            resolve=0.3,
+            seed=seed,
+        ),
+    ],
+)
+def test_a_seed_is_warned_of_once_where_the_sampler_is_made(make: Any) -> None:
+    with pytest.warns(SeedWarning, match=r"release\(\) will refuse") as caught:
+        make(31_415)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert "31415" not in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(None)
 
 
 def test_without_a_seed_nothing_repeats() -> None:
