@@ -16,8 +16,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.samplers.history import completed_batches, ended_runs, outcomes
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts import TrialCount
-from optuna_dp.validation import density_bounds as checked_density_bounds
-from optuna_dp.validation import whole
+from optuna_dp.validation import search_bounds, whole
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -53,7 +52,7 @@ class DPHyPOSampler(SelectionSampler):
             the parameters that all completed runs share; these are drawn jointly, others from
             the prior. Give it explicitly to adapt from the second run on.
         trials: The law of the number of runs. Fix it before the data are touched.
-        density_bounds: (c, C) with 0 < c <= 1 <= C. (1, 1) is RandTune.
+        density_bounds: (c, C) with 0 < c < 1 < C. (1, 1) is RandTune.
         schedule: ``"batch"``: a run sees the completed batches before its own, and waits for
             them (for ever, saying in the log for what: a run that gave up would depend on the
             durations of others). ``"any"``: a run sees whatever has ended and never
@@ -104,7 +103,7 @@ class DPHyPOSampler(SelectionSampler):
         self._schedule = schedule
         self._batch_size = whole("batch_size", batch_size, 1)
         self._policy = Policy(
-            bounds=checked_density_bounds(density_bounds),
+            bounds=search_bounds(density_bounds),
             prior=self._prior,
             projection=projection,
             tau=tau,

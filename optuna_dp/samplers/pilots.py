@@ -31,8 +31,7 @@ from optuna_dp.samplers.records import FROZEN_KEY, GAVE_UP_KEY, PILOT_KEY, PROPO
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.samplers.slots import _key
 from optuna_dp.trial_counts import TrialCount
-from optuna_dp.validation import density_bounds as checked_density_bounds
-from optuna_dp.validation import positive, whole
+from optuna_dp.validation import positive, search_bounds, whole
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -158,7 +157,7 @@ class PilotSampler(SelectionSampler):
             candidates=candidates,
             surrogate=GaussianProcess() if surrogate is None else surrogate,
         )
-        self._bounds = checked_density_bounds(density_bounds)
+        self._bounds = search_bounds(density_bounds)
         self._batch_size = whole("batch_size", batch_size, 1)
         if not isinstance(release_pilots, bool):
             raise InvalidArgumentError("release_pilots", release_pilots, "it must be a bool")

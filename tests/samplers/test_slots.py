@@ -16,7 +16,13 @@ from optuna.trial import TrialState
 from support import exactly, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import PlanError, ReleaseRefusedError, SeedWarning, WaitError
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+    SeedWarning,
+    WaitError,
+)
 from optuna_dp.samplers.records import SLOT_KEY, read_plan
 
 SAMPLERS: dict[str, Any] = {
@@ -268,6 +274,22 @@ def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
         return [t.params for t in study.trials if t.params]
 
     assert run(1) == run(1) == run(3)
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 2.0), (1, 2), (0.5, 1.0)])
+def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: Any) -> None:
+    for make in (
+        lambda bounds: odp.DPHyPOSampler(density_bounds=bounds),
+        lambda bounds: odp.PilotSampler(pilot_run=odp.gaussian(4.0), density_bounds=bounds),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"nothing is learnt. Give c < 1 < C"):
+            make(bounds)
+        make((1, 1))
+    # The accounting knows that such a density is the prior, and charges accordingly.
+    law = odp.Geometric(mean=3)
+    assert odp.selection_guarantee(odp.gaussian(4.0), law, density_bounds=bounds).epsilon(
+        1e-5
+    ) == odp.selection_guarantee(odp.gaussian(4.0), law).epsilon(1e-5)
 
 
 @pytest.mark.parametrize(
