@@ -82,7 +82,7 @@ def search_bounds(value: Any) -> tuple[float, float]:
     if (c == 1.0) != (big_c == 1.0):
         raise InvalidArgumentError(
             "density_bounds",
-            (c, big_c),
+            value,
             "with one of the two equal to 1 all runs are drawn from the prior and nothing is "
             "learnt",
             "Give c < 1 < C, for example (0.75, 2.0), or (1, 1) to draw from the prior.",

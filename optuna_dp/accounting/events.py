@@ -46,7 +46,8 @@ def neighboring_relation(name: Any) -> Any:
 # dp_accounting ships no types, so its classes are Any to mypy: hence the ignores.
 
 
-def _as_event(name: str, value: Any) -> Any:
+def as_event(name: str, value: Any) -> Any:
+    """Returns ``value`` if it is an event; refuses anything else."""
     if not isinstance(value, dp_event.DpEvent):
         raise InvalidArgumentError(
             name,
@@ -135,7 +136,7 @@ class RdpDpEvent(dp_event.DpEvent):  # type: ignore[misc]
 def _as_events(values: Any) -> tuple[Any, ...]:
     if isinstance(values, dp_event.DpEvent) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError("events", values, "it must be a sequence of events")
-    events = tuple(_as_event(f"events[{i}]", value) for i, value in enumerate(values))
+    events = tuple(as_event(f"events[{i}]", value) for i, value in enumerate(values))
     if not events:
         raise InvalidArgumentError("events", values, "it must name at least one event")
     return events
@@ -161,7 +162,7 @@ def _as_trials(value: Any) -> TrialCount:
 
 
 def _as_run(value: Any) -> Any:
-    return _as_event("run", value)
+    return as_event("run", value)
 
 
 def _as_policy(value: Any) -> str:

@@ -41,6 +41,7 @@ class Guarantee:
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``, for the whole tree.
 
     Raises:
+        InvalidArgumentError: If ``event`` is not an event, or the relation is unknown.
         UnsupportedEventError: If no accountant judges a sub-event (named), before any work.
 
     Example:
@@ -54,6 +55,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         events.neighboring_relation(self.neighboring_relation)
+        events.as_event("event", self.event)
         support.check_supported(self.event, self.neighboring_relation)
 
     def epsilon(self, delta: float) -> float:

@@ -7,7 +7,7 @@ applies, beside what other accountings would say and what the search can hope to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -128,6 +128,10 @@ def selection_plan(
         1.43
     """
     unknown = _unknown_of(run, target_epsilon, solve)
+    laws, adaptive_laws = _several("laws", laws), _several("adaptive_laws", adaptive_laws)
+    means, density_bounds = _several("means", means), _several("density_bounds", density_bounds)
+    if cap is not None:
+        validation.whole("cap", cap, 1)
     validation.open_unit("delta", delta)
     validation.open_unit("fraction", fraction)
     events.neighboring_relation(neighboring_relation)
@@ -142,6 +146,9 @@ def selection_plan(
         attacks = target_epsilon is None
     judge = Judge(delta, fraction, policy, neighboring_relation, attacks)
     cells = _cells(unknown, laws, means, adaptive_laws, bounds, cap)
+    if not cells:
+        empty = "means" if not means and unknown != "mean" else "laws, adaptive_laws"
+        raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
     if unknown is None:
         rows = [
             judge.row(event, law, mean, pair, law_of(law, float(mean or 1.0), cap))
@@ -174,8 +181,24 @@ def _by_law(cell: _Cell) -> tuple[str, float, float]:
     return law, -(bounds or PLAIN)[0], mean or 0.0
 
 
+def _several(name: str, value: Any) -> tuple[Any, ...]:
+    """Returns a sequence as a tuple; refuses one thing instead of a list of it."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise InvalidArgumentError(name, value, "it must be a list", f"Give {name}=[...].")
+    found = tuple(value)
+    if name == "density_bounds" and not all(isinstance(pair, Iterable) for pair in found):
+        raise InvalidArgumentError(
+            name, value, "it must be a list of pairs (c, C)", "For one pair: [(0.75, 2.0)]."
+        )
+    return found
+
+
 def _unknown_of(run: Any, target_epsilon: Any, solve: Any) -> Unknown | None:
     white_box = callable(run) and not isinstance(run, dp_event.DpEvent)
+    if solve not in (None, "noise_multiplier", "mean", "density_bounds"):
+        raise InvalidArgumentError(
+            "solve", solve, "it must be noise_multiplier, mean or density_bounds"
+        )
     if target_epsilon is None:
         if white_box or solve is not None:
             raise InvalidArgumentError(
@@ -183,10 +206,6 @@ def _unknown_of(run: Any, target_epsilon: Any, solve: Any) -> Unknown | None:
             )
         return None
     unknown: Unknown = solve or ("noise_multiplier" if white_box else "mean")
-    if unknown not in ("noise_multiplier", "mean", "density_bounds"):
-        raise InvalidArgumentError(
-            "solve", solve, "it must be noise_multiplier, mean or density_bounds"
-        )
     if white_box != (unknown == "noise_multiplier"):
         raise InvalidArgumentError(
             "run",

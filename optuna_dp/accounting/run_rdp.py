@@ -86,7 +86,8 @@ def _checked_orders(orders: npt.ArrayLike) -> FloatArray:
             "orders",
             orders,
             "they must be finite, above 1 and ascending",
-            "For pure DP use pure_of.",
+            "Just above 1 stands for order 1; order infinity, where it is finite, is "
+            "Guarantee.by_method(delta)['pure'].",
         )
     return result
 

@@ -14,7 +14,7 @@ from optuna.distributions import BaseDistribution, distribution_to_json, json_to
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.plan import MEND, Plan
 from optuna_dp.samplers.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -24,6 +24,7 @@ from optuna_dp.samplers.records import (
     SLOT_KEY,
     UNSTARTED_KEY,
     SlotRecord,
+    checked_study,
     did_nothing,
     ended,
     read_plan,
@@ -71,7 +72,7 @@ def read_evidence(study: Study) -> Evidence:
         ReleaseRefusedError: If the study's runs are not what its plan promises.
         UnfinishedStudyError: If runs are still open.
     """
-    if study._is_multi_objective():
+    if checked_study(study)._is_multi_objective():
         raise ReleaseRefusedError("It has several objectives; optuna-dp selects by one score.")
     trials = sorted(
         study._storage.get_all_trials(study._study_id, deepcopy=False), key=lambda t: t.number
@@ -173,6 +174,12 @@ def _slot_record(trial: FrozenTrial, plan: Plan) -> SlotRecord | None:
             "that was used again).",
             trial_number=trial.number,
             fix=_NEW_STUDY,
+        )
+    if record.fingerprint != plan.design.fingerprint and trial.number == 0:
+        raise ReleaseRefusedError(
+            "the study's plan record is corrupted: it is not what the worker of this trial wrote.",
+            trial_number=0,
+            fix=MEND,
         )
     if record.fingerprint != plan.design.fingerprint:
         raise ReleaseRefusedError(

@@ -223,7 +223,8 @@ def release(
     Raises:
         ReleaseRefusedError: If the study cannot be vouched for; says which trial and why.
         UnfinishedStudyError: If runs are still open.
-        InvalidArgumentError: If ``run`` is not an event.
+        InvalidArgumentError: If ``study`` is not a study, ``run`` not an event, or
+            ``artifact_store`` not a store.
         UnsupportedEventError: If no accountant supports ``run``.
 
     Example:
@@ -235,10 +236,20 @@ def release(
         >>> odp.release(study, odp.gaussian(noise_multiplier=4)).guarantee.epsilon(delta=1e-5) < 2
         True
     """
-    evidence = read_evidence(study)
+    try:
+        evidence = read_evidence(study)
+    except ReleaseRefusedError as error:
+        raise _with_what_was_released(study, error) from error
     procedure = procedure_of(evidence.plan.design)
     if not procedure.runs_are_private:
         _refuse_outputs(output_attributes, artifact_store)
+    if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
+        raise InvalidArgumentError(
+            "artifact_store",
+            artifact_store,
+            "it must be an Optuna artifact store",
+            "For example optuna.artifacts.FileSystemArtifactStore(directory).",
+        )
     run = procedure.run(evidence.plan.design, run)
     record = _run_record(study, run, delta, neighboring_relation, output_attributes)
     procedure.check(evidence)
@@ -332,6 +343,15 @@ def _artifact(
     # Names and ids stay behind: they may tell the trial.
     with store.open_reader(found[0].artifact_id) as reader:
         return reader.read()
+
+
+def _with_what_was_released(study: Study, error: ReleaseRefusedError) -> ReleaseRefusedError:
+    """Returns a refusal that also says so if the study was released before it went wrong."""
+    attrs = study._storage.get_study_system_attrs(study._study_id)
+    if _RELEASED_KEY not in attrs:
+        return error
+    fix = f"It was released before; that release stands. {error.fix}".strip()
+    return type(error)(error.reason, trial_number=error.trial_number, fix=fix)
 
 
 def _remember(study: Study, evidence: Evidence, found: Release) -> None:

@@ -99,7 +99,24 @@ def _listed(
         if space is not None:
             _check_contained(name, point, space)
         points.append(dict(point))
+    _check_share_a_name(points)
     return CandidateList("list", len(points), tuple(points))
+
+
+def _check_share_a_name(points: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses a list of which no objective can ask all.
+
+    Candidates may have different parameters (a conditional space). But what an objective asks for
+    first cannot depend on the candidate, so all have that one; without it some would fail
+    half-way, and a candidate that failed blocks the choice.
+    """
+    if not set.intersection(*map(set, points)) and any(points):
+        raise InvalidArgumentError(
+            "candidates",
+            [sorted(point) for point in points[:3]],
+            "its dicts have no parameter in common, so an objective cannot ask all for the same",
+            "Give every candidate at least the parameter that is asked for first.",
+        )
 
 
 def _check_contained(

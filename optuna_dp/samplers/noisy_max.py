@@ -68,8 +68,8 @@ class NoisyMaxSampler(UtilitySampler):
         resolve: float = 0.05,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, candidates=candidates, n_partitions=n_partitions, seed=seed)
         self._plan = NoisyMaxPlan(epsilon)
+        super().__init__(search_space, candidates=candidates, n_partitions=n_partitions, seed=seed)
         plan_utilities(
             self._plan,
             n_candidates=self._candidates.count,

@@ -11,7 +11,7 @@ from optuna.distributions import distribution_to_json
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import OptunaDPError, PlanError
-from optuna_dp.samplers.plan import canonical_json
+from optuna_dp.samplers.plan import MEND, canonical_json
 from optuna_dp.samplers.records import score
 from optuna_dp.samplers.selection import SelectionSettings
 
@@ -65,9 +65,11 @@ class PilotSettings:
             sound = all(type(n) is int and n >= 1 for n in counts) and settings.to_json() == data
             _ = settings.event
         except (KeyError, TypeError, OptunaDPError) as error:
-            raise PlanError(f"The settings in the study's plan are corrupted: {error}") from error
+            raise PlanError(
+                f"The settings in the study's plan are corrupted: {error} {MEND}"
+            ) from error
         if not sound:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}")
+            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {MEND}")
         return settings
 
     @property

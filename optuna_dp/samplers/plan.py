@@ -17,6 +17,8 @@ from typing import Any
 from optuna_dp.errors import PlanError
 
 PLAN_KEY = "optuna_dp:plan"
+# What can be done about a record that is not what was written.
+MEND = "Restore the storage from a backup, or start a new study."
 _VERSION = 1
 
 
@@ -64,14 +66,22 @@ class Design:
             "settings": dict,
         }
         if not isinstance(data, dict) or set(data) != set(kinds):
-            raise PlanError(f"The recorded design is corrupted: {data!r}.")
+            raise PlanError(
+                f"The record of the study's design is corrupted: it holds {_names(data)} instead "
+                f"of {sorted(kinds)}. {MEND}"
+            )
         for name, kind in kinds.items():
             if not isinstance(data[name], kind):
-                raise PlanError(f"The recorded design is corrupted: {name}={data[name]!r}.")
+                raise PlanError(
+                    f"The record of the study's design is corrupted: {name}={data[name]!r} should "
+                    f"be of type {kind.__name__}. {MEND}"
+                )
         try:
             canonical_json(data["settings"])
         except (TypeError, ValueError):
-            raise PlanError("The recorded design is corrupted: settings are no JSON.") from None
+            raise PlanError(
+                f"The record of the study's design is corrupted: its settings are no JSON. {MEND}"
+            ) from None
         return cls(**data)
 
     @property
@@ -124,7 +134,10 @@ class Plan:
     def from_json(cls, data: Any) -> Plan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
         if not isinstance(data, dict) or set(data) != {"version", "design", "slots", "nonce"}:
-            raise PlanError("The plan record of this study is corrupted; it cannot be used.")
+            raise PlanError(
+                f"The study's plan record is corrupted: it holds {_names(data)} instead of "
+                f"design, nonce, slots and version. {MEND}"
+            )
         if type(data["version"]) is not int or data["version"] != _VERSION:
             raise PlanError(
                 f"The plan record has version {data['version']!r}; this optuna-dp reads "
@@ -133,8 +146,15 @@ class Plan:
         slots, nonce = data["slots"], data["nonce"]
         whole = isinstance(slots, int) and not isinstance(slots, bool) and slots >= 0
         if not whole or not isinstance(nonce, str) or len(nonce) != 32:
-            raise PlanError("The plan record of this study is corrupted; it cannot be used.")
+            # Not their values: the one is secret, the other a mark of this study.
+            bad = "number of slots" if not whole else "nonce"
+            raise PlanError(f"The study's plan record is corrupted in its {bad}. {MEND}")
         return cls(Design.from_json(data["design"]), slots, nonce)
+
+
+def _names(data: Any) -> str:
+    """What a damaged record holds, without its values."""
+    return str(sorted(map(str, data))) if isinstance(data, dict) else f"a {type(data).__name__}"
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -169,7 +169,7 @@ class ProposeTestSampler(UtilitySampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """See :class:`optuna.samplers.BaseSampler`; a loop that has ended ends the study."""
         super().before_trial(study, trial)
-        if self._proposer is None or study._is_multi_objective():
+        if self._proposer is None:
             return
         if final_choice(study, self._plan_of(study, trial)) is not None:
             study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optuna.storages import BaseStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import PlanError
-from optuna_dp.samplers.plan import PLAN_KEY, Plan
+from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.samplers.plan import MEND, PLAN_KEY, Plan
 
 SLOT_KEY = "optuna_dp:slot"
 DRAW_KEY = "optuna_dp:draw"
@@ -71,17 +72,29 @@ class SlotRecord:
             or not all(isinstance(data[name], str) for name in names)
             or len(data["tie_break"]) != TIE_BITS // 4
         ):
-            raise PlanError("The record of a run is corrupted.")
+            raise PlanError(f"The slot record of a run is corrupted. {MEND}")
         try:
             tie_break = int(data["tie_break"], 16)
         except ValueError:
-            raise PlanError("The record of a run is corrupted.") from None
+            raise PlanError(f"The slot record of a run is corrupted. {MEND}") from None
         record = cls(
             data["number"], data["nonce"], data["fingerprint"], tie_break, data["sampler"]
         )
         if record.to_json() != data:  # int() also reads "0x", "_", "-" and spaces.
-            raise PlanError("The record of a run is corrupted.")
+            raise PlanError(f"The slot record of a run is corrupted. {MEND}")
         return record
+
+
+def checked_study(study: Any) -> Study:
+    """Returns ``study`` if it is an Optuna study; refuses anything else."""
+    if not isinstance(study, Study):
+        raise InvalidArgumentError(
+            "study",
+            study,
+            "it must be an Optuna study",
+            "Load one with optuna.load_study(study_name=..., storage=...).",
+        )
+    return study
 
 
 def leader_id(storage: BaseStorage, study_id: int) -> int | None:

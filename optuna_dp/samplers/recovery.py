@@ -11,7 +11,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.samplers.records import did_nothing, fail_unstarted, read_plan
+from optuna_dp.samplers.records import checked_study, did_nothing, fail_unstarted, read_plan
 from optuna_dp.validation import whole
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
         The trials that are open now.
 
     Raises:
-        InvalidArgumentError: If a number is not that of an open trial.
+        InvalidArgumentError: If ``study`` is none, or a number is not that of an open trial.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -71,7 +71,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
         >>> odp.recover(study, fail=[0])
         []
     """
-    storage, study_id = study._storage, study._study_id
+    storage, study_id = checked_study(study)._storage, study._study_id
     if not isinstance(fail, Iterable):
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}

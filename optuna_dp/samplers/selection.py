@@ -13,7 +13,7 @@ from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
 from optuna_dp.samplers import entropy
-from optuna_dp.samplers.plan import Design
+from optuna_dp.samplers.plan import MEND, Design
 from optuna_dp.samplers.slots import SlotSampler
 from optuna_dp.trial_counts import Geometric, TrialCount
 from optuna_dp.validation import density_bounds as checked_density_bounds
@@ -84,9 +84,11 @@ class SelectionSettings:
                 search=data["search"],
             )
         except (KeyError, TypeError, OptunaDPError) as error:
-            raise PlanError(f"The settings in the study's plan are corrupted: {error}") from error
+            raise PlanError(
+                f"The settings in the study's plan are corrupted: {error} {MEND}"
+            ) from error
         if settings.schedule not in SCHEDULES or settings.to_json() != data:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}")
+            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {MEND}")
         return settings
 
     def facts(self, sampler: str) -> dict[str, str]:

@@ -133,14 +133,25 @@ class SlotSampler(BaseSampler):
 
     # Optuna's hooks.
 
+    def _raise_error_if_multi_objective(self, study: Study) -> None:
+        if study._is_multi_objective():
+            raise InvalidArgumentError(
+                "directions",
+                [direction.name.lower() for direction in study.directions],
+                f"{type(self).__name__} releases the best run by one score, so it is not for "
+                "multi-objective studies",
+                "Make the study with direction=, and let the objective return one number.",
+            )
+
     def reseed_rng(self) -> None:
         """Does nothing: no draw uses a state that workers could share."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Gives the trial its slot; see :class:`optuna.samplers.BaseSampler`."""
-        if study._is_multi_objective():
-            return  # Refused in infer_relative_search_space, where no trial is left running.
         storage = study._storage
+        if study._is_multi_objective():
+            fail_unstarted(storage, trial._trial_id)
+            self._raise_error_if_multi_objective(study)
         if was_enqueued(trial):
             self._refuse(
                 storage,

@@ -8,6 +8,7 @@ from typing import Any
 from optuna_dp.errors import OptunaDPError, PlanError
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.samplers.plan import MEND
 from optuna_dp.validation import whole
 
 PROPOSE_TEST = "propose_test"
@@ -103,9 +104,11 @@ class UtilitySettings:
                 search_space=data["search_space"],
             )
         except (KeyError, TypeError, ValueError, OptunaDPError) as error:
-            raise PlanError(f"The settings in the study's plan are corrupted: {error}") from error
+            raise PlanError(
+                f"The settings in the study's plan are corrupted: {error} {MEND}"
+            ) from error
         if settings.kind not in (*_KINDS, "proposed") or settings.to_json() != data:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}")
+            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {MEND}")
         return settings
 
     def facts(self, sampler: str) -> dict[str, str]:

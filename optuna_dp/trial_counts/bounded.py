@@ -39,7 +39,7 @@ class Binomial(TrialCount):
         object.__setattr__(self, "n", n)
         mean = validation.positive("mean", self.mean)
         if not special.SMALLEST_MEAN <= mean <= n:
-            raise InvalidArgumentError("mean", mean, f"it must be from 1e-100 to n={n}")
+            raise InvalidArgumentError("mean", self.mean, f"it must be from 1e-100 to n={n}")
         object.__setattr__(self, "mean", mean)
 
     @property

@@ -47,9 +47,9 @@ class NegativeBinomial(TrialCount):
     def __init__(
         self, *, shape: float, gamma: float | None = None, mean: float | None = None
     ) -> None:
-        shape = validation.number("shape", shape)
+        given, shape = shape, validation.number("shape", shape)
         if not -1.0 < shape <= _LARGEST_SHAPE:
-            raise InvalidArgumentError("shape", shape, "it must be above -1 and at most 1e6")
+            raise InvalidArgumentError("shape", given, "it must be above -1 and at most 1e6")
         if (gamma is None) == (mean is None):
             raise InvalidArgumentError(
                 "gamma, mean",
@@ -70,8 +70,10 @@ class NegativeBinomial(TrialCount):
                 )
             self._set(shape, gamma, found, typed="gamma")
         else:
-            mean = validation.number("mean", mean)
-            self._set(shape, _gamma_from_mean(shape, mean), mean, typed="mean")
+            found = validation.number("mean", mean)
+            if not 1.0 <= found < math.inf:
+                raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
+            self._set(shape, _gamma_from_mean(shape, found), found, typed="mean")
 
     def _set(self, shape: float, gamma: float, mean: float, *, typed: str) -> None:
         # 0.0 + x turns -0.0 into 0.0, so that equal laws print alike.
@@ -178,7 +180,7 @@ class Geometric(NegativeBinomial):
     law: ClassVar[str] = "geometric"
 
     def __init__(self, mean: float) -> None:
-        super().__init__(shape=1.0, mean=mean)
+        super().__init__(shape=1.0, mean=_given(mean))
 
     def __repr__(self) -> str:
         return f"Geometric(mean={self.mean!r})"
@@ -195,10 +197,17 @@ class Logarithmic(NegativeBinomial):
     law: ClassVar[str] = "logarithmic"
 
     def __init__(self, mean: float) -> None:
-        super().__init__(shape=0.0, mean=mean)
+        super().__init__(shape=0.0, mean=_given(mean))
 
     def __repr__(self) -> str:
         return f"Logarithmic(mean={self.mean!r})"
+
+
+def _given(mean: Any) -> Any:
+    """Returns ``mean``; these laws have no other argument that could stand for it."""
+    if mean is None:
+        raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
+    return mean
 
 
 def mean_from_gamma(shape: float, gamma: float) -> float:
@@ -214,8 +223,6 @@ def mean_from_gamma(shape: float, gamma: float) -> float:
 
 
 def _gamma_from_mean(shape: float, mean: float) -> float:
-    if not 1.0 <= mean < math.inf:
-        raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
     if mean == 1.0:
         return 1.0
     gamma = special.solve_gamma(shape, mean)

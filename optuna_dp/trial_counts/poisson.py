@@ -30,7 +30,9 @@ class Poisson(TrialCount):
     def __post_init__(self) -> None:
         mean = validation.positive("mean", self.mean)
         if not special.SMALLEST_MEAN <= mean <= _LARGEST_MEAN:
-            raise InvalidArgumentError("mean", mean, "it must be at least 1e-100 and at most 1e8")
+            raise InvalidArgumentError(
+                "mean", self.mean, "it must be at least 1e-100 and at most 1e8"
+            )
         object.__setattr__(self, "mean", mean)
 
     @property

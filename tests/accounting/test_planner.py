@@ -236,7 +236,7 @@ def test_solving_for_density_bounds() -> None:
         ({"means": [math.nan]}, "means"),
         ({"density_bounds": [(2.0, 1.0)]}, "density_bounds"),
         ({"density_bounds": [1.0]}, "density_bounds"),
-        ({"cap": 0}, "n="),
+        ({"cap": 0}, "cap="),
         ({"run": "sgd"}, "run"),
         ({"run": odp.gaussian}, "target_epsilon"),
         ({"solve": "mean"}, "target_epsilon"),
