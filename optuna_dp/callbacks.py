@@ -97,6 +97,16 @@ class PrivacyCallback:
         self._next_note: dict[tuple[int, int], int] = {}
         self._guaranteed: dict[str, dict[str, Any]] = {}
 
+    def __repr__(self) -> str:
+        from optuna_dp.accounting.event_words import in_words
+
+        record = self._record
+        return (
+            f"PrivacyCallback(<{in_words(record.event)}>, delta={record.delta:g}, "
+            f"neighboring_relation={record.neighboring_relation!r}, "
+            f"output_attributes={list(record.output_attributes)!r})"
+        )
+
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
         storage, study_id = study._storage, study._study_id

@@ -71,6 +71,9 @@ class WithinTrialPruner(BasePruner):
             )
         self._pruner = pruner
 
+    def __repr__(self) -> str:
+        return f"WithinTrialPruner({_name(self._pruner)})"
+
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Asks the wrapped pruner; see :class:`optuna.pruners.BasePruner`."""
         decision = self._pruner.prune(cast("Study", _LoneStudy(study, trial)), trial)
@@ -90,6 +93,9 @@ class SilencedPruner(BasePruner):
     def __init__(self, name: str) -> None:
         self._name = name
         self._told = threading.Event()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r})"
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Returns False; see :class:`optuna.pruners.BasePruner`."""
@@ -112,6 +118,11 @@ def guarded(pruner: BasePruner) -> BasePruner:
     if _known_to_decide_alone(pruner):
         return WithinTrialPruner(pruner)
     return SilencedPruner(type(pruner).__name__)
+
+
+def _name(pruner: BasePruner) -> str:
+    plain = type(pruner).__repr__ is object.__repr__
+    return type(pruner).__name__ if plain else repr(pruner)
 
 
 class _LoneStudy:

@@ -37,5 +37,10 @@ def in_words(event: Any) -> str:
             f"noise of variance {event.variance:.6g}"
         )
     if isinstance(event, events.PrivateSelectionDpEvent):
-        return f"the best of T runs, T from {event.trials!r}, each: {in_words(event.run)}"
+        c, big_c = event.density_bounds
+        within = ""
+        if (c, big_c) != (1.0, 1.0):
+            seen = "private outputs" if event.policy == "history" else "anything"
+            within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
+        return f"the best of T runs, T from {event.trials!r}{within}, each: {in_words(event.run)}"
     return repr(event)

@@ -13,6 +13,7 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.accounting import events, run_rdp, support
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.methods import Method, epsilons_of, methods_of
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import TrialCount
@@ -57,6 +58,10 @@ class Guarantee:
         events.neighboring_relation(self.neighboring_relation)
         events.as_event("event", self.event)
         support.check_supported(self.event, self.neighboring_relation)
+
+    def __repr__(self) -> str:
+        # In words: the tree of a training run is long. `event` has all of it.
+        return f"Guarantee(<{in_words(self.event)}>, {self.neighboring_relation!r})"
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""

@@ -239,7 +239,10 @@ def release(
     try:
         evidence = read_evidence(study)
     except ReleaseRefusedError as error:
-        raise _with_what_was_released(study, error) from error
+        if _RELEASED_KEY not in study._storage.get_study_system_attrs(study._study_id):
+            raise
+        fix = f"It was released before; that release stands. {error.fix}".strip()
+        raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
     procedure = procedure_of(evidence.plan.design)
     if not procedure.runs_are_private:
         _refuse_outputs(output_attributes, artifact_store)
@@ -343,15 +346,6 @@ def _artifact(
     # Names and ids stay behind: they may tell the trial.
     with store.open_reader(found[0].artifact_id) as reader:
         return reader.read()
-
-
-def _with_what_was_released(study: Study, error: ReleaseRefusedError) -> ReleaseRefusedError:
-    """Returns a refusal that also says so if the study was released before it went wrong."""
-    attrs = study._storage.get_study_system_attrs(study._study_id)
-    if _RELEASED_KEY not in attrs:
-        return error
-    fix = f"It was released before; that release stands. {error.fix}".strip()
-    return type(error)(error.reason, trial_number=error.trial_number, fix=fix)
 
 
 def _remember(study: Study, evidence: Evidence, found: Release) -> None:

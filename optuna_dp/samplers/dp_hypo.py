@@ -112,6 +112,14 @@ class DPHyPOSampler(SelectionSampler):
             candidates=candidates,
         )
 
+    def _in_words(self) -> dict[str, Any]:
+        return {
+            **super()._in_words(),
+            "density_bounds": self._policy.bounds,
+            "schedule": self._schedule,
+            "batch_size": self._batch_size,
+        }
+
     def _settings(self) -> SelectionSettings:
         search = self._policy.describe(self._search_space or {})
         return SelectionSettings(

@@ -166,6 +166,16 @@ class PilotSampler(SelectionSampler):
         # Pilots under way in this process: the trial of the proposer's own study.
         self._asked: dict[tuple[int, int], Trial] = {}
 
+    def _in_words(self) -> dict[str, Any]:
+        from optuna_dp.accounting.event_json import event_from_json
+
+        return {
+            **super()._in_words(),
+            "pilots": self._pilots,
+            "pilot_run": event_from_json(self._pilot_run),
+            "density_bounds": self._bounds,
+        }
+
     # The plan.
 
     def _settings(self) -> SelectionSettings:

@@ -149,6 +149,10 @@ class ProposeTestSampler(UtilitySampler):
             resolve=resolve,
         ).warn(stacklevel=2)
 
+    def _in_words(self) -> dict[str, Any]:
+        shown = super()._in_words()
+        return shown if self._proposer is None else {**shown, "proposer": self._proposer.name}
+
     @property
     def _procedure(self) -> str:
         return PROPOSE_TEST

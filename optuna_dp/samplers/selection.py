@@ -173,6 +173,12 @@ class SelectionSampler(SlotSampler):
     def _settings(self) -> SelectionSettings:
         """Returns the settings that the plan records."""
 
+    def _in_words(self) -> dict[str, Any]:
+        shown = {**super()._in_words(), "trials": self._trials}
+        if not isinstance(self._prior, UniformPrior):
+            shown["prior"] = type(self._prior).__name__
+        return shown
+
     def _base_settings(self) -> dict[str, Any]:
         space = self._search_space
         return {

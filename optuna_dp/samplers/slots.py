@@ -127,6 +127,20 @@ class SlotSampler(BaseSampler):
     def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
         """Returns one parameter drawn from the prior."""
 
+    def _in_words(self) -> dict[str, Any]:
+        """What :meth:`__repr__` shows, by argument: public settings only."""
+        shown: dict[str, Any] = {}
+        if self._search_space is not None:
+            shown["search_space"] = list(self._search_space)
+        return shown
+
+    def __repr__(self) -> str:
+        # A seed would tell T to whoever reads a log.
+        shown = {name: repr(value) for name, value in self._in_words().items()}
+        shown |= {} if self._seed is None else {"seed": "<given>"}
+        words = ", ".join(f"{name}={value}" for name, value in shown.items())
+        return f"{type(self).__name__}({words})"
+
     def _last_to_start(self, plan: Plan) -> int:
         """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
         return plan.slots - 1

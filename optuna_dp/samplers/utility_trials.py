@@ -12,6 +12,7 @@ import json
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
@@ -20,6 +21,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.densities.prior import UniformPrior, to_internal
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.propose_test.doubling import DoublingPlan
+from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.propose_test.utilities import _MOST_PARTITIONS_OF_MEANS as MOST_PARTITIONS_OF_MEANS
 from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers import entropy
@@ -130,6 +133,8 @@ class UtilitySampler(SlotSampler):
         seed: Makes the study repeatable, for simulations. It cannot be released then.
     """
 
+    _plan: DoublingPlan | NoisyMaxPlan
+
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None,
@@ -141,6 +146,10 @@ class UtilitySampler(SlotSampler):
         super().__init__(search_space, seed=seed)
         self._n_partitions = whole("n_partitions", n_partitions, 2)
         self._candidates = candidate_list(self._search_space, candidates)
+
+    def _in_words(self) -> dict[str, Any]:
+        shown = {**super()._in_words(), "candidates": self._candidates.count}
+        return {**shown, "n_partitions": self._n_partitions, **asdict(self._plan)}
 
     # The plan.
 

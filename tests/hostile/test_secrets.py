@@ -70,6 +70,62 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     assert plan.nonce not in "".join(text for texts in shown.values() for text in texts)
 
 
+SHOWN: dict[str, tuple[Callable[[], Any], str]] = {
+    "rand_tune": (
+        lambda: odp.RandTuneSampler(trials=odp.Geometric(mean=3), seed=31_415),
+        "RandTuneSampler(trials=Geometric(mean=3.0), seed=<given>)",
+    ),
+    "dp_hypo": (
+        lambda: odp.DPHyPOSampler(X, trials=odp.Geometric(mean=3)),
+        "DPHyPOSampler(search_space=['x'], trials=Geometric(mean=3.0), "
+        "density_bounds=(0.75, 2.0), schedule='batch', batch_size=1)",
+    ),
+    "pilots": (
+        lambda: odp.PilotSampler(pilots=2, pilot_run=RUN, trials=odp.Geometric(mean=3)),
+        "PilotSampler(trials=Geometric(mean=3.0), pilots=2, "
+        "pilot_run=GaussianDpEvent(noise_multiplier=4.0), density_bounds=(1.0, 1.0))",
+    ),
+    "noisy_max": (
+        lambda: odp.NoisyMaxSampler(X, candidates=2, n_partitions=900, epsilon=1.0),
+        "NoisyMaxSampler(search_space=['x'], candidates=2, n_partitions=900, epsilon=1.0)",
+    ),
+    "propose_test": (
+        lambda: odp.ProposeTestSampler(
+            X,
+            proposer=optuna.samplers.TPESampler(),
+            n_partitions=90_000,
+            epsilon=0.2,
+            granularity=0.2,
+            resolve=0.3,
+        ),
+        "ProposeTestSampler(search_space=['x'], candidates=10, n_partitions=90000, epsilon=0.2, "
+        "granularity=0.2, lower_bound=0.0, variant='bounded', max_iterations=None, "
+        "proposer='TPESampler')",
+    ),
+    "callback": (
+        lambda: odp.PrivacyCallback(RUN, output_attributes=["a"]),
+        "PrivacyCallback(<Gaussian noise of 4 times the sensitivity>, delta=1e-05, "
+        "neighboring_relation='add_or_remove_one', output_attributes=['a'])",
+    ),
+    "pruner": (
+        lambda: odp.WithinTrialPruner(optuna.pruners.NopPruner()),
+        "WithinTrialPruner(NopPruner)",
+    ),
+    "guarantee": (
+        lambda: odp.selection_guarantee(RUN, odp.Geometric(mean=3), density_bounds=(0.5, 2)),
+        "Guarantee(<the best of T runs, T from Geometric(mean=3.0), drawn within [0.5, 2] of the "
+        "prior after seeing private outputs, each: Gaussian noise of 4 times the sensitivity>, "
+        "'add_or_remove_one')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_objects_show_what_they_are(name: str) -> None:
+    make, words = SHOWN[name]
+    assert repr(make()) == words
+
+
 def refusals(study: optuna.Study) -> list[str]:
     """What a worker, a callback and a release say while a study is wrong."""
     said = []
