@@ -8,8 +8,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
-from optuna_dp.propose_test.planner import plan_utilities
-from optuna_dp.samplers.utility_settings import NOISY_MAX, UtilitySettings
+from optuna_dp.samplers.utility_settings import NOISY_MAX
 from optuna_dp.samplers.utility_trials import UtilitySampler
 
 
@@ -68,25 +67,15 @@ class NoisyMaxSampler(UtilitySampler):
         resolve: float = 0.05,
         seed: int | None = None,
     ) -> None:
-        self._plan = NoisyMaxPlan(epsilon)
-        super().__init__(search_space, candidates=candidates, n_partitions=n_partitions, seed=seed)
-        plan_utilities(
-            self._plan,
-            n_candidates=self._candidates.count,
-            n_partitions=self._n_partitions,
+        super().__init__(
+            search_space,
+            plan=NoisyMaxPlan(epsilon),
+            candidates=candidates,
+            n_partitions=n_partitions,
             resolve=resolve,
-        ).warn(stacklevel=2)
+            seed=seed,
+        )
 
     @property
     def _procedure(self) -> str:
         return NOISY_MAX
-
-    def _settings(self) -> UtilitySettings:
-        return UtilitySettings(
-            plan=self._plan,
-            n_partitions=self._n_partitions,
-            kind=self._candidates.kind,
-            count=self._candidates.count,
-            digest=self._candidates.digest,
-            search_space=self._recorded_space(),
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -15,7 +16,6 @@ from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
-from optuna_dp.propose_test.planner import plan_utilities
 from optuna_dp.samplers.candidate_lists import CandidateList
 from optuna_dp.samplers.plan import Plan
 from optuna_dp.samplers.proposals import Proposer, memory
@@ -123,7 +123,7 @@ class ProposeTestSampler(UtilitySampler):
         resolve: float = 0.05,
         seed: int | None = None,
     ) -> None:
-        self._plan = DoublingPlan(epsilon, granularity, lower_bound, variant, max_iterations)
+        plan = DoublingPlan(epsilon, granularity, lower_bound, variant, max_iterations)
         if proposer is None and batch_size is not None:
             raise InvalidArgumentError(
                 "batch_size", batch_size, "it goes with proposer; fixed candidates are one batch"
@@ -137,17 +137,18 @@ class ProposeTestSampler(UtilitySampler):
                 )
             check_space(search_space)
             candidates = whole("batch_size", 10 if batch_size is None else batch_size, 1)
-        super().__init__(search_space, candidates=candidates, n_partitions=n_partitions, seed=seed)
+        super().__init__(
+            search_space,
+            plan=plan,
+            candidates=candidates,
+            n_partitions=n_partitions,
+            resolve=resolve,
+            seed=seed,
+        )
         self._proposer = None
         if proposer is not None:
             self._proposer = Proposer(proposer, self._candidates.count, seed)
             self._candidates = CandidateList("proposed", self._candidates.count)
-        plan_utilities(
-            self._plan,
-            n_candidates=self._candidates.count,
-            n_partitions=self._n_partitions,
-            resolve=resolve,
-        ).warn(stacklevel=2)
 
     def _in_words(self) -> dict[str, Any]:
         shown = super()._in_words()
@@ -158,15 +159,8 @@ class ProposeTestSampler(UtilitySampler):
         return PROPOSE_TEST
 
     def _settings(self) -> UtilitySettings:
-        return UtilitySettings(
-            plan=self._plan,
-            n_partitions=self._n_partitions,
-            kind=self._candidates.kind,
-            count=self._candidates.count,
-            digest=self._candidates.digest,
-            proposer=None if self._proposer is None else self._proposer.name,
-            search_space=self._recorded_space(),
-        )
+        proposer = None if self._proposer is None else self._proposer.name
+        return replace(super()._settings(), proposer=proposer)
 
     # Batches.
 

@@ -23,6 +23,7 @@ from optuna_dp.densities.prior import UniformPrior, to_internal
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.propose_test.planner import plan_utilities
 from optuna_dp.propose_test.utilities import _MOST_PARTITIONS_OF_MEANS as MOST_PARTITIONS_OF_MEANS
 from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers import entropy
@@ -128,24 +129,33 @@ class UtilitySampler(SlotSampler):
 
     Args:
         search_space: Distributions by parameter name, or None (define-by-run).
+        plan: The mechanism that chooses.
         candidates: A list of dicts, a number of draws, or None for a grid.
         n_partitions: k, at least 2.
+        resolve: Difference in averaged utility that must not drown in the noise.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
     """
-
-    _plan: DoublingPlan | NoisyMaxPlan
 
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None,
         *,
+        plan: DoublingPlan | NoisyMaxPlan,
         candidates: Sequence[Mapping[str, Any]] | int | None,
         n_partitions: int,
+        resolve: float,
         seed: int | None,
     ) -> None:
         super().__init__(search_space, seed=seed)
+        self._plan = plan
         self._n_partitions = whole("n_partitions", n_partitions, 2)
         self._candidates = candidate_list(self._search_space, candidates)
+        plan_utilities(
+            plan,
+            n_candidates=self._candidates.count,
+            n_partitions=self._n_partitions,
+            resolve=resolve,
+        ).warn(stacklevel=3)
 
     def _in_words(self) -> dict[str, Any]:
         shown = {**super()._in_words(), "candidates": self._candidates.count}
@@ -153,20 +163,24 @@ class UtilitySampler(SlotSampler):
 
     # The plan.
 
-    @abstractmethod
     def _settings(self) -> UtilitySettings:
         """Returns the settings that the plan records."""
+        space = self._search_space
+        return UtilitySettings(
+            plan=self._plan,
+            n_partitions=self._n_partitions,
+            kind=self._candidates.kind,
+            count=self._candidates.count,
+            digest=self._candidates.digest,
+            search_space=None
+            if space is None
+            else {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
+        )
 
     @property
     @abstractmethod
     def _procedure(self) -> str:
         """Name of the procedure that judges the study."""
-
-    def _recorded_space(self) -> dict[str, Any] | None:
-        space = self._search_space
-        if space is None:
-            return None
-        return {name: json.loads(distribution_to_json(d)) for name, d in space.items()}
 
     def _design(self, direction: str) -> Design:
         return Design(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -466,8 +467,10 @@ def test_a_grid_needs_finitely_many_values(make: Any) -> None:
 
 @BOTH
 def test_noise_that_hides_everything_is_announced_before_the_run(make: Any) -> None:
-    with pytest.warns(NoiseWarning, match="partitions would do"):
+    with pytest.warns(NoiseWarning, match="partitions would do") as caught:
         make(SPACE, n_partitions=10)
+    # Where the sampler is made.
+    assert [warning.filename for warning in caught] == [inspect.getsourcefile(run)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(SPACE)
