@@ -14,7 +14,8 @@ import optuna_dp as odp
 from optuna_dp import scoring
 from optuna_dp.errors import InvalidArgumentError
 
-RUNS = 4000
+# The noise is OpenDP's: everything is tested at levels near 1e-9 (6.2 standard errors).
+RUNS = 6200
 Score = Callable[[], float]
 
 
@@ -23,22 +24,22 @@ def draws(score: Score, count: int = RUNS) -> npt.NDArray[np.float64]:
 
 
 def spread_is(sample: npt.NDArray[np.float64], sigma: float) -> bool:
-    """A test of the standard deviation at level 1e-6."""
+    """A test of the standard deviation at level 1e-9."""
     statistic = (len(sample) - 1) * sample.var(ddof=1) / sigma**2
     tail = stats.chi2(len(sample) - 1)
-    return bool(tail.ppf(5e-7) < statistic < tail.ppf(1 - 5e-7))
+    return bool(tail.ppf(5e-10) < statistic < tail.isf(5e-10))
 
 
 def test_the_noise_of_an_accuracy_is_the_events() -> None:
     correct = np.arange(200) < 150
     sample = draws(lambda: scoring.private_accuracy(correct, size=200, noise_multiplier=6.0))
     sigma = 6.0 / 2 / 200
-    assert abs(sample.mean() - 0.75) < 5 * sigma / math.sqrt(RUNS)
+    assert abs(sample.mean() - 0.75) < 6.2 * sigma / math.sqrt(RUNS)
     assert spread_is(sample, sigma)
     # The same test tells noise that is 15 % off.
     assert not spread_is(sample, 1.15 * sigma)
     assert not spread_is(sample, 0.85 * sigma)
-    assert stats.kstest((sample - 0.75) / sigma, "norm").pvalue > 1e-6
+    assert stats.kstest((sample - 0.75) / sigma, "norm").pvalue > 1e-9
 
 
 def test_the_noise_of_a_mean_is_the_events() -> None:
@@ -47,7 +48,7 @@ def test_the_noise_of_a_mean_is_the_events() -> None:
         lambda: scoring.private_mean(values, lower=-3, upper=5, size=100, noise_multiplier=2.0)
     )
     sigma = 2.0 * 8.0 / 2 / 100
-    assert abs(sample.mean() - 1.0) < 5 * sigma / math.sqrt(RUNS)
+    assert abs(sample.mean() - 1.0) < 6.2 * sigma / math.sqrt(RUNS)
     assert spread_is(sample, sigma)
     assert not spread_is(sample, 1.15 * sigma)
 

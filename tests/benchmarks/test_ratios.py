@@ -1,7 +1,12 @@
-"""Regression guard: ratios within one process, with generous margins; never absolute times."""
+"""Regression guard: ratios of CPU times within one process; never absolute times.
+
+A neighbour on the machine can make any one measurement wrong, a slow library makes all of them
+wrong: each ratio has five attempts, with generous margins, and the first good one ends it.
+"""
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,36 +32,59 @@ def _quiet() -> object:
     optuna.logging.set_verbosity(level)
 
 
+def at_most(bound: float, ratio: Callable[[], float], attempts: int = 5) -> None:
+    found: list[float] = []
+    while not found or (found[-1] >= bound and len(found) < attempts):
+        found.append(ratio())
+    assert found[-1] < bound, found
+
+
 def test_rand_tune_costs_about_what_random_search_costs() -> None:
-    ms = compare(spaces()["6-D"], 100, ("RandomSampler", "RandTune"), turns=5, repeats=5)
-    assert ms["RandTune"] < 4.0 * ms["RandomSampler"]  # measured: 1.2
+    def ratio() -> float:
+        ms = compare(spaces()["6-D"], 100, ("RandomSampler", "RandTune"), turns=5, repeats=5)
+        return ms["RandTune"] / ms["RandomSampler"]
+
+    at_most(4.0, ratio)  # measured: 1.2
 
 
 def test_dp_hypo_costs_about_what_tpe_costs() -> None:
-    ms = compare(spaces()["6-D"], 300, ("TPESampler", "DP-HyPO"), turns=3, repeats=4)
-    assert ms["DP-HyPO"] < 6.0 * ms["TPESampler"]  # measured: 1.6
+    def ratio() -> float:
+        ms = compare(spaces()["6-D"], 300, ("TPESampler", "DP-HyPO"), turns=3, repeats=4)
+        return ms["DP-HyPO"] / ms["TPESampler"]
+
+    at_most(6.0, ratio)  # measured: 1.6
 
 
 def test_dp_hypo_does_not_grow_faster_than_the_history() -> None:
     space = spaces()["2-D"]
-    times = {}
-    for n in (400, 1600):
-        study = prepared(samplers(space)["DP-HyPO"], space, n)
+    studies = {n: prepared(samplers(space)["DP-HyPO"], space, n) for n in (400, 1600)}
+    for study in studies.values():
         trials_ms(study, space, 2)
-        times[n] = min(trials_ms(study, space, 2) for _ in range(3))
-    assert times[1600] < 6.0 * times[400]  # measured: 1.2
+
+    def ratio() -> float:
+        times = {n: min(trials_ms(s, space, 2) for _ in range(3)) for n, s in studies.items()}
+        return times[1600] / times[400]
+
+    at_most(6.0, ratio)  # measured: 1.2
 
 
 def test_a_million_weights_cost_little_more_per_weight_than_a_thousand() -> None:
-    times = projection_speed.measure((20_000, 200_000), repeats=3)
-    assert times["kl 200000"] < 40.0 * times["kl 20000"]
+    def ratio() -> float:
+        times = projection_speed.measure((20_000, 200_000), repeats=3)
+        return times["kl 200000"] / times["kl 20000"]
+
+    at_most(40.0, ratio)
 
 
 def test_the_exact_projection_is_far_faster_than_convex_programming() -> None:
     pytest.importorskip("cvxpy")
-    found = projection_speed.against_cvxpy(2500, repeats=2)
-    assert found["cvxpy as used / exact at 2500"] > 15.0  # measured: about 100
-    assert found["largest difference of the two densities"] < 0.01
+
+    def ratio() -> float:
+        found = projection_speed.against_cvxpy(2500, repeats=2)
+        assert found["largest difference of the two densities"] < 0.01
+        return 1.0 / found["cvxpy as used / exact at 2500"]
+
+    at_most(1.0 / 15.0, ratio)  # measured: about 1 / 100
 
 
 @pytest.mark.parametrize("name", ["RandTune", "RandTune, define-by-run", "DP-HyPO"])

@@ -69,13 +69,13 @@ def page(url: str, profile: Path) -> str:
     """The text of a page after its scripts have run; a screenshot beside it for people."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"]
-    done = subprocess.run([*command, "--dump-dom", url], capture_output=True, timeout=120)
+    done = subprocess.run([*command, "--dump-dom", url], capture_output=True, timeout=300)
     shots = os.environ.get("OPTUNA_DP_SCREENSHOTS")
     if shots:
         name = re.sub(r"\W+", "-", profile.parent.name + url.split("studies")[1])
         Path(shots).mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            [*command, f"--screenshot={shots}/{name}.png", url], capture_output=True, timeout=120
+            [*command, f"--screenshot={shots}/{name}.png", url], capture_output=True, timeout=300
         )
     source = done.stdout.decode(errors="replace")
     source = re.sub(r"(?s)<(script|style)\b.*?</\1>", " ", source)

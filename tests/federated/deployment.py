@@ -18,10 +18,26 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "federated_vote"
 HOST = "127.0.0.1"
 
 
+_ports = iter(range(20_000 + os.getpid() % 10_000, 1 << 15))
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that is free now, below those that the kernel hands out by itself.
+
+    The program that is to have it binds it seconds later; a port from the kernel's own range may
+    by then be the near end of somebody's connection.
+    """
+    for port in _ports:
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) == 0:
+                continue
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        return port
+    raise AssertionError("no free port")
 
 
 def answers(port: int) -> bool:
@@ -82,7 +98,7 @@ class Loopback:
             str(self.port),
             "--disable-runtime-dependency-installation",
         )
-        assert poll(lambda: answers(self.port) or None, timeout=60), self.tail()
+        assert poll(lambda: answers(self.port) or None, timeout=300), self.tail()
         for i in range(nodes):
             self.start(
                 f"supernode-{i}",
@@ -108,7 +124,7 @@ class Loopback:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -127,7 +143,7 @@ class Loopback:
                 except ProcessLookupError:
                     break
                 try:
-                    process.wait(timeout=10)
+                    process.wait(timeout=60)
                 except subprocess.TimeoutExpired:
                     continue
         assert all(process.poll() is not None for process in self._processes)

@@ -30,7 +30,7 @@ def test_three_supernodes_vote_for_good_hyperparameters(tmp_path: Path, secure: 
             except (FileNotFoundError, json.JSONDecodeError):
                 return None
 
-        release = poll(written, timeout=180)
+        release = poll(written, timeout=500)
         assert release is not None, deployment.tail()
     assert release["params"]["learning_rate"] in (3.0, 1.0, 0.3, 0.1, 1e-3, 1e-5, 1e-7)
     assert len(release["attributes"]["noisy_votes"]) == 14

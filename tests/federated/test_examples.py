@@ -28,7 +28,7 @@ def run(script: str, *arguments: str) -> str:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

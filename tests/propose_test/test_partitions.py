@@ -106,9 +106,9 @@ def test_draws_are_fresh_each_time():
 def test_partitions_are_uniform_and_neighbours_independent(records):
     places = partition(records, 7)
     assert places.dtype == np.int64
-    assert stats.chisquare(np.bincount(places, minlength=7)).pvalue > 1e-6
+    assert stats.chisquare(np.bincount(places, minlength=7)).pvalue > 1e-9
     pairs = places[:-1:2] * 7 + places[1::2]
-    assert stats.chisquare(np.bincount(pairs, minlength=49)).pvalue > 1e-6
+    assert stats.chisquare(np.bincount(pairs, minlength=49)).pvalue > 1e-9
 
 
 def test_rows_of_one_person_share_a_partition():

@@ -237,7 +237,10 @@ def test_the_joint_density_is_bounded_and_not_the_product_of_single_ones() -> No
 
 
 def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
-    """Define-by-run: a branch that not all runs share is uniform, whatever has been learnt."""
+    """Define-by-run: a branch that not all runs share is uniform, whatever has been learnt.
+
+    Fails falsely with probability below 1e-9 (6.2 standard errors).
+    """
 
     def branches(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0.0, 1.0)
@@ -245,7 +248,7 @@ def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
         return x + trial.suggest_float(f"only_{name}", 0.0, 1.0)
 
     values = []
-    for _ in range(12):
+    for _ in range(30):
         study = study_of(odp.DPHyPOSampler(trials=exactly(12), candidates=16, beta=50))
         study.optimize(branches)
         for t in study.trials:
@@ -255,6 +258,6 @@ def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
                 for name, value in t.params.items()
                 if name.startswith("only_") and name not in joint
             ]
-    assert len(values) > 80
+    assert len(values) > 200
     # Drawn with a preference (C = 2 for the upper third) the mean would be near 0.6.
-    assert abs(np.mean(values) - 0.5) < 4 * (1 / 12 / len(values)) ** 0.5
+    assert abs(np.mean(values) - 0.5) < 6.2 * (1 / 12 / len(values)) ** 0.5

@@ -263,10 +263,16 @@ def test_a_pilot_sees_the_completed_batches_before_its_own() -> None:
 
 
 def test_the_default_proposer_learns() -> None:
-    """TPE's second half of forty pilots is better than the uniform law's mean, -0.42."""
-    study = study_of(pilot_sampler(X, pilots=40, trials=exactly(1)))
-    study.optimize(objective)
-    late = [t.value for t in study.trials[20:40]]
+    """TPE's second half of forty pilots is better than the uniform law's mean, -0.42.
+
+    One study's mean is -0.08 with a standard deviation of 0.036 (60 studies): -0.2 is nine of
+    them away from the mean of eight.
+    """
+    late: list[Any] = []
+    for _ in range(8):
+        study = study_of(pilot_sampler(X, pilots=40, trials=exactly(1)))
+        study.optimize(objective)
+        late += [t.value for t in study.trials[20:40]]
     assert np.mean(late) > -0.2
 
 
@@ -407,6 +413,7 @@ def test_odd_outputs_give_a_prior_all_the_same(scores: list[float | None]) -> No
 
 
 def test_selection_runs_follow_the_pilots() -> None:
+    """The mean distance is 0.053 with a standard deviation of 0.008 (60 studies)."""
     study = study_of(
         odp.PilotSampler(
             X, pilots=12, pilot_run=PILOT, trials=exactly(30), sharpness=50.0, uniform_share=0.0
@@ -418,7 +425,7 @@ def test_selection_runs_follow_the_pilots() -> None:
 
 
 def test_adapting_within_bounds_of_the_frozen_prior() -> None:
-    study = study_of(pilot_sampler(X, trials=exactly(12), density_bounds=(0.75, 2.0)))
+    study = study_of(pilot_sampler(X, trials=exactly(40), density_bounds=(0.75, 2.0)))
     study.optimize(objective)
     ratios = [t.system_attrs[DRAW_KEY]["density_ratio"] for t in study.trials[3:]]
     assert ratios[0] == 1.0
@@ -703,7 +710,7 @@ def released(record: bool, pilot_noise: float, rng: np.random.Generator) -> tupl
 
 
 def violated(pilot_noise: float, studies: int, seed: int) -> list[float]:
-    """The deltas at which the claimed epsilon is refuted, with probability 1e-3 if it holds.
+    """The deltas at which the claimed epsilon is refuted, with probability 1e-7 if it holds.
 
     The event (a set of choices and a threshold on the score) and the direction are chosen on one
     half of the releases and tested on the other, by Clopper-Pearson intervals.
@@ -716,7 +723,7 @@ def violated(pilot_noise: float, studies: int, seed: int) -> list[float]:
         odp.selection_guarantee(odp.gaussian(RUN_NOISE), AUDIT_LAW)
     )
     half = studies // 2
-    level = 1e-3 / (2 * len(DELTAS))
+    level = 1e-7 / (2 * len(DELTAS))
     refuted = []
     for delta in DELTAS:
         ratio = math.exp(_epsilon_at(claimed, delta))
@@ -761,12 +768,18 @@ def test_an_audit_of_a_greedy_prior_finds_no_violation() -> None:
 
 @pytest.mark.slow
 def test_the_audit_finds_pilots_with_less_noise_than_charged() -> None:
-    assert violated(0.05, studies=300, seed=2)
+    """Missed with probability below 1e-8.
+
+    Another choice than 0 is released with probability 0.01 with the record and 0.64 without.
+    """
+    assert violated(0.05, studies=700, seed=2)
 
 
 def test_every_selection_run_of_a_study_has_one_law() -> None:
     """Choices of the fifth run are as those of the first, given the pilots: no drift.
 
+    Fails falsely with probability below 1e-6: choice 0 has probability 0.24, so the bound is 5.2
+    standard errors of the difference.
     A refit to the selection's own scores would move later runs towards the best choice.
     """
     counts = [Counter[int](), Counter[int]()]

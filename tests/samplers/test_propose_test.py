@@ -386,10 +386,13 @@ def test_three_processes_agree_on_every_answer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_choice_has_the_law_of_the_mechanism() -> None:
-    """The sampler chooses as the mechanism itself does on the same utilities."""
+    """The sampler chooses as the mechanism itself does on the same utilities.
+
+    Fails falsely with probability below 2e-8: 5.9 standard errors of the difference, four times.
+    """
     from optuna_dp.propose_test import Utilities, propose_test
 
-    plan, k, runs = DoublingPlan(0.5, 0.1), 20, 200
+    plan, k, runs = DoublingPlan(0.5, 0.1), 20, 480
     utilities = Utilities.from_means(GRID, k)
     sampler = {"n_partitions": k, "epsilon": 0.5, "granularity": 0.1, "resolve": 1e9}
     chosen: list[float] = []
@@ -400,11 +403,11 @@ def test_the_choice_has_the_law_of_the_mechanism() -> None:
         )
         params = odp.release(study).params
         chosen.append(-0.1 if params is None else params["x"])
-    direct = [propose_test(utilities, plan).candidate for _ in range(20 * runs)]
+    direct = [propose_test(utilities, plan).candidate for _ in range(10 * runs)]
     for edge in (-0.05, 0.25, 0.55, 0.85):
         mine = sum(x > edge for x in chosen) / runs
         theirs = sum(c is not None and GRID[c] > edge for c in direct) / len(direct)
-        assert abs(mine - theirs) < 4 * (0.25 / runs) ** 0.5, edge
+        assert abs(mine - theirs) < 6.2 * (0.25 / runs) ** 0.5, edge
 
 
 @pytest.mark.slow

@@ -148,7 +148,8 @@ def peaked(trial: optuna.Trial) -> float:
 
 
 def test_no_candidate_leaves_the_band_and_the_density_averages_to_one() -> None:
-    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(9), density_bounds=(0.5, 3.0))
+    # Seeded, so that the nine runs hold some of every kind: of sixty unseeded studies one did not.
+    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(9), density_bounds=(0.5, 3.0), seed=0)
     study = study_of(sampler)
     study.optimize(peaked)
     figure = vis.plot_sampling_density(study)
