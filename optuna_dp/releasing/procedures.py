@@ -38,6 +38,17 @@ _COMMON_ASSUMPTIONS = (
 )
 
 
+# The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
+# some run on, that is the law of min(T, s), which may cost more: see SlotSampler._check_design.
+_SELECTION_ASSUMPTIONS = (
+    "A surrogate or prior of the user's own is a function of what it is given, and of nothing "
+    "else: not of the data, durations or the order in which runs ended.",
+    "No run was started and then told to have failed for any reason but that its worker died, and "
+    "workers died by chance, in one run as likely as in another: not in every run from some run "
+    "on.",
+)
+
+
 class Procedure(ABC):
     """How studies of one kind are judged and described."""
 
@@ -79,9 +90,7 @@ class PrivateSelection(Procedure):
 
     assumptions: tuple[str, ...] = (
         *_COMMON_ASSUMPTIONS,
-        "A surrogate or prior of the user's own is a function of what it is given, and of nothing "
-        "else: not of the data, durations or the order in which runs ended.",
-        "No run was started and then told to have failed for any reason but that its worker died.",
+        *_SELECTION_ASSUMPTIONS,
     )
 
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
@@ -125,6 +134,7 @@ class PilotsThenSelection(PrivateSelection):
         "The proposer of the pilots uses nothing about the data but what it is given: the "
         "private outputs of earlier pilots.",
         *_COMMON_ASSUMPTIONS[2:],
+        *_SELECTION_ASSUMPTIONS,
     )
 
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:

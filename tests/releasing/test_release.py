@@ -276,6 +276,19 @@ def test_the_statement_can_be_read() -> None:
         assert words in text
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        odp.RandTuneSampler(trials=exactly(2)),
+        odp.PilotSampler(pilots=1, pilot_run=RUN, trials=exactly(1), candidates=8),
+    ],
+)
+def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
+    text = odp.release(finished_study(sampler), RUN).statement()
+    assert "workers died by chance" in text
+    assert "A surrogate or prior of the user's own" in text
+
+
 def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
     release = odp.release(finished_study(), RUN)
     storage = f"sqlite:///{tmp_path / 'public.db'}"
