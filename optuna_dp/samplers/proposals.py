@@ -19,6 +19,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from optuna.pruners import NopPruner
 from optuna.samplers import BaseSampler, TPESampler
+from optuna.search_space import intersection_search_space
 from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -80,8 +81,11 @@ class Proposer:
             for key, value in remembered["study"].items():
                 storage.set_study_system_attr(study._study_id, key, value)
             study.add_trial(known)
+        # Without a joint space, what earlier pilots share: a running trial that has no parameters
+        # would keep nobody away from where it is.
+        shared = dict(space) or intersection_search_space(study.get_trials(deepcopy=False))
         for _ in range(number - len(visible)):
-            study.ask(dict(space))
+            study.ask(shared)
         return study.ask(dict(space))
 
     def _fresh_sampler(self, number: int) -> BaseSampler:

@@ -38,7 +38,7 @@ def test_three_processes_of_four_threads_make_exactly_t_runs(crew, url_of, kind)
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "n_jobs"), [(8, 1), (3, 4)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_exactly_t_runs_in_eighteen_studies_of_each_kind(
+def test_exactly_t_runs_in_six_studies_of_each_sampler(
     crew, url_of, kind, workers, n_jobs
 ) -> None:
     url = url_of(kind)

@@ -149,8 +149,6 @@ def test_the_number_of_trials_is_a_function_of_the_answers(size: int) -> None:
 
 @pytest.mark.parametrize("name", ["tpe", "cmaes", "qmc"])
 def test_optunas_samplers_propose(name: str) -> None:
-    if name == "cmaes":
-        pytest.importorskip("cmaes")
     proposer = {
         "tpe": lambda: optuna.samplers.TPESampler(n_startup_trials=4),
         "cmaes": lambda: optuna.samplers.CmaEsSampler(popsize=4),
