@@ -125,7 +125,7 @@ DP_SGD = ("--noise-multiplier", "1", "--sample-rate", "0.01", "--steps", "50")
         ((*DP_SGD, "--mean", "0.5"), "mean"),
         ((*DP_SGD, "--density-bounds", "2,1"), "density_bounds"),
         ((*DP_SGD, "--density-bounds", "wide"), "--density-bounds"),
-        ((*DP_SGD, "--cap", "0"), "n="),
+        ((*DP_SGD, "--cap", "0"), "cap="),
         ((*DP_SGD, "--top", "0"), "fraction"),
         ((*DP_SGD, "--target-epsilon", "0"), "target_epsilon"),
         ((*DP_SGD, "--solve", "mean"), "--target-epsilon"),
