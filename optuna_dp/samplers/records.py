@@ -8,7 +8,8 @@ written under a key that contains the digest of its content.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optuna.storages import BaseStorage
@@ -116,12 +117,31 @@ def read_plan(storage: BaseStorage, study_id: int) -> tuple[Plan | None, FrozenT
         return None, None
     leader = storage.get_trial(trial_id)
     record = leader.system_attrs.get(PLAN_KEY)
+    lost: tuple[int, ...] = ()
     if did_nothing(leader) and ended(leader):
         trials = storage.get_all_trials(study_id, deepcopy=False)
         later = [t for t in trials if t.number > 0 and succeeds(t)]
         if later:
-            record = min(later, key=lambda t: t.number).system_attrs[PLAN_KEY]
-    return (None if record is None else Plan.from_json(record)), leader
+            successor = min(later, key=lambda t: t.number)
+            record, lost = successor.system_attrs[PLAN_KEY], (0, successor.number)
+    return (None if record is None else _passing_over(Plan.from_json(record), lost)), leader
+
+
+def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:
+    """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
+
+    That trial 0 and the one with the new plan do not run is certain, not a chance that every run
+    has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
+    below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
+    not made up for.
+    """
+    settings, slots = plan.design.settings, plan.slots
+    first = settings.get("pilots") if "selection" in settings else 0
+    if not {"trials", "selection"} & settings.keys() or type(first) is not int:
+        return plan
+    for number in lost:  # In ascending order.
+        slots += first <= number < slots
+    return replace(plan, slots=slots)
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: Plan) -> None:

@@ -45,7 +45,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     depend on something its event does not cover.
 
     If trial 0 died before it had written the study's plan, the worker that waits longest writes a
-    new one (with a number of runs drawn afresh) once trial 0 has been told to have failed.
+    new one (with a number of runs drawn afresh, trial 0 not among them) once trial 0 has been
+    told to have failed.
 
     Guarantees:
         * No trial that has ended is changed, and no trial is added; the number of runs stays.

@@ -16,8 +16,10 @@ Interleavings (``docs/how-to/resume-and-recover.md`` tells the user's side):
   nonces, which the release refuses. Nothing is released that was not planned; the study is lost.
 * *Several workers succeed at once.* All of them take the lowest number; the other trials are slots
   of failed runs like the successor's own.
-* *The new number of runs is drawn afresh* and depends on nothing that happened before. Slots that
-  were lost in between stay lost: they count as failed runs.
+* *The new number of runs is drawn afresh* and depends on nothing that happened before. Trial 0 and
+  the one that holds the plan are passed over (:func:`optuna_dp.samplers.records.read_plan`), so
+  that T runs take place without them. Further slots that were lost in between stay lost: they
+  count as failed runs.
 """
 
 from __future__ import annotations

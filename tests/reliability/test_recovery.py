@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import optuna
 import pytest
@@ -15,7 +16,7 @@ import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 from optuna_dp.samplers import slots
-from optuna_dp.samplers.plan import PLAN_KEY
+from optuna_dp.samplers.plan import PLAN_KEY, Plan
 from optuna_dp.samplers.records import read_plan
 
 from .storages import opened
@@ -78,11 +79,42 @@ def test_a_leader_that_died_without_a_plan_is_succeeded(storage, monkeypatch) ->
         study.optimize(objective)
     assert [line for line in lines if "WARNING" in line and "optuna-dp recover" in line]
     assert not [t for t in study.trials if t.state == TrialState.RUNNING]
-    # Trial 0 and the trial that holds the plan are failed runs; four of six took place.
-    assert plan_of(study).slots == 6
-    assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 4
+    # Trial 0 and the trial that holds the plan are passed over; six runs took place.
+    assert plan_of(study).slots == 8
+    assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 6
     assert [t.number for t in study.trials if PLAN_KEY in t.system_attrs] == [2]
     assert odp.release(study, RUN).value == study.best_value
+
+
+@pytest.mark.parametrize(
+    ("count", "waiting", "slots"),
+    [(0, 0, 0), (1, 0, 3), (1, 1, 2), (2, 1, 4), (2, 3, 3), (4, 3, 6)],
+)
+def test_as_many_runs_take_place_as_the_new_plan_has(storage, count, waiting, slots) -> None:
+    """Whether the trial that holds it comes before the last slot or after it."""
+    from optuna_dp.samplers.succession import succeed
+
+    study = dead_leader(storage, count=max(count, 1))
+    for _ in range(waiting):
+        storage.create_new_trial(study._study_id)
+    odp.recover(study, fail=[0])
+    plan = Plan.drawn(study.sampler._design("maximize"), count)
+    assert succeed(storage, study._study_id, plan).slots == slots
+    runs = set(range(slots)) - {0, 1 + waiting}
+    assert len(runs) == count
+
+
+def test_a_lost_pilot_is_not_made_up_for(storage) -> None:
+    sampler = odp.PilotSampler(pilots=2, pilot_run=RUN, trials=exactly(3), candidates=4)
+    study = study_of(sampler, storage=storage)
+    storage.create_new_trial(study._study_id)
+    odp.recover(study, fail=[0])
+    study.optimize(objective)
+    # Trial 0 was a pilot; so was 1, whose worker made trial 2 to hold the plan.
+    assert plan_of(study).slots == 6
+    done = [t.number for t in study.trials if t.state == TrialState.COMPLETE]
+    assert done == [1, 3, 4, 5]
+    odp.release(study, RUN)
 
 
 def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> None:
@@ -176,10 +208,12 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
     design = study.sampler._design("maximize")
     plans = [slots.Plan.drawn(design, 9) for _ in range(3)]
     taken = [succeed(storage, study._study_id, plan) for plan in plans]
-    assert taken == [plans[0]] * 3
+    # Two slots more, for the two trials that cannot run; the two late successors stay lost.
+    holds = replace(plans[0], slots=11)
+    assert taken == [holds] * 3
     study.optimize(objective)
-    assert plan_of(study) == plans[0]
-    assert [t.state for t in study.trials[:9]].count(TrialState.COMPLETE) == 5
+    assert plan_of(study) == holds
+    assert [t.state for t in study.trials[:11]].count(TrialState.COMPLETE) == 7
     odp.release(study, RUN)
 
 
