@@ -1,0 +1,34 @@
+"""The same vote among many clients in one process: what the noise of privacy leaves of it.
+
+python simulate.py [CLIENTS ...]
+"""
+
+import logging
+import sys
+
+from federated_vote_app.client_app import app
+from federated_vote_app.task import SEARCH_SPACE
+
+from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum
+
+
+def main() -> None:
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    for clients in [int(word) for word in sys.argv[1:]] or [3, 10, 30]:
+        nodes = [{"partition-id": i, "num-partitions": clients} for i in range(clients)]
+        grid = InProcessGrid(app, nodes)
+        vote = FederatedVote(
+            SEARCH_SPACE,
+            candidates="grid",
+            k=3,
+            epsilon=3.0,
+            clients=clients,
+            secure_aggregation=PlainSum(),  # quick; no server is there to be distrusted
+        )
+        release = vote.start(grid, grid.server_context())
+        noise = vote.plan(clients).variance ** 0.5
+        print(f"{clients} clients, noise {noise:.2f}: {release.value:.0f} votes, {release.params}")
+
+
+if __name__ == "__main__":
+    main()

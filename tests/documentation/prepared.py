@@ -1,0 +1,84 @@
+"""What the pages' Python blocks take for granted: the reader's data, training and functions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optuna
+
+import optuna_dp as odp
+
+
+def _score(trial: optuna.Trial) -> float:
+    return -(trial.suggest_float("x", -1.0, 1.0) ** 2)
+
+
+def _readme() -> dict[str, Any]:
+    return {"objective": _score}
+
+
+def _existing_script() -> dict[str, Any]:
+    return {
+        "optuna": optuna,
+        "x": None,
+        "y": None,
+        "x_valid": None,
+        "y_valid": None,
+        "train": lambda x, y, learning_rate: learning_rate,
+        "accuracy": lambda model, x, y: 1.0 - model,
+    }
+
+
+def _audit() -> dict[str, Any]:
+    class MySampler(odp.RandTuneSampler):
+        def __init__(self, *, trials: odp.TrialCount, seed: int | None = None, width: float = 1.0):
+            super().__init__(trials=trials, seed=seed)
+
+    rng = np.random.default_rng(0)
+    return {
+        "data": [0],
+        "neighbour": [0, 1],
+        "claimed": 3.0,
+        "tune_and_release": lambda data: rng.random() < 0.2 + 0.5 * (len(data) - 1),
+        "laplace": lambda scale: 0.0,
+        "MySampler": MySampler,
+    }
+
+
+def _pilots() -> dict[str, Any]:
+    return {"train_and_score": lambda trial, noise: _score(trial)}
+
+
+def _propose_test() -> dict[str, Any]:
+    size, k = 4000, 1000
+    return {
+        "k": k,
+        "secret_key": secrets.token_bytes(32),
+        "record_ids": [str(i) for i in range(size)],
+        "x": np.zeros(size),
+        "y": np.zeros(size),
+        "x_valid": None,
+        "y_valid": None,
+        "TrainingFailed": ArithmeticError,
+        "train_without_privacy": lambda x, y, rate: rate,
+        "train_with_dp_sgd": lambda x, y, rate: rate,
+        "accuracy": lambda model, x, y: 1.0 - model,
+        "search_space": {"rate": optuna.distributions.FloatDistribution(1e-3, 1.0, log=True)},
+    }
+
+
+_PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
+    "README.md": _readme,
+    "docs/tutorials/from-an-existing-script.md": _existing_script,
+    "docs/how-to/audit.md": _audit,
+    "docs/how-to/pilots.md": _pilots,
+    "docs/how-to/propose-test.md": _propose_test,
+}
+
+
+def namespace_of(page: str) -> dict[str, Any]:
+    """Returns a new namespace for a page's blocks."""
+    return {"odp": odp, **_PREPARED.get(page, dict)()}
