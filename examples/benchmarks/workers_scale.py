@@ -5,8 +5,8 @@
 
 Each worker trains the digits demo with DP-SGD (``optuna_dp.digits``), all in one study with a
 fixed number of runs (for measuring only: it has no guarantee worth having). Prints one JSON
-line per storage and number of workers. ``run CPU`` is what the trainings took, ``added CPU`` what
-the worker took beside them, per run; both say the same on a busy machine, seconds do not.
+line per storage and number of workers. ``run CPU`` is what one training took; ``added CPU`` what a
+worker took beside its trainings, in all. On a busy machine seconds say little and CPU times more.
 Needs ``optuna-dp[test]`` for the PostgreSQL.
 """
 
@@ -82,7 +82,7 @@ def measure(where: str, workers: int, runs: int) -> dict[str, Any]:
         "runs": runs,
         "runs per second": round(runs / seconds, 2),
         "run CPU ms": round(1e3 * training / runs, 1),
-        "added CPU ms": round(1e3 * (total - training) / runs, 1),
+        "added CPU s per worker": round((total - training) / workers, 2),
         "load average": round(os.getloadavg()[0], 1),
     }
 

@@ -46,7 +46,7 @@ def work(storage: BaseStorage, *, dies: bool) -> None:
     study = optuna.load_study(
         study_name=STUDY,
         storage=storage,
-        sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=10)),  # the same in all workers
+        sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=10)),  # in all workers
     )
     runs = []
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--dies", action="store_true", help="killed in its first run")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # Optuna's proxy
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     storage = open_storage(arguments.storage)
 
     if arguments.command == "create":

@@ -47,7 +47,8 @@ def test_every_block_is_run_or_says_why_not(block: Block) -> None:
         assert included.is_file()
         # The folder's name in a test, in CI's script, or a page that runs its commands in it.
         folders = {folder for page in PAGES if (folder := folder_of(page))}
-        assert included.parent.resolve() in folders or included.parent.name in CI
+        place = included.resolve().parent
+        assert {place, *place.parents} & folders or place.name in CI
         return
     assert not block.directive, f"{block.directive} is not known: see documentation/pages.py"
     assert block.verb, "say <!-- run --> or <!-- not run: REASON --> above it"
