@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -18,10 +17,10 @@ from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.releasing.evidence import read_evidence
 
 from .checks import check_exactly_t, plan_of
+from .storages import session_name, sessions
 from .workers import SAMPLERS, Diary, Fate, Job, live_and_die
 
-_PATIENCE = 60.0
-_PARENTLESS = 0.3  # Seconds after which an open trial that nobody owns up to is given up.
+_PATIENCE = 240.0  # Seconds; a schedule takes a few.
 
 
 @dataclass
@@ -41,31 +40,33 @@ def live_through(
     storage: optuna.storages.BaseStorage,
     forks: Any,
     diary: Path,
+    law: odp.TrialCount,
     restart: Callable[[], None] | None = None,
 ) -> Story:
     """Runs a study through the schedule of ``seed`` and checks what comes out.
 
     Half of the deaths come from within, right before or after a random call to the storage; half
-    from outside, at a random moment. A trial is recovered when its worker is dead, or, where
-    nobody knows whose it is, after a while: which may be wrong, as an operator may be.
+    from outside, at a random moment. Under every other seed a first worker is alone and dies for
+    certain, with trial 0 in its hands: before the plan is written or during the run. A trial is
+    recovered when its worker is dead and the database is done with it, as an operator should.
     """
     rng = random.Random(seed)
     name = f"chaos {seed}"
     sampler = rng.choice(sorted(SAMPLERS))
     study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
-    job = Job(url, name, sampler, odp.Geometric(mean=6))
+    job = Job(url, name, sampler, law)
     deaths_left = rng.randint(2, 6)
     restart_left = 1 if restart is not None else 0
     crew_size, deaths, recovered, restarts = rng.randint(2, 4), 0, 0, 0
     workers: list[tuple[Any, float | None]] = []
-    orphans: dict[int, float] = {}
+    hired: set[int] = set()
     plan = None
     deadline = time.monotonic() + _PATIENCE
 
-    def hire() -> None:
+    def hire(at: str | None = None) -> None:
         nonlocal deaths_left
-        mortal, fate, killed_at = deaths_left > 0, Fate(None), None
-        if mortal:
+        fate, killed_at = Fate(None, at=at), None
+        if at is None and deaths_left > 0:
             deaths_left -= 1
             if rng.random() < 0.5:
                 # Early steps are where the plan and the slots are made.
@@ -76,34 +77,40 @@ def live_through(
         args = (job, fate, str(diary), rng.choice([0.0, 0.01, 0.05]), rng.getrandbits(32))
         process = forks.Process(target=live_and_die, args=args, daemon=True)
         process.start()
+        hired.add(process.pid)
         workers.append((process, killed_at))
 
     def recover_the_dead() -> int:
-        alive = {process.pid for process, _ in workers if process.is_alive()}
-        created = Diary.read(diary).created
+        # In this order: whoever made one of these trials has written so, or that it is about to.
         still_open = odp.recover(study)
         ids = {t.number: t._trial_id for t in study.get_trials(deepcopy=False)}
-        now, dead = time.monotonic(), []
+        written = Diary.read(diary)
+        alive = {process.pid for process, _ in workers if process.is_alive()}
+        at_the_database = sessions(storage)
+        present = {pid for pid in hired if pid in alive or session_name(pid) in at_the_database}
+        lost = set()
         for trial in still_open:
-            owner = created.get(ids[trial.number])
-            if owner is None:
-                if now - orphans.setdefault(trial.number, now) > _PARENTLESS:
-                    dead.append(trial.number)
-            elif owner not in alive:
-                dead.append(trial.number)
+            owner = written.created.get(ids[trial.number])
+            if not present & (written.creating if owner is None else {owner}):
+                lost.add(trial.number)
+        # Its worker may have ended it, and itself, since the trials were listed.
+        dead = sorted(lost & {trial.number for trial in odp.recover(study)})
         if dead:
             odp.recover(study, fail=dead)
         return len(dead)
 
     try:
+        if seed % 2 == 0:
+            hire(at="created" if seed % 4 == 0 else "began")
+            workers[0][0].join(_PATIENCE)
         for _ in range(crew_size):
             hire()
         while time.monotonic() < deadline:
             time.sleep(0.02)
             for entry in list(workers):
                 process, killed_at = entry
-                if killed_at is not None and time.monotonic() > killed_at and process.is_alive():
-                    os.kill(process.pid, signal.SIGKILL)
+                if killed_at is not None and time.monotonic() > killed_at:
+                    process.kill()  # Does nothing if it has ended, whoever has its number now.
                 if not process.is_alive():
                     process.join()
                     workers.remove(entry)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
+import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -13,10 +17,10 @@ from typing import Any
 import optuna
 import pytest
 
-from .storages import Postgres, free_port, opened, serve_grpc
+from .storages import Postgres, opened, serve_grpc
 from .workers import Job, serve
 
-_ANSWER_WITHIN = 120.0
+_ANSWER_WITHIN = 300.0  # Seconds; a job takes one or two. Below the suite's limit for a test.
 
 if sys.platform == "win32":  # The fork server makes workers cheap enough to kill by the hundred.
     collect_ignore_glob = ["test_*.py"]
@@ -42,14 +46,17 @@ def postgres() -> Iterator[Postgres]:
 def proxy(forks: Any, postgres: Postgres) -> Iterator[str]:
     """Optuna's gRPC storage proxy in front of PostgreSQL, in a process of its own."""
     pytest.importorskip("grpc")
-    with free_port() as port:
-        process = forks.Process(target=serve_grpc, args=(postgres.database(), port), daemon=True)
-        process.start()
-    with opened(f"grpc:{port}") as storage:
-        storage.wait_server_ready(timeout=60)  # type: ignore[attr-defined]
-    yield f"grpc:{port}"
+    # Not pytest's own directory: the path of a socket may have 107 characters only.
+    folder = tempfile.mkdtemp(prefix="odp-grpc-")
+    path = f"{folder}/socket"
+    process = forks.Process(target=serve_grpc, args=(postgres.database(), path), daemon=True)
+    process.start()
+    with opened(f"grpc:{path}") as storage:
+        storage.wait_server_ready(timeout=300)  # type: ignore[attr-defined]
+    yield f"grpc:{path}"
     process.kill()
     process.join()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -72,11 +79,12 @@ def url_of(
 class Crew:
     """Eight worker processes that stay."""
 
-    def __init__(self, forks: Any, size: int) -> None:
+    def __init__(self, forks: Any, size: int, stacks: Path) -> None:
         self._workers: list[tuple[Any, Connection]] = []
+        self._stacks = stacks
         for _ in range(size):
             mine, theirs = forks.Pipe()
-            process = forks.Process(target=serve, args=(theirs,), daemon=True)
+            process = forks.Process(target=serve, args=(theirs, str(stacks)), daemon=True)
             process.start()
             theirs.close()
             self._workers.append((process, mine))
@@ -89,11 +97,18 @@ class Crew:
         executed: list[int] = []
         deadline = time.monotonic() + _ANSWER_WITHIN
         for _, connection in crew:
-            assert connection.poll(max(0.0, deadline - time.monotonic())), f"{job} hangs"
+            if not connection.poll(max(0.0, deadline - time.monotonic())):
+                raise AssertionError(f"{job} hangs:\n{self._where_they_are()}")
             outcome, value = connection.recv()
             assert outcome == "done", value
             executed += value
         return executed
+
+    def _where_they_are(self) -> str:
+        for process, _ in self._workers:
+            os.kill(process.pid, signal.SIGUSR1)
+        time.sleep(2.0)
+        return self._stacks.read_text()
 
     def dismiss(self) -> None:
         for process, connection in self._workers:
@@ -103,8 +118,8 @@ class Crew:
 
 
 @pytest.fixture(scope="session")
-def crew(forks: Any) -> Iterator[Crew]:
-    found = Crew(forks, 8)
+def crew(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    found = Crew(forks, 8, tmp_path_factory.mktemp("crew") / "stacks.txt")
     yield found
     found.dismiss()
 

@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import optuna
+import sqlalchemy
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages._cached_storage import _CachedStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._file import BaseJournalFileLock
 
 KINDS = ("sqlite", "journal", "postgresql", "grpc")
 
 
+class KernelLock(BaseJournalFileLock):
+    """A journal's lock that the kernel takes back from a dead holder, and from nobody else.
+
+    Optuna's own are taken over after quiet seconds: from a holder that was only slow, too.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}.flock"
+        self._held = threading.local()
+
+    def acquire(self) -> bool:
+        self._held.file = os.open(self._path, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(self._held.file, fcntl.LOCK_EX)
+        return True
+
+    def release(self) -> None:
+        os.close(self._held.file)
+
+
+def session_name(pid: int) -> str:
+    """What a worker's sessions at PostgreSQL are called."""
+    return f"worker {pid}"
+
+
 def open_storage(url: str, heartbeat: int | None = None) -> BaseStorage:
-    """Opens a storage; ``journal:PATH`` and ``grpc:PORT`` besides what Optuna takes."""
+    """Opens a storage; ``journal:PATH`` and ``grpc:SOCKET`` besides what Optuna takes."""
     kind, _, rest = url.partition(":")
     if kind == "journal":
-        # A lock whose holder was killed is taken over after three quiet seconds (30 by default).
-        return JournalStorage(JournalFileBackend(rest, JournalFileOpenLock(rest, grace_period=3)))
+        return JournalStorage(JournalFileBackend(rest, KernelLock(rest)))
     if kind == "grpc":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.storages.GrpcStorageProxy(host="127.0.0.1", port=int(rest))
+            return optuna.storages.GrpcStorageProxy(**grpc_address(rest))
     options: dict[str, Any] = {}
     if kind.startswith("postgresql"):
-        options = {"pool_pre_ping": True, "pool_size": 12}
+        arguments = {"application_name": session_name(os.getpid())}
+        options = {"pool_pre_ping": True, "pool_size": 12, "connect_args": arguments}
     elif kind == "sqlite":
-        options = {"connect_args": {"timeout": 60}}
+        # SQLite serves whoever asks at the right moment: on a slow disk that may take long.
+        options = {"connect_args": {"timeout": 240}}
     if heartbeat is None:
         return _CachedStorage(RDBStorage(url, engine_kwargs=options))
     with warnings.catch_warnings():
@@ -58,6 +89,21 @@ def opened(url: str, heartbeat: int | None = None) -> Iterator[BaseStorage]:
             storage.close()
 
 
+def sessions(storage: BaseStorage) -> set[str]:
+    """Names of the sessions that a PostgreSQL server has; nothing of other storages.
+
+    A session outlives its killed client for as long as its last statement takes.
+    """
+    if not isinstance(storage, _CachedStorage):
+        return set()
+    engine = storage._backend.engine
+    if engine.name != "postgresql":
+        return set()
+    with engine.connect() as connection:
+        names = sqlalchemy.text("SELECT application_name FROM pg_stat_activity")
+        return set(connection.execute(names).scalars())
+
+
 class Postgres:
     """A PostgreSQL server of its own on a unix socket, in a temporary directory."""
 
@@ -65,11 +111,26 @@ class Postgres:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # platformdirs remarks on the environment.
             import pgserver
+            from pgserver import postgres_server
+
+            start = postgres_server.pg_ctl
+
+            def patiently(arguments: list[str], timeout: float, **options: Any) -> Any:
+                return start(["-t", "300", *arguments], **options)  # pgserver waits 10 seconds
 
             self._directory = Path(tempfile.mkdtemp(prefix="odp-pg-"))
             self._directory.chmod(0o755)
             self._pgserver = pgserver
-            self._server = pgserver.get_server(self._directory / "data", cleanup_mode="delete")
+            # Two at once would both want to add the user under which the server runs.
+            lock = KernelLock(str(Path(tempfile.gettempdir()) / "odp-pg"))
+            lock.acquire()
+            try:
+                with mock.patch.object(postgres_server, "pg_ctl", patiently):
+                    self._server = pgserver.get_server(
+                        self._directory / "data", cleanup_mode="delete"
+                    )
+            finally:
+                lock.release()
         self.databases = 0
 
     def database(self) -> str:
@@ -84,29 +145,24 @@ class Postgres:
         """Stops the server at once, cutting all connections, and starts it again."""
         data = self._directory / "data"
         user = self._server.system_user
-        self._pgserver.pg_ctl(["-w", "-m", "fast", "restart"], pgdata=data, user=user)
+        self._pgserver.pg_ctl(["-w", "-t", "300", "-m", "fast", "restart"], pgdata=data, user=user)
 
     def stop(self) -> None:
         self._server.cleanup()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def serve_grpc(url: str, port: int) -> None:
+def grpc_address(socket: str) -> dict[str, Any]:
+    """A unix socket as Optuna's two arguments: no port that another program could have taken."""
+    return {"host": "unix", "port": socket}
+
+
+def serve_grpc(url: str, socket: str) -> None:
     """Runs Optuna's storage proxy until killed."""
     from concurrent.futures import ThreadPoolExecutor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         optuna.storages.run_grpc_proxy_server(
-            open_storage(url), host="127.0.0.1", port=port, thread_pool=ThreadPoolExecutor(16)
+            open_storage(url), thread_pool=ThreadPoolExecutor(16), **grpc_address(socket)
         )
-
-
-@contextmanager
-def free_port() -> Iterator[int]:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = int(probe.getsockname()[1])
-    yield number

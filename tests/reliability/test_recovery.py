@@ -8,6 +8,8 @@ from dataclasses import replace
 import optuna
 import pytest
 import sqlalchemy
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 from support import RUN, exactly, logged, objective, study_of
 from typer.testing import CliRunner
@@ -315,3 +317,17 @@ def test_the_command_lists_and_fails(tmp_path) -> None:
     assert wrong.exit_code == 2
     assert "fail=0" in wrong.output
     study._storage._backend.engine.dispose()
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_journal_whose_holder_died_is_taken_over(tmp_path) -> None:
+    """Optuna's own lock, after three quiet seconds instead of thirty."""
+    path = str(tmp_path / "study.log")
+    lock = JournalFileOpenLock(path, grace_period=3)
+    storage = JournalStorage(JournalFileBackend(path, lock))
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    study.optimize(objective, n_trials=1)
+    lock.acquire()  # ... and its holder is killed.
+    study.optimize(objective)
+    assert len(study.trials) == 3
+    odp.release(study, RUN)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -46,8 +48,13 @@ class Job:
     n_jobs: int = 1
 
 
-def serve(connection: Connection) -> None:
-    """Works off jobs until the connection is closed; answers with the numbers of its runs."""
+def serve(connection: Connection, stacks: str) -> None:
+    """Works off jobs until the connection is closed; answers with the numbers of its runs.
+
+    On SIGUSR1 it writes to the file ``stacks`` where all its threads are.
+    """
+    told = open(stacks, "a")  # noqa: SIM115 - open for as long as the process lives
+    faulthandler.register(signal.SIGUSR1, told, all_threads=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storages: dict[str, BaseStorage] = {}
     while True:
@@ -72,8 +79,8 @@ def serve(connection: Connection) -> None:
 
             study.optimize(objective, n_jobs=job.n_jobs)
             connection.send(("done", executed))
-        except BaseException as error:  # The test is to see whatever went wrong here.
-            connection.send(("failed", repr(error)))
+        except BaseException:  # The test is to see whatever went wrong here.
+            connection.send(("failed", traceback.format_exc()))
 
 
 # Workers that die.
@@ -81,16 +88,24 @@ def serve(connection: Connection) -> None:
 
 @dataclass
 class Fate:
-    """When a worker dies: before or after its n-th step (a storage call or a line of the run)."""
+    """When a worker dies: before or after its n-th step (a storage call or a line of the run).
+
+    Or at the first event of a kind: "created" (a trial), "began" (a run).
+    """
 
     step: int | None
     before: bool = True
+    at: str | None = None
     seen: int = field(default=0)
 
     def tick(self, before: bool) -> None:
         if before:
             self.seen += 1
         if self.seen == self.step and before == self.before:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def meet(self, event: str) -> None:
+        if event == self.at:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -105,15 +120,18 @@ _STEPS = (
 )
 
 
-def make_mortal(storage: BaseStorage, fate: Fate, on_trial: Callable[[int], None]) -> None:
-    """Lets a storage's calls be moments of death, and reports trials that were created."""
+def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) -> None:
+    """Lets a storage's calls be moments of death, and notes trials before and after creation."""
 
     def mortal(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             fate.tick(before=True)
+            if name == "create_new_trial":
+                note("creating -")
             result = call(*args, **kwargs)
             if name == "create_new_trial":
-                on_trial(result)
+                note(f"created {result}")
+                fate.meet("created")
             fate.tick(before=False)
             return result
 
@@ -124,14 +142,14 @@ def make_mortal(storage: BaseStorage, fate: Fate, on_trial: Callable[[int], None
 
 
 def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
-    """One mortal worker. Its diary: trial ids it created, numbers of runs that began."""
+    """One mortal worker. Its diary: trials it created (ids), numbers of runs that began."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     note = lambda text: os.write(file, f"{os.getpid()} {text}\n".encode())  # noqa: E731
     rng = random.Random(seed)
     try:
         storage = open_storage(job.url)
-        make_mortal(storage, fate, lambda trial_id: note(f"created {trial_id}"))
+        make_mortal(storage, fate, note)
         study = optuna.load_study(
             study_name=job.study, storage=storage, sampler=SAMPLERS[job.sampler](job.law)
         )
@@ -140,6 +158,7 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
             fate.tick(before=True)
             x = trial.suggest_float("x", -1.0, 1.0)
             note(f"began {trial.number}")
+            fate.meet("began")
             time.sleep(rng.uniform(0, longest_run))
             fate.tick(before=False)
             return -((x - 0.3) ** 2)
@@ -156,6 +175,7 @@ class Diary:
     """What the workers of a study wrote down."""
 
     created: dict[int, int] = field(default_factory=dict)  # trial id -> process id
+    creating: set[int] = field(default_factory=set)  # process ids: in the middle of it
     began: list[int] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
 
@@ -165,8 +185,11 @@ class Diary:
         if path.exists():
             for line in path.read_text().splitlines():
                 pid, what, value = line.split(" ", 2)
-                if what == "created":
+                if what == "creating":
+                    diary.creating.add(int(pid))
+                elif what == "created":
                     diary.created[int(value)] = int(pid)
+                    diary.creating.discard(int(pid))
                 elif what == "began":
                     diary.began.append(int(value))
                 else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.storages import JournalStorage
+from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from support import exactly, logged, objective, study_of
@@ -343,7 +343,8 @@ def _work(path: str, kind: str, name: str, sampler: str) -> None:
 
 def _storage(path: str, kind: str) -> Any:
     if kind == "sqlite":
-        return f"sqlite:///{path}.db"
+        # Eight writers: the five seconds of Python's default are a matter of luck.
+        return RDBStorage(f"sqlite:///{path}.db", engine_kwargs={"connect_args": {"timeout": 240}})
     return JournalStorage(JournalFileBackend(f"{path}.log"))
 
 
