@@ -6,7 +6,9 @@ loaded when it is first used, and says so if Flower is missing.
 
 ``query``      what the server sends
 ``client``     what a client does with it
-``transport``  how the votes are summed: plainly, or by SecAgg+
+``transport``  what both ways to sum the votes share
+``plain_sum``  sums of votes that the server sees
+``secagg``     sums by Flower's SecAgg+
 ``masks``      strong masks for Flower's SecAgg+
 ``server``     the vote from the server's side
 ``in_process`` clients in this very process, for tests and simulations
@@ -24,16 +26,16 @@ if TYPE_CHECKING:
     from optuna_dp.federated.client import voter as voter
     from optuna_dp.federated.export import votes_to_study as votes_to_study
     from optuna_dp.federated.in_process import InProcessGrid as InProcessGrid
+    from optuna_dp.federated.plain_sum import PlainSum as PlainSum
+    from optuna_dp.federated.secagg import SecAggPlus as SecAggPlus
     from optuna_dp.federated.server import FederatedVote as FederatedVote
-    from optuna_dp.federated.transport import PlainSum as PlainSum
-    from optuna_dp.federated.transport import SecAggPlus as SecAggPlus
     from optuna_dp.voting.errors import VoteFailedError as VoteFailedError
 
 _HOME_OF = {
     "FederatedVote": "optuna_dp.federated.server",
     "InProcessGrid": "optuna_dp.federated.in_process",
-    "PlainSum": "optuna_dp.federated.transport",
-    "SecAggPlus": "optuna_dp.federated.transport",
+    "PlainSum": "optuna_dp.federated.plain_sum",
+    "SecAggPlus": "optuna_dp.federated.secagg",
     "VoteFailedError": "optuna_dp.voting.errors",
     "voter": "optuna_dp.federated.client",
     "votes_to_study": "optuna_dp.federated.export",

@@ -19,7 +19,8 @@ from flwr.compat.common import recorddict_compat
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import QUERY_RECORD, VOTE_RECORD, Params, VoteQuery
-from optuna_dp.federated.transport import MODULUS, entry_bound
+from optuna_dp.federated.secagg import MODULUS
+from optuna_dp.federated.transport import entry_bound
 from optuna_dp.validation import positive
 from optuna_dp.voting.ballots import IntArray, ballot
 from optuna_dp.voting.noise import Skellam

@@ -14,6 +14,7 @@ from optuna.distributions import BaseDistribution
 from optuna_dp import validation
 from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated.plain_sum import PlainSum
 from optuna_dp.federated.query import (
     Params,
     VoteQuery,
@@ -21,7 +22,8 @@ from optuna_dp.federated.query import (
     choose_candidates,
     search_to_json,
 )
-from optuna_dp.federated.transport import Attempt, PlainSum, Progress, SecAggPlus
+from optuna_dp.federated.secagg import SecAggPlus
+from optuna_dp.federated.transport import Attempt, Progress
 from optuna_dp.polling import poll
 from optuna_dp.releasing.release import Release
 from optuna_dp.samplers.plan import Design

@@ -1,0 +1,309 @@
+"""The clients' noisy votes summed by Flower's SecAgg+.
+
+The server's workflow is Flower's, and what it sends and receives passes through
+:class:`_SecAggGrid`, which checks, counts and stops in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message
+from flwr.common import bytes_to_ndarray
+from flwr.common.constant import ErrorCode
+from flwr.common.typing import FitIns, Parameters
+from flwr.server.compat import LegacyContext
+from flwr.serverapp import Grid
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated import masks
+from optuna_dp.federated.query import VoteQuery
+from optuna_dp.federated.transport import Attempt, Progress, entry_bound, rejected
+from optuna_dp.voting.plan import VotePlan
+
+MODULUS = 1 << 32
+_SECAGG_CONFIG = "secaggplus_configs"
+_STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
+
+
+@dataclass(frozen=True)
+class SecAggPlus:
+    """Flower's SecAgg+, exact on whole numbers: the server learns the sum and nothing else.
+
+    Bell et al., CCS 2020 (the protocol), against a server that follows it (semi-honest) and at
+    most ``max_colluding`` clients that tell what they know.
+
+    Guarantees:
+        * The sum equals the plain sum of the votes that arrived, exactly.
+        * At least ``clients - max_dropout`` votes are in the sum, or it is not unmasked: with
+          ``shares=1`` the threshold of the secret shares enforces it.
+        * Masks are ChaCha20 streams keyed by all 256 bits of the seeds, unless
+          ``strong_masks=False`` asks for Flower's own, which can be guessed (32 bits).
+
+    Args:
+        shares: Each client shares its secrets with this part of the clients, in (0, 1]. Less
+            than 1 is faster, and the allowances then hold with high probability only.
+        strong_masks: As above; the clients must agree.
+    """
+
+    shares: float = 1.0
+    strong_masks: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 < validation.number("shares", self.shares) <= 1.0:
+            raise InvalidArgumentError("shares", self.shares, "it must lie in (0, 1]")
+
+    def share_count(self, clients: int) -> int:
+        """Returns with how many clients a client shares its secrets, itself included."""
+        count = min(max(round(self.shares * clients), 3), clients)
+        return count if count == clients or count % 2 else min(count + 1, clients)
+
+    def threshold(self, plan: VotePlan) -> int:
+        """Returns how many of its shares recover a secret."""
+        shares = self.share_count(plan.clients)
+        return max(shares // 2 + 1, shares - plan.max_dropout)
+
+    def check(self, plan: VotePlan) -> None:
+        """See :class:`.Transport`."""
+        if plan.clients < 3:
+            raise InvalidArgumentError(
+                "clients",
+                plan.clients,
+                "secure aggregation needs at least 3",
+                "From the sum of two votes each client learns the other's.",
+            )
+        shares, threshold = self.share_count(plan.clients), self.threshold(plan)
+        if shares == plan.clients and plan.max_dropout > shares - threshold:
+            raise InvalidArgumentError(
+                "max_dropout",
+                plan.max_dropout,
+                f"secure aggregation of {plan.clients} clients survives {shares - threshold} "
+                "dropouts at most",
+                "More than half of the shares must be needed to open a mask.",
+            )
+        if plan.max_colluding >= threshold:
+            raise InvalidArgumentError(
+                "max_colluding",
+                plan.max_colluding,
+                f"it must be less than {threshold}, the number of shares that open a mask",
+                "Raise SecAggPlus(shares=...) or lower max_dropout.",
+            )
+        if plan.clients * 2 * entry_bound(plan) >= MODULUS:
+            raise InvalidArgumentError(
+                "clients",
+                plan.clients,
+                "the sum of that much noise does not fit into 32 bits",
+                "Raise epsilon.",
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """See :class:`.Transport`."""
+        return {"sum": "secagg+", "shares": self.shares, "masks": self.masks_for()}
+
+    def masks_for(self) -> str:
+        """See :class:`.Transport`."""
+        return masks.STRONG if self.strong_masks else masks.FLOWER
+
+    def collect(
+        self,
+        grid: Grid,
+        context: Context,
+        nodes: Sequence[int],
+        query: VoteQuery,
+        timeout: float | None,
+        progress: Progress,
+    ) -> Attempt:
+        """See :class:`.Transport`."""
+        plan = query.plan
+        module = masks.server_module(self.masks_for())
+        clip = entry_bound(plan)  # Beyond it the protocol clips: no honest entry comes near.
+        # A quantisation step of one and equal weights: whole numbers pass unchanged.
+        workflow = module.SecAggPlusWorkflow(
+            num_shares=1.0,
+            reconstruction_threshold=1.0,
+            max_weight=1.0,
+            clipping_range=float(clip),
+            quantization_range=2 * clip,
+            modulus_range=MODULUS,
+            timeout=timeout,
+        )
+        workflow.num_shares = min(self.share_count(plan.clients), len(nodes))
+        workflow.reconstruction_threshold = self.threshold(plan)
+        strategy = _OneVote(nodes, query.to_json())
+        legacy = LegacyContext(
+            context, strategy=cast(Any, strategy), client_manager=cast(Any, strategy)
+        )
+        legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
+        legacy.state.array_records["parameters"] = ArrayRecord()
+        checked = _SecAggGrid(grid, plan, progress)
+        try:
+            workflow(checked, legacy)
+        except _StopError as stop:
+            return Attempt(None, checked.voted, checked.asked, checked.present, str(stop))
+        finally:
+            for record in ("config", "parameters"):
+                legacy.state.pop(record, None)
+        if strategy.mean is None:
+            reason = "Too few clients sent the shares that open the sum."
+            return Attempt(None, checked.voted, checked.asked, checked.present, reason)
+        sums = np.rint(strategy.mean * checked.voted).astype(np.int64)
+        return Attempt(sums, checked.voted, True, checked.present)
+
+
+class _StopError(Exception):
+    """This attempt is over."""
+
+
+class _Proxy:
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+
+
+class _OneVote:
+    """What Flower's workflow asks of a strategy and of a client manager, for one round."""
+
+    def __init__(self, nodes: Sequence[int], query: str) -> None:
+        self._nodes = list(nodes)
+        self._query = query
+        self.mean: Any = None
+
+    def num_available(self) -> int:
+        return len(self._nodes)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: Any
+    ) -> list[tuple[Any, FitIns]]:
+        config: dict[str, Any] = {"query": self._query}
+        return [(_Proxy(n), FitIns(Parameters([], ""), config)) for n in self._nodes]
+
+    def aggregate_fit(
+        self, server_round: int, results: list[tuple[Any, Any]], failures: list[Any]
+    ) -> tuple[None, dict[str, Any]]:
+        self.mean = bytes_to_ndarray(results[0][1].parameters.tensors[0])
+        return None, {}
+
+
+class _SecAggGrid(Grid):
+    """Passes the protocol's messages on; checks replies, counts nodes, stops in time."""
+
+    def __init__(self, grid: Grid, plan: VotePlan, progress: Progress) -> None:
+        self._grid, self._plan, self._progress = grid, plan, progress
+        self.asked = False
+        self.voted = 0
+        self.present: tuple[int, ...] = ()
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        sent = list(messages)
+        stage = _stage_of(sent[0])
+        number = _STAGES.index(stage) + 1
+        if stage == "collect_masked_vectors":
+            self.asked = True
+        replies = self._checked(stage, sent, self._grid.send_and_receive(sent, timeout=timeout))
+        good = [r for r in replies if not r.has_error()]
+        self.present = tuple(r.metadata.src_node_id for r in good)
+        self._progress(
+            f"secure sum, stage {number} of 4 ({stage.replace('_', ' ')}): "
+            f"{len(good)} of {len(sent)} nodes"
+        )
+        if number <= 2 and len(good) < len(sent):
+            # Flower's protocol cannot do without a node that has been introduced to the others.
+            raise _StopError(f"{len(sent) - len(good)} nodes were lost in stage {number} of 4.")
+        if stage == "collect_masked_vectors":
+            self.voted = len(good)
+            if self.voted < self._plan.survivors_needed:
+                raise _StopError(
+                    f"{self.voted} usable votes came, and {self._plan.survivors_needed} are "
+                    "needed for the planned noise."
+                )
+        return replies
+
+    def _checked(
+        self, stage: str, sent: Sequence[Message], replies: Iterable[Message]
+    ) -> list[Message]:
+        """Returns one reply per node at most; malformed ones as errors."""
+        asked = {message.metadata.dst_node_id: message for message in sent}
+        seen: dict[int, Message] = {}
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if node not in asked or node in seen:
+                rejected(reply, "the node was not asked, or has answered already")
+                continue
+            if not reply.has_error() and not self._well_formed(stage, reply):
+                rejected(reply, f"it is malformed for stage {stage!r}")
+                error = Error(code=ErrorCode.UNKNOWN, reason="malformed reply")
+                reply = Message(error, metadata=reply.metadata)  # type: ignore[call-overload]
+            seen[node] = reply
+        return list(seen.values())
+
+    def _well_formed(self, stage: str, reply: Message) -> bool:
+        config = reply.content.config_records.get(_SECAGG_CONFIG)
+        if config is None:
+            return False
+        if stage == "collect_masked_vectors":
+            return self._well_formed_vector(reply, config)
+        if set(reply.content) != {_SECAGG_CONFIG}:
+            return False
+        if stage == "setup":
+            return all(isinstance(config.get(key), bytes) for key in ("pk1", "pk2"))
+        numbers, texts = ("dsts", "ctxts") if stage == "share_keys" else ("nids", "shares")
+        return _pairs(config.get(numbers), config.get(texts))
+
+    def _well_formed_vector(self, reply: Message, config: ConfigRecord) -> bool:
+        content = reply.content
+        metrics = content.metric_records.get("fitres.num_examples")
+        if metrics is None or dict(metrics) != {"num_examples": 1}:
+            return False  # a weight other than one, which would be a size of data
+        if content.config_records.get("fitres.metrics"):
+            return False  # something besides the vote
+        parts = config.get("masked_params")
+        if not isinstance(parts, list) or len(parts) != 2:
+            return False
+        try:
+            factor, vector = (bytes_to_ndarray(cast(bytes, part)) for part in parts)
+        except (ValueError, TypeError, EOFError, OSError):
+            return False
+        return all(
+            a.dtype == np.int64 and a.shape == shape and bool(np.all((a >= 0) & (a < MODULUS)))
+            for a, shape in ((factor, (1,)), (vector, (self._plan.candidates,)))
+        )
+
+    # The rest of the interface is the grid's own.
+
+    def set_run(self, run: Any) -> None:
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        return self._grid.run
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        return self._grid.create_message(*args, **kwargs)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self._grid.get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return self._grid.pull_messages(message_ids)
+
+
+def _stage_of(message: Message) -> str:
+    return str(message.content.config_records[_SECAGG_CONFIG]["stage"])
+
+
+def _pairs(numbers: Any, texts: Any) -> bool:
+    return (
+        isinstance(numbers, list)
+        and isinstance(texts, list)
+        and len(numbers) == len(texts)
+        and all(type(n) is int for n in numbers)
+        and all(isinstance(t, bytes) for t in texts)
+    )
