@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from optuna.storages import InMemoryStorage
 
 from optuna_dp.errors import PlanError
 from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
@@ -26,6 +25,8 @@ from optuna_dp.samplers.records import ended, read_plan
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
+
+    from optuna_dp.dashboard import DashboardCallback
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -46,8 +47,8 @@ class PrivacyCallback:
       function of T and is for the curator only.
 
     With the extra ``dashboard`` it also keeps Optuna Dashboard's note and plots up to date
-    (:func:`optuna_dp.dashboard.annotate`): after the runs 1, 2, 4, 8 and so on, and after the last
-    one, which takes some seconds more; not for storages in memory.
+    (:class:`optuna_dp.dashboard.DashboardCallback`): after the runs 1, 2, 4, 8 and so on, and
+    after the last one, which takes some seconds more; not for storages in memory.
 
     On the ``optuna_dp`` logger, progress without T is logged at level INFO, and the count of runs
     at level DEBUG, the curator's own.
@@ -94,7 +95,7 @@ class PrivacyCallback:
         self._record = RunRecord.checked(run, delta, neighboring_relation, output_attributes)
         self._lock = threading.Lock()
         self._progress = _Progress() if show_progress else None
-        self._next_note: dict[tuple[int, int], int] = {}
+        self._page: DashboardCallback | None = None
         self._guaranteed: dict[str, dict[str, Any]] = {}
 
     def __repr__(self) -> str:
@@ -139,7 +140,7 @@ class PrivacyCallback:
         )
         if self._progress is not None:
             self._progress.show(shown, self._record.delta, finished)
-        self._annotate(study, done, finished)
+        self._annotate(study, trial)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
 
@@ -164,23 +165,14 @@ class PrivacyCallback:
             f"cost{spoilt}. {ONE_COST}"
         )
 
-    def _annotate(self, study: Study, done: int, finished: bool) -> None:
-        """Brings Optuna Dashboard's note and plots up to date, now and then."""
+    def _annotate(self, study: Study, trial: FrozenTrial) -> None:
+        """Brings Optuna Dashboard's note and plots up to date, if it is installed."""
         from optuna_dp import dashboard
 
-        # A storage in memory has no readers but this process; annotate() is there to be called.
-        if isinstance(study._storage, InMemoryStorage) or not dashboard.available():
-            return
-        key = (id(study._storage), study._study_id)
-        with self._lock:
-            if done < self._next_note.get(key, 1) and not finished:
-                return
-            self._next_note[key] = 2 * done
-        try:
-            dashboard.annotate(study, attack=finished)
-        except Exception:
-            # A picture that cannot be drawn must not end a search: its runs are paid for.
-            _logger.warning("The note for Optuna Dashboard could not be written.", exc_info=True)
+        if self._page is None and dashboard.available():
+            self._page = dashboard.DashboardCallback()
+        if self._page is not None:
+            self._page(study, trial)
 
     def _guarantee(self, plan: Plan) -> dict[str, Any]:
         """The guarantee of the whole study, computed once per design."""

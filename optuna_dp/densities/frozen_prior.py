@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logsumexp
 
 from optuna_dp import validation
 from optuna_dp.densities.policy import (
@@ -37,6 +38,7 @@ from optuna_dp.errors import InvalidArgumentError
 # Points whose predictions are computed at once: bounds the memory of a draw of many candidates.
 _BLOCK = 2**18
 _PROBES = 16
+_SETS = 8
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,37 @@ class FrozenPrior:
             return [0.0] * _PROBES
         means = np.asarray(self._model.predict(fixed.encoded())[0], dtype=np.float64)
         return [float(v) for v in np.where(np.isfinite(means), means, np.finfo(np.float64).max)]
+
+    def ratios(self, points: Candidates, rng: np.random.Generator) -> FloatArray:
+        """Estimates the density of this prior relative to the base prior at given points; (n,).
+
+        For figures. A point is drawn as the best of N with the other N - 1 being fresh, so its
+        ratio is a mean over sets of those: eight here. All 1 without a model.
+
+        Args:
+            points: Where; over the space of this prior.
+            rng: For the sets.
+        """
+        if self._model is None:
+            return np.ones(len(points))
+        others = self._settings.candidates - 1
+        pool = self._settings.base.sample(self._space, max(_SETS * others, 1), rng)
+        at = [
+            np.asarray(self._model.predict(c.encoded())[0], dtype=np.float64)
+            for c in (points, pool)
+        ]
+        # One row: weights relative to one and the same best score.
+        logs = _log_weights(np.concatenate(at)[None, :], self._settings.sharpness)[0]
+        mine = logs[: len(points)][:, None]
+        rest = logs[len(points) :][: _SETS * others].reshape(_SETS, others)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # How likely a softmax is to take the point, in logarithms: nothing underflows.
+            against = logsumexp(rest, axis=1) if others else np.full(_SETS, -np.inf)
+            odds = mine - against[None, :]
+            chosen = expit(np.nan_to_num(odds, nan=-np.inf)).mean(axis=1)
+        share = self._settings.uniform_share
+        result: FloatArray = share + (1.0 - share) * self._settings.candidates * chosen
+        return result
 
     def _draw(self, n: int, model: FittedModel, rng: np.random.Generator) -> dict[str, FloatArray]:
         """``n`` points by column, each chosen among N candidates drawn for it alone."""

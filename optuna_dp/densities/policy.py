@@ -29,7 +29,7 @@ from optuna_dp.densities.projection import (
     projection_to_json,
     scores_to_log_weights,
 )
-from optuna_dp.densities.shares import BoundedDensity, FloatArray
+from optuna_dp.densities.shares import BoundedDensity, FloatArray, IntArray
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 
@@ -137,17 +137,23 @@ class Policy:
         history: Sequence[RunOutcome],
         candidates: Candidates,
         direction: Direction = "maximize",
+        masses: IntArray | None = None,
     ) -> BoundedDensity:
         """The law from which :meth:`propose` would choose among these fresh candidates.
 
-        For figures. Arguments as of :meth:`propose`.
+        For figures. Arguments as of :meth:`propose`, and:
+
+        Args:
+            masses: How often each candidate counts, positive, shape (N,), where they were not
+                drawn from the prior but stand for it; with a fixed set its own by default.
         """
         sign = _sign(direction)
         informed = len(history) > 0 and self.bounds != (1.0, 1.0)
         logs = (
             self._log_weights(history, candidates, sign) if informed else np.zeros(len(candidates))
         )
-        masses = self.prior.masses if isinstance(self.prior, FixedCandidates) else None
+        if masses is None and isinstance(self.prior, FixedCandidates):
+            masses = self.prior.masses
         return project_log(logs, self.bounds, self.projection, masses)
 
     def describe(self, space: Space) -> dict[str, Any]:

@@ -43,7 +43,9 @@ def check_pilots(evidence: Evidence) -> None:
     outputs = outputs_digest(trials[: settings.pilots])
     drawn: tuple[FrozenTrial, list[str], list[float]] | None = None
     for trial in trials[settings.pilots :]:
-        if trial.params and trial.system_attrs.get(FROZEN_KEY) != outputs:
+        # Optuna asks no sampler for what can have one value only.
+        drew = any(not distribution.single() for distribution in trial.distributions.values())
+        if drew and trial.system_attrs.get(FROZEN_KEY) != outputs:
             raise _moved(trial, "the outputs of the study's pilots")
         record = trial.system_attrs.get(DRAW_KEY)
         if record is None:

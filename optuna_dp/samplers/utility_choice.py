@@ -152,7 +152,7 @@ def candidate_trials(study: Study, plan: Plan, stage: int) -> list[FrozenTrial]:
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     numbers = range(settings.first(stage), settings.first(stage + 1))
     return sorted(
-        (t for t in trials if t.number in numbers and not _never_began(t)), key=lambda t: t.number
+        (t for t in trials if t.number in numbers and not never_began(t)), key=lambda t: t.number
     )
 
 
@@ -216,7 +216,7 @@ def utilities_of(
     return Utilities(totals, utilities.n_partitions, utilities.sensitivity)
 
 
-def _never_began(trial: FrozenTrial) -> bool:
+def never_began(trial: FrozenTrial) -> bool:
     """Whether a trial holds an answer, or its worker died in this package's own code.
 
     An objective that failed before it asked for a parameter has begun: it may have read data.

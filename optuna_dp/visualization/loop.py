@@ -5,61 +5,132 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import optuna
+
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test.doubling import LoopResult, TraceStep
+from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.records import score
+from optuna_dp.samplers.utility_choice import choices, read_trace
+from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
 from optuna_dp.visualization import theme
+from optuna_dp.visualization.targets import candidates_of, plan_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+Result = LoopResult[Any] | Sequence[TraceStep] | optuna.Study
 
-def plot_doubling_trace(result: LoopResult[Any] | Sequence[TraceStep]) -> go.Figure:
+
+def plot_doubling_trace(result: Result) -> go.Figure:
     """Plots how the threshold climbed: proposals that were reached, and those that were not.
 
     The step doubles after each proposal that some candidate reached and halves after each that
     none did; the line is the utility accumulated (arXiv 2211.01852, the step-u pictures).
 
-    **Public**: the answers of the loop are private outputs that its event pays for, and the figure
-    is a function of nothing else. (Utilities are not shown: they are the curator's.)
+    **Public** if ``result`` is a loop's result or its trace: the answers are private outputs that
+    its event pays for, whether they are shown or not, and the figure is a function of nothing
+    else. **For the curator only** if it is a study: then the best utility among the candidates of
+    each iteration is shown as well, and utilities are not private.
 
     Args:
-        result: What :func:`optuna_dp.propose_test.propose_test` returned, or its ``trace``.
+        result: What :func:`optuna_dp.propose_test.propose_test` returned, its ``trace``, or a
+            study of :class:`~optuna_dp.ProposeTestSampler` whose choice has been made: by its
+            last trial or, if that was not run, by ``release``. With a proposer there is an answer
+            per batch, so a study that is still running shows those so far.
+
+    Raises:
+        InvalidArgumentError: If it is none of these, or a study without an answer yet.
     """
+    if isinstance(result, optuna.Study):
+        return _of_study(result)
     trace = list(result.trace if isinstance(result, LoopResult) else result)
     if not all(isinstance(step, TraceStep) for step in trace):
         raise InvalidArgumentError(
-            "result", type(result).__name__, "it must be a LoopResult or its trace"
+            "result", type(result).__name__, "it must be a LoopResult, its trace or a study"
         )
-    figure = theme.figure("The doubling loop", x="iteration", y="utility")
-    go = theme.graph_objects()
-    figure.add_trace(
-        go.Scatter(
-            x=[step.iteration for step in trace],
-            y=[step.utility for step in trace],
-            mode="lines",
-            line={"shape": "hv", "color": theme.GUARANTEE, "width": 3},
-            name="accumulated",
+    return _figure(trace, curator=False)
+
+
+def _of_study(study: optuna.Study) -> go.Figure:
+    plan = plan_of(study)
+    if plan.design.procedure != PROPOSE_TEST:
+        raise InvalidArgumentError(
+            "result",
+            plan.design.sampler,
+            "only a study of ProposeTestSampler has a doubling loop",
         )
+    trace = read_trace(study)
+    if not trace:
+        raise InvalidArgumentError(
+            "result",
+            study.study_name,
+            "no answer has been drawn yet",
+            "Continue with study.optimize; the loop runs after the last candidate.",
+        )
+    figure = _figure(trace, curator=True)
+    shown = _best_tested(study, plan)
+    if shown:
+        theme.line(
+            figure,
+            shown,
+            "best mean utility among those tested (not private)",
+            colour=theme.NAIVE,
+            dash="dash",
+            markers=len(shown) == 1,
+            shape="hvh",
+        )
+    return figure
+
+
+def _best_tested(study: optuna.Study, plan: Plan) -> list[tuple[int, float]]:
+    """The best mean utility among the candidates of each iteration."""
+    settings = UtilitySettings.from_json(plan.design.settings)
+    best: dict[int, float] = {}
+    for trial in candidates_of(study, plan):
+        value = score(trial)
+        if value is not None:
+            utility = value if plan.design.direction == "maximize" else 1.0 - value
+            stage = settings.stage_of(trial.number)
+            best[stage] = max(best.get(stage, utility), utility)
+    found: list[tuple[int, float]] = []
+    answered = 0
+    for stage, choice in sorted(choices(study, plan).items()):
+        iterations = range(answered + 1, len(choice.answers) + 1)
+        found += [(iteration, best[stage]) for iteration in iterations if stage in best]
+        answered = len(choice.answers)
+    return found
+
+
+def _figure(trace: Sequence[TraceStep], *, curator: bool) -> go.Figure:
+    figure = theme.figure("The doubling loop", x="iteration", y="utility", curator=curator)
+    theme.line(
+        figure,
+        [(step.iteration, step.utility) for step in trace],
+        "accumulated",
+        colour=theme.GUARANTEE,
+        width=3,
+        shape="hv",
+        markers=len(trace) == 1,
     )
     for name, colour, symbol, kept in (
         ("reached by a candidate", theme.GOOD, "triangle-up", True),
         ("reached by none", theme.ATTACK, "triangle-down-open", False),
     ):
         steps = [step for step in trace if (step.answer is not None) == kept]
-        figure.add_trace(
-            go.Scatter(
-                x=[step.iteration for step in steps],
-                y=[step.threshold for step in steps],
-                mode="markers",
-                marker={"color": colour, "symbol": symbol, "size": 10},
-                name=f"proposed, {name}",
-                text=[
-                    f"step {step.step}"
-                    + ("" if step.answer is None else f", candidate {step.answer}")
-                    for step in steps
-                ],
-            )
+        theme.points(
+            figure,
+            [(step.iteration, step.threshold) for step in steps],
+            f"proposed, {name}",
+            colour=colour,
+            symbol=symbol,
+            size=10,
+            text=[
+                f"step {step.step}" + ("" if step.answer is None else f", candidate {step.answer}")
+                for step in steps
+            ],
         )
-    figure.update_xaxes(tickformat="d", rangemode="tozero")
+    last = len(trace)
+    figure.update_xaxes(range=[0.5, last + 0.5], tickformat="d", dtick=1 if last <= 15 else None)
     figure.update_yaxes(rangemode="tozero")
     return figure

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.accounting.pilot_plan import PilotRow
 from optuna_dp.accounting.plan_rows import PlanRow
 from optuna_dp.accounting.planner import Plan
 from optuna_dp.errors import InvalidArgumentError
@@ -19,16 +22,20 @@ _SOLVED = {
 }
 
 
-def plot_plan(plan: Plan) -> go.Figure:
+def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
     """Plots what searches cost by the mean number of runs, or what was solved for.
 
     One line per law of T and pair of density bounds; bars reach down to the strongest known
-    attack. The dashed line is what publishing that many runs would cost.
+    attack. The dotted line is what publishing that many runs would cost.
+
+    Rows of pilots are bars: what the selection costs by itself and, on top, what pilots or
+    density bounds add to it.
 
     **Public**: a plan is made before any data are touched.
 
     Args:
-        plan: What :func:`optuna_dp.selection_plan` returned.
+        plan: What :func:`optuna_dp.selection_plan` returned, or the rows that
+            :func:`optuna_dp.accounting.pilot_plan.pilot_rows` did.
 
     Example:
         >>> import optuna_dp as odp
@@ -36,8 +43,13 @@ def plot_plan(plan: Plan) -> go.Figure:
         >>> figure = odp.visualization.plot_plan(plan)
     """
     if not isinstance(plan, Plan):
+        ways = list(plan) if isinstance(plan, Sequence) else []
+        if ways and all(isinstance(row, PilotRow) for row in ways):
+            return _adaptive(ways)
         raise InvalidArgumentError(
-            "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
+            "plan",
+            type(plan).__name__,
+            "it must be what optuna_dp.selection_plan or pilot_rows returned",
         )
     if plan.solved_for in ("mean", "density_bounds"):
         return _solved(plan, plan.solved_for)
@@ -50,23 +62,18 @@ def plot_plan(plan: Plan) -> go.Figure:
         x="mean number of runs",
         y=_SOLVED["noise_multiplier"] if white_box else f"epsilon at delta {plan.delta:g}",
     )
-    go = theme.graph_objects()
     means = sorted({row.mean for row in plan.rows if row.mean is not None})
     figure.update_xaxes(type="log", tickvals=means, ticktext=[f"{mean:g}" for mean in means])
     for i, (name, rows) in enumerate(_series(plan).items()):
         y = [row.noise_multiplier if white_box else row.epsilon for row in rows]
-        figure.add_trace(
-            go.Scatter(
-                x=[row.mean for row in rows],
-                y=y,
-                mode="lines+markers",
-                name=name,
-                line={
-                    "color": theme.SERIES[i % len(theme.SERIES)],
-                    "dash": "dash" if rows[0].adaptive else "solid",
-                },
-                error_y=None if white_box else _down_to_the_attack(rows),
-            )
+        theme.line(
+            figure,
+            zip([row.mean for row in rows], y, strict=True),
+            name,
+            colour=theme.SERIES[i % len(theme.SERIES)],
+            dash="dash" if rows[0].adaptive else "solid",
+            markers=True,
+            error_y=None if white_box else _down_to_the_attack(rows),
         )
     if not white_box:
         _add_naive(figure, plan)
@@ -102,15 +109,13 @@ def _add_naive(figure: go.Figure, plan: Plan) -> None:
     naive = {row.mean: row.naive for row in plan.rows if row.mean and row.naive is not None}
     if not naive:
         return
-    go = theme.graph_objects()
-    figure.add_trace(
-        go.Scatter(
-            x=sorted(naive),
-            y=[naive[mean] for mean in sorted(naive)],
-            mode="lines",
-            name="publishing that many runs (naive composition)",
-            line={"color": theme.OTHER, "dash": "dot"},
-        )
+    theme.line(
+        figure,
+        sorted(naive.items()),
+        "publishing that many runs (naive composition)",
+        colour=theme.OTHER,
+        dash="dot",
+        markers=len(naive) == 1,
     )
 
 
@@ -130,3 +135,44 @@ def _solved(plan: Plan, unknown: str) -> go.Figure:
             heights.append(row.density_bounds[1] / row.density_bounds[0])
     figure.add_trace(go.Bar(x=names, y=heights, marker={"color": theme.GUARANTEE}))
     return figure
+
+
+def _adaptive(rows: Sequence[PilotRow]) -> go.Figure:
+    """Bars: one for each way to be adaptive; rows without a finite epsilon are left out."""
+    shown = [row for row in rows if math.isfinite(row.epsilon)]
+    # The plan's delta is not among the rows: whoever made them knows it.
+    figure = theme.figure("What adaptivity adds", x="epsilon", y="")
+    go = theme.graph_objects()
+    names = [_way(row) for row in shown]
+    for name, lengths, colour, labels in (
+        ("the selection by itself", [r.epsilon - r.price for r in shown], theme.GUARANTEE, None),
+        (
+            "added by pilots or density bounds",
+            [row.price for row in shown],
+            theme.NAIVE,
+            [f"+{theme.rounded_up(row.price)}" for row in shown],
+        ),
+    ):
+        figure.add_trace(
+            go.Bar(
+                x=lengths,
+                y=names,
+                orientation="h",
+                name=name,
+                marker={"color": colour},
+                text=labels,
+                textposition="outside",
+                cliponaxis=False,
+            )
+        )
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_layout(barmode="stack", height=190 + 28 * len(shown))
+    return figure
+
+
+def _way(row: PilotRow) -> str:
+    if row.noise_ratio is None:
+        c, big_c = row.density_bounds
+        return f"density within [{c:g}, {big_c:g}]"
+    pilots = "1 pilot" if row.pilots == 1 else f"{row.pilots} pilots"
+    return f"{pilots}, {row.noise_ratio:g} times the noise"

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import optuna
+from dp_accounting import dp_event
+from optuna.trial import FrozenTrial
 
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.run_record import RunRecord, read_run_record
-from optuna_dp.samplers.plan import Plan
-from optuna_dp.samplers.records import read_plan
+from optuna_dp.samplers.plan import Design, Plan
+from optuna_dp.samplers.records import ended, read_plan
+from optuna_dp.samplers.utility_choice import end_of, final_choice, never_began
 
 
 @dataclass(frozen=True)
@@ -38,14 +42,55 @@ def plan_of(study: Any) -> Plan:
 
 
 def record_of(study: optuna.Study) -> RunRecord:
-    """Returns what one run of a study costs, as the callback or a release recorded it."""
+    """Returns what one run of a study costs, as the callback or a release recorded it.
+
+    What the choice of a :class:`~optuna_dp.ProposeTestSampler` or
+    :class:`~optuna_dp.NoisyMaxSampler` study costs is in its plan.
+    """
     record = read_run_record(study._storage, study._study_id)
-    if record is None:
-        raise PlanError(
-            "What one run of this study costs is not recorded. Give study.optimize a "
-            "PrivacyCallback(run)."
-        )
-    return record
+    if record is not None:
+        return record
+    design = plan_of(study).design
+    procedure = procedure_of(design)
+    if not procedure.runs_are_private:
+        return RunRecord(procedure.run(design, None))
+    raise PlanError(
+        "What one run of this study costs is not recorded. Give study.optimize a "
+        "PrivacyCallback(run)."
+    )
+
+
+def design_of(target: Any) -> Design | None:
+    """Returns the public design of a release or a study; None for a guarantee."""
+    if isinstance(target, Release):
+        return target.design
+    return plan_of(target).design if isinstance(target, optuna.Study) else None
+
+
+def has_finished(study: optuna.Study, plan: Plan) -> bool:
+    """Whether all runs have ended, or the private choice has been made."""
+    if procedure_of(plan.design).runs_are_private:
+        return len(candidates_of(study, plan)) == plan.slots
+    return final_choice(study, plan) is not None
+
+
+def pilots_of(plan: Plan) -> int:
+    """Returns how many of a study's first runs are pilots."""
+    return int(plan.design.settings.get("pilots", 0))
+
+
+def candidates_of(study: optuna.Study, plan: Plan) -> list[FrozenTrial]:
+    """Returns the trials that hold runs or candidates and have ended, by number.
+
+    Left out are trials beyond the last run, and those that hold a private answer.
+    """
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    if procedure_of(plan.design).runs_are_private:
+        mine = [t for t in trials if t.number < plan.slots and ended(t)]
+    else:
+        end = end_of(study, plan)
+        mine = [t for t in trials if t.number < end and ended(t) and not never_began(t)]
+    return sorted(mine, key=lambda t: t.number)
 
 
 def target_of(target: Any, delta: float | None) -> Target:
@@ -64,3 +109,15 @@ def target_of(target: Any, delta: float | None) -> Target:
     raise InvalidArgumentError(
         "target", type(target).__name__, "it must be a Guarantee, a Release or a study"
     )
+
+
+def pilots_and_selection(event: Any) -> tuple[Any, Any] | None:
+    """Returns the two parts of what ``pilots_guarantee`` makes; None for any other event."""
+    parts: Any = event.events if isinstance(event, dp_event.ComposedDpEvent) else ()
+    if (
+        len(parts) == 2
+        and isinstance(parts[0], dp_event.SelfComposedDpEvent)
+        and isinstance(parts[1], PrivateSelectionDpEvent)
+    ):
+        return parts[0], parts[1]
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import MissingExtraError
@@ -17,6 +18,7 @@ OTHER = "#8a8f9c"
 NAIVE = "#e08e1b"
 GOOD = "#2a9d6f"
 SERIES = (GUARANTEE, NAIVE, GOOD, ATTACK, "#7b4bb7", "#1b9aaa", OTHER)
+PARTS = (OTHER, "#7b4bb7", "#1b9aaa")
 FILL = "rgba(53, 81, 201, 0.12)"
 CURATOR = "For the curator only"
 
@@ -39,16 +41,120 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
         curator: Whether the title says that the figure is for the curator only.
     """
     found: go.Figure = graph_objects().Figure()
-    found.update_layout(
+    style(found, title, curator=curator)
+    found.update_xaxes(title={"text": x, "standoff": 8}, zeroline=False, automargin=True)
+    found.update_yaxes(title={"text": y, "standoff": 8}, zeroline=False, automargin=True)
+    return found
+
+
+def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) -> None:
+    """Gives a figure the title and the layout that all have.
+
+    Args:
+        figure: The figure, with axes of its own.
+        title: What it shows.
+        curator: Whether the title says that the figure is for the curator only.
+        height: In pixels; the space for title and legend is part of it.
+    """
+    figure.update_layout(
         title={"text": titled(title, curator=curator), "x": 0.02, "xanchor": "left"},
         template="plotly_white",
-        xaxis={"title": {"text": x}, "zeroline": False},
-        yaxis={"title": {"text": y}, "zeroline": False},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0.0},
-        margin={"l": 70, "r": 30, "t": 70, "b": 60},
+        height=height,
+        showlegend=True,  # plotly leaves it out where there is one line: what then is it?
+        # Beneath the axis titles, whatever the height: a fixed number of pixels from the bottom.
+        legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0.01, "x": 0.0},
+        margin={"l": 70, "r": 30, "t": 70, "b": 110},
         hovermode="closest",
     )
-    return found
+
+
+def line(
+    figure: go.Figure,
+    at: Iterable[tuple[Any, Any]],
+    name: str,
+    *,
+    colour: str,
+    width: float = 2,
+    dash: str = "solid",
+    markers: bool = False,
+    shape: str = "linear",
+    where: dict[str, int] | None = None,
+    **more: Any,
+) -> None:
+    """Adds a line.
+
+    Args:
+        figure: The figure.
+        at: Pairs (x, y).
+        name: In the legend.
+        colour: Of the line.
+        width: In pixels.
+        dash: plotly's name of a pattern.
+        markers: Whether the points are marked.
+        shape: plotly's name of how points are joined.
+        where: Row and column of the panel, in a figure that has several.
+        more: Anything else that ``plotly.graph_objects.Scatter`` takes.
+    """
+    pairs = list(at)
+    figure.add_trace(
+        graph_objects().Scatter(
+            x=[x for x, _ in pairs],
+            y=[y for _, y in pairs],
+            mode="lines+markers" if markers else "lines",
+            name=name,
+            line={"color": colour, "width": width, "dash": dash, "shape": shape},
+            **more,
+        ),
+        **(where or {}),
+    )
+
+
+def points(
+    figure: go.Figure,
+    at: Iterable[tuple[Any, Any]],
+    name: str,
+    *,
+    colour: str,
+    size: float = 8,
+    symbol: str = "circle",
+    where: dict[str, int] | None = None,
+    **more: Any,
+) -> None:
+    """Adds points.
+
+    Args:
+        figure: The figure.
+        at: Pairs (x, y).
+        name: In the legend.
+        colour: Of the points.
+        size: In pixels.
+        symbol: plotly's name of one.
+        where: Row and column of the panel, in a figure that has several.
+        more: Anything else that ``plotly.graph_objects.Scatter`` takes.
+    """
+    more = {"mode": "markers", **more}
+    pairs = list(at)
+    figure.add_trace(
+        graph_objects().Scatter(
+            x=[x for x, _ in pairs],
+            y=[y for _, y in pairs],
+            name=name,
+            marker={
+                "color": colour,
+                "size": size,
+                "symbol": symbol,
+                # An open symbol is all outline; a filled one needs none.
+                "line": {"color": colour, "width": 2 if "open" in symbol else 0},
+            },
+            **more,
+        ),
+        **(where or {}),
+    )
+
+
+def clipped(text: str, most: int) -> str:
+    """Returns a text of at most ``most`` characters, for names that are not ours to choose."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def titled(title: str, *, curator: bool) -> str:

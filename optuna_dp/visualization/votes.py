@@ -54,8 +54,8 @@ def plot_votes(release: Release) -> go.Figure:
             showlegend=False,
         )
     )
-    figure.update_yaxes(autorange="reversed", type="category", automargin=True)
-    figure.update_layout(height=140 + 24 * len(order))
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_layout(height=170 + 24 * len(order))
     return figure
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 from support import RUN, exactly, finished_study, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import PlanError
+from optuna_dp.errors import MissingExtraError, PlanError
+
+from .kinds import CANDIDATES, KINDS, PILOTS, RUNS, SELECTION_RUNS, pilots
 
 pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
@@ -20,7 +22,12 @@ pytest.importorskip("plotly")
 from optuna_dp import dashboard
 
 CURATOR = {"privacy-profile", "epsilon-by-trials", "sampling-density", "scores"}
-PUBLIC = {"privacy-profile", "epsilon-by-trials"}
+OF_KIND = {
+    "dp_hypo": CURATOR,
+    "pilots": CURATOR,
+    "propose_test": CURATOR - {"sampling-density"} | {"doubling-trace"},
+    "noisy_max": CURATOR - {"sampling-density"},
+}
 
 
 def attrs(study: optuna.Study) -> dict[str, Any]:
@@ -78,15 +85,89 @@ def test_annotating_changes_nothing_that_is_released() -> None:
     assert all(trial.user_attrs == {} for trial in study.trials)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_study_has_its_page(kind: str) -> None:
+    study = KINDS[kind]()
+    before = odp.release(study).to_json()
+    trials = study.get_trials()
+    dashboard.annotate(study, attack=False)
+    assert plots(study) == OF_KIND[kind]
+    text = note(study)
+    assert text.startswith("# For the curator only")
+    epsilon = odp.release(study).guarantee.epsilon(1e-5)
+    (shown,) = re.findall(r"epsilon = ([0-9.]+) at delta", text)
+    assert 0 <= float(shown) - epsilon < 0.01
+    assert "yes: `odp.release(study)`" in text
+    assert odp.release(study).to_json() == before
+    assert study.get_trials() == trials
+
+
+def test_how_studies_of_each_kind_stand() -> None:
+    texts = {}
+    for kind, make in KINDS.items():
+        study = make()
+        dashboard.annotate(study, attack=False)
+        texts[kind] = note(study)
+    assert f"Runs ended | {RUNS} of {RUNS} (secret)" in texts["dp_hypo"]
+    assert f"Pilots ended | {PILOTS} of {PILOTS} |" in texts["pilots"]
+    runs = f"Selection runs ended | {SELECTION_RUNS} of {SELECTION_RUNS} (secret)"
+    assert runs in texts["pilots"]
+    for kind in ("propose_test", "noisy_max"):
+        assert f"Candidates evaluated | {len(CANDIDATES)} of {len(CANDIDATES)} |" in texts[kind]
+        assert "made: the candidate of trial 1" in texts[kind]
+        assert "which are\nnot private" in texts[kind]
+        assert "(secret)" not in texts[kind]
+    assert "all 19 that there may be are paid for" in texts["propose_test"]
+
+
+def test_annotating_makes_no_private_choice() -> None:
+    sampler = odp.NoisyMaxSampler(candidates=CANDIDATES, n_partitions=1000, epsilon=2.0)
+    study = study_of(sampler)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=len(CANDIDATES))
+    dashboard.annotate(study, attack=False)
+    assert len(study.trials) == len(CANDIDATES)
+    assert "not made yet" in note(study)
+    assert "yes: `odp.release(study)`" in note(study)
+
+
+def test_a_candidate_without_a_utility_is_said_to_block_the_choice() -> None:
+    def sometimes(trial: optuna.Trial) -> float:
+        if trial.suggest_float("x", 0, 1) == 0.5:
+            raise RuntimeError
+        return 0.5
+
+    sampler = odp.NoisyMaxSampler(candidates=CANDIDATES, n_partitions=1000, epsilon=2.0)
+    study = study_of(sampler)
+    study.optimize(sometimes, n_trials=len(CANDIDATES), catch=RuntimeError)
+    dashboard.annotate(study, attack=False)
+    assert "1 (each blocks the choice)" in note(study)
+    assert "NO: trial 1: it has no utility" in note(study)
+
+
+def test_pilots_that_are_not_over_have_no_density_yet() -> None:
+    sampler = odp.PilotSampler(
+        pilots=PILOTS, pilot_run=odp.gaussian(16.0), trials=exactly(SELECTION_RUNS)
+    )
+    study = study_of(sampler)
+    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+    dashboard.annotate(study, attack=False)
+    assert plots(study) == CURATOR - {"sampling-density"}
+    assert f"Pilots ended | 2 of {PILOTS} |" in note(study)
+    assert "not yet" in note(study)
+
+
+def recorder(calls: list[tuple[int, bool]]) -> Any:
+    def listen(study: optuna.Study, *, attack: bool) -> None:
+        calls.append((sum(t.state == TrialState.COMPLETE for t in study.trials), attack))
+
+    return listen
+
+
 def test_the_callback_annotates_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[int, bool]] = []
-
-    def listen(study: optuna.Study, *, attack: bool) -> None:
-        calls.append((sum(t.state.is_finished() for t in study.trials), attack))
-
-    monkeypatch.setattr(dashboard, "annotate", listen)
+    monkeypatch.setattr(dashboard, "annotate", recorder(calls))
     private_study(
         odp.RandTuneSampler(trials=exactly(11)), storage=f"sqlite:///{tmp_path / 'a.db'}"
     )
@@ -96,38 +177,36 @@ def test_the_callback_annotates_now_and_then(
     assert calls == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_callbacks_annotate_studies_of_every_kind(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[int, bool]] = []
+    monkeypatch.setattr(dashboard, "annotate", recorder(calls))
+    KINDS[kind](storage=f"sqlite:///{tmp_path / 'a.db'}")
+    last = {"dp_hypo": RUNS, "pilots": PILOTS + SELECTION_RUNS}.get(kind, len(CANDIDATES))
+    assert calls[:2] == [(1, False), (2, False)]
+    assert calls[-1] == (last, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(study: optuna.Study, *, attack: bool) -> None:
         raise RuntimeError("no ink")
 
     monkeypatch.setattr(dashboard, "annotate", fail)
     with logged() as lines:
-        study = private_study(storage=f"sqlite:///{tmp_path / 'a.db'}")
-    assert len(study.trials) == 5
+        study = KINDS[kind](storage=f"sqlite:///{tmp_path / 'a.db'}")
     assert any("could not be written" in line for line in lines)
+    odp.release(study)  # It ran to its end.
 
 
-def test_the_published_page_is_a_function_of_the_release() -> None:
-    """Two studies that release the same from another number of runs publish the same page."""
-    pages = []
-    for count in (1, 6):
-        law = odp.Geometric(mean=4)
-        sampler = odp.RandTuneSampler(trials=law)
-        sampler._draw_slots = lambda bits, count=count: count  # type: ignore[method-assign]
-        study = study_of(sampler)
-        study.optimize(
-            lambda trial: trial.suggest_categorical("x", [1.0]),
-            callbacks=[odp.PrivacyCallback(RUN)],
-        )
-        assert len(study.trials) == count
-        public = odp.release(study).publish(optuna.storages.InMemoryStorage(), "result")
-        pages.append(attrs(public))
-        assert plots(public) == PUBLIC
-        assert "Safe to show" in note(public)
-        assert "curator only" not in json.dumps(attrs(public))
-    assert pages[0] == pages[1]
+def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "_PACKAGES", ("no_such_package",))
+    with pytest.raises(MissingExtraError, match="dashboard"):
+        dashboard.DashboardCallback()
 
 
 def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +214,18 @@ def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) ->
     public = odp.release(private_study()).publish(optuna.storages.InMemoryStorage(), "result")
     assert attrs(public) == {}
     assert "privacy statement" in public.user_attrs
+
+
+def test_what_a_published_page_says_of_pilots_and_missing_scores() -> None:
+    def published(study: optuna.Study) -> str:
+        return note(odp.release(study).publish(optuna.storages.InMemoryStorage(), "result"))
+
+    for kind, make in KINDS.items():
+        text = published(make())
+        assert text.startswith("**Safe to show.**")
+        assert ("shown as pruned" in text) == (kind in ("propose_test", "noisy_max"))
+        assert "attribute `pilots`" not in text
+    assert "attribute `pilots`" in published(pilots(release_pilots=True))
 
 
 def test_without_a_plan_or_a_cost() -> None:

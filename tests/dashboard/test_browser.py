@@ -15,9 +15,10 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import optuna
 import pytest
-from support import RUN, objective, study_of
 
 import optuna_dp as odp
+
+from .kinds import KINDS, PILOTS, RUNS, SELECTION_RUNS
 
 optuna_dashboard = pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
@@ -44,7 +45,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-RUNS = 7
 
 
 class _Quiet(WSGIRequestHandler):
@@ -53,12 +53,12 @@ class _Quiet(WSGIRequestHandler):
 
 
 @contextmanager
-def served(storage: str) -> Iterator[str]:
+def served(storage: str, number: int) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, optuna_dashboard.wsgi(storage), handler_class=_Quiet)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/dashboard/studies/1"
+        yield f"http://127.0.0.1:{server.server_port}/dashboard/studies/{number}"
     finally:
         server.shutdown()
         server.server_close()
@@ -84,44 +84,68 @@ def page(url: str, profile: Path) -> str:
 
 @pytest.fixture(scope="module")
 def storages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """One storage with a private study of each kind, one with what each has released."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = tmp_path_factory.mktemp("storages")
     curator, public = (f"sqlite:///{folder / name}.db" for name in ("curator", "public"))
-    sampler = odp.DPHyPOSampler(trials=odp.Geometric(mean=5))
-    sampler._draw_slots = lambda bits: RUNS  # type: ignore[method-assign]
-    study = study_of(sampler, storage=curator, study_name="tuning")
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    odp.release(study).publish(public, "result")
+    for kind, make in KINDS.items():
+        more = {"release_pilots": True} if kind == "pilots" else {}
+        odp.release(make(storage=curator, study_name=kind, **more)).publish(public, kind)
     return curator, public
 
 
-def test_the_curators_page(storages: tuple[str, str], tmp_path: Path) -> None:
-    with served(storages[0]) as url:
-        front = page(url, tmp_path / "profile")
-        note = page(f"{url}/note", tmp_path / "profile")
-    for title in (
-        "What is guaranteed",
-        "strongest known attack",
-        "Publishing every run or releasing one",
-        "Where the next run is drawn",
-        "C = 2",
+NUMBER = {kind: i for i, kind in enumerate(KINDS, start=1)}
+# What the first page of a private study shows, and nothing that is published does.
+SECRET = {
+    "dp_hypo": [f"runs so far: {RUNS}", "Scores of the runs", "Where the next run is drawn"],
+    "pilots": [
+        f"runs so far: {PILOTS + SELECTION_RUNS}",
         "Scores of the runs",
-        "For the curator only",
-    ):
-        assert title in front, title
-    assert "Do not share this page" in note
-    assert f"{RUNS} of {RUNS} (secret)" in note
-    assert "yes: odp.release(study)" in note
+        "the prior that the pilots taught",
+        "(uniform share)",
+    ],
+    "propose_test": ["The doubling loop", "best mean utility among those tested", "iterations so"],
+    "noisy_max": ["means that are not private", "candidates so far", "chosen"],
+}
+# What both pages show.
+SHOWN = {
+    "dp_hypo": ["one run by itself", "Publishing every run or releasing one"],
+    "pilots": [f"the {PILOTS} pilots by themselves", f"the {PILOTS} pilots alone"],
+    "propose_test": ["one iteration by itself", "What the iterations cost"],
+    "noisy_max": ["Publishing every utility or releasing one choice"],
+}
 
 
-def test_the_published_page(storages: tuple[str, str], tmp_path: Path) -> None:
-    with served(storages[1]) as url:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_curators_page(kind: str, storages: tuple[str, str], tmp_path: Path) -> None:
+    with served(storages[0], NUMBER[kind]) as url:
         front = page(url, tmp_path / "profile")
-        note = page(f"{url}/note", tmp_path / "profile")
-    assert "What is guaranteed" in front
-    assert "Publishing every run or releasing one" in front
-    assert "Best Trial (number=0)" in front
-    assert "Safe to show" in note
-    assert "Privacy statement" in note
-    for private in ("curator only", "runs so far", "Scores of the runs", f"{RUNS} of {RUNS}"):
-        assert private not in front + note
+    for text in ("What is guaranteed", "For the curator only", *SHOWN[kind], *SECRET[kind]):
+        assert text in front, text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_published_page(kind: str, storages: tuple[str, str], tmp_path: Path) -> None:
+    with served(storages[1], NUMBER[kind]) as url:
+        front = page(url, tmp_path / "profile")
+    for text in ("What is guaranteed", *SHOWN[kind]):
+        assert text in front, text
+    for text in ("curator only", "so far", *SECRET[kind]):
+        assert text not in front, text
+    assert ("The pilots that were released" in front) == (kind == "pilots")
+    assert ("Best Trial (number=0)" in front) == (kind in ("dp_hypo", "pilots"))
+
+
+def test_the_notes(storages: tuple[str, str], tmp_path: Path) -> None:
+    number = NUMBER["pilots"]
+    with served(storages[0], number) as url:
+        curators = page(f"{url}/note", tmp_path / "profile")
+    with served(storages[1], number) as url:
+        public = page(f"{url}/note", tmp_path / "profile")
+    assert "Do not share this page" in curators
+    assert f"{SELECTION_RUNS} of {SELECTION_RUNS} (secret)" in curators
+    assert "yes: odp.release(study)" in curators
+    assert "Safe to show" in public
+    assert "Privacy statement" in public
+    assert "curator only" not in public
+    assert "(secret)" not in public

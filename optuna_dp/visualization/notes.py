@@ -1,0 +1,173 @@
+"""The words beside the figures: what a study's page says, for the curator and for everybody."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.propose_test.doubling import DoublingPlan
+from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.releasing.statement import METHODS
+from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.records import score
+from optuna_dp.samplers.utility_choice import (
+    candidate_trials,
+    final_choice,
+    read_trace,
+    utilities_of,
+)
+from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.visualization.targets import (
+    candidates_of,
+    pilots_of,
+    plan_of,
+    record_of,
+    target_of,
+)
+from optuna_dp.visualization.theme import rounded_up
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from optuna_dp.releasing.release import Release
+
+_PUBLIC = """**Safe to show.** This study holds nothing but a private release: the choice (its
+one trial; none if nothing was chosen) and what is guaranteed of it.{besides}
+
+"""
+_PILOTS = """ The pilots' hyperparameters and scores are part of
+the release: the trial's attribute `pilots`."""
+_NO_SCORE = """ No score is released, and Optuna has
+no completed trial without one: the trial is shown as pruned, which it was not."""
+
+
+def curators_note(study: Study) -> str:
+    """Returns what a private study's page says, in Markdown. **For the curator only.**
+
+    Args:
+        study: A study of one of optuna-dp's samplers.
+
+    Raises:
+        PlanError: If the study has no plan, or what a run costs is not recorded.
+    """
+    plan = plan_of(study)
+    target, record = target_of(study, None), record_of(study)
+    procedure = procedure_of(plan.design)
+    epsilon = target.guarantee.epsilon(target.delta)
+    promise = (
+        "no finite epsilon"
+        if math.isinf(epsilon)
+        else f"epsilon = {rounded_up(epsilon)} at delta = {target.delta:g}"
+    )
+    relation = procedure.relations[record.neighboring_relation]
+    if procedure.runs_are_private:
+        shows, stands = "every run, and how many\nthere were", _runs(study, plan)
+    else:
+        shows, stands = "utilities, which are\nnot private", _choice(study, plan)
+    facts = {
+        **procedure.facts(plan.design, target.guarantee),
+        "Accounting": METHODS.get(target.guarantee.method(target.delta), ""),
+    }
+    return f"""# For the curator only
+
+**Do not share this page, a screenshot of it, or this storage.** It shows {shows};
+whoever sees it is not covered by any guarantee. To show the result, publish the
+release: `odp.release(study).publish(storage, name)`.
+
+## What is guaranteed
+
+The **release** is differentially private with **{promise}**, with respect to
+{relation}. That does not depend on what this page shows.
+
+{_table(facts)}
+
+## How the study stands
+
+{_table({**stands, "Can be released": _can_be_released(study, plan)})}
+
+The plots are on the study's first page, under the history.
+"""
+
+
+def published_note(release: Release) -> str:
+    """Returns what a published study's page says, in Markdown. **Public.**
+
+    Args:
+        release: What the study holds.
+    """
+    besides = _PILOTS if "pilots" in release.attributes else ""
+    besides += _NO_SCORE if release.params is not None and release.value is None else ""
+    return _PUBLIC.format(besides=besides) + release.statement()
+
+
+def _runs(study: Study, plan: Plan) -> dict[str, str]:
+    done = candidates_of(study, plan)
+    pilots = pilots_of(plan)
+    first = sum(trial.number < pilots for trial in done)
+    without = sum(score(trial) is None for trial in done)
+    rows = {"Pilots ended": f"{first} of {pilots}"} if pilots else {}
+    name = "Selection runs ended" if pilots else "Runs ended"
+    return {
+        **rows,
+        name: f"{len(done) - first} of {plan.slots - pilots} (secret)",
+        "Runs without a score": f"{without} (failed, pruned or NaN: the lowest outcome)",
+    }
+
+
+def _choice(study: Study, plan: Plan) -> dict[str, str]:
+    settings = UtilitySettings.from_json(plan.design.settings)
+    done = candidates_of(study, plan)
+    of = (
+        f"{len(done)}, {settings.count} in each batch"
+        if settings.kind == "proposed"
+        else f"{len(done)} of {settings.count}"
+    )
+    without = sum(score(trial) is None for trial in done)
+    rows = {"Candidates evaluated": of}
+    if without:
+        rows["Candidates without a utility"] = f"{without} (each blocks the choice)"
+    if isinstance(settings.plan, DoublingPlan):
+        used, most = len(read_trace(study)), settings.plan.iteration_bound
+        rows["Iterations"] = f"{used}, and all {most} that there may be are paid for"
+    choice = final_choice(study, plan)
+    if choice is None:
+        rows["Choice"] = "not made yet: after the last candidate, or by the release"
+    elif choice.chosen is None:
+        rows["Choice"] = "made: no candidate (no threshold was reached)"
+    else:
+        rows["Choice"] = f"made: the candidate of trial {choice.chosen}"
+    return rows
+
+
+def _can_be_released(study: Study, plan: Plan) -> str:
+    procedure = procedure_of(plan.design)
+    try:
+        evidence = read_evidence(study)
+        procedure.check(evidence)
+        if not procedure.runs_are_private and final_choice(study, plan) is None:
+            # The release would make the choice; nothing is drawn here.
+            settings = UtilitySettings.from_json(plan.design.settings)
+            for stage in range(settings.stages):
+                trials = candidate_trials(study, plan, stage)
+                if trials:
+                    utilities_of(trials, settings, plan.design.direction)
+    except UnfinishedStudyError as error:
+        return f"not yet: {error.reason} {error.fix or ''}"
+    except ReleaseRefusedError as error:
+        where = "" if error.trial_number is None else f"trial {error.trial_number}: "
+        return f"NO: {where}{error.reason} {error.fix or ''}"
+    except OptunaDPError as error:
+        return f"NO: {error}"
+    return "yes: `odp.release(study)`"
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    lines = [f"| {name} | {_cell(value)} |" for name, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,182 @@
+"""What the runs of a study found, as a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import optuna
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.releasing.release import Release
+from optuna_dp.samplers.pilot_settings import PROCEDURE as PILOTS_THEN_SELECTION
+from optuna_dp.samplers.plan import Plan
+from optuna_dp.samplers.records import score
+from optuna_dp.samplers.utility_choice import final_choice
+from optuna_dp.visualization import theme
+from optuna_dp.visualization.targets import candidates_of, pilots_of, plan_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from optuna.trial import FrozenTrial
+
+
+def plot_scores(study: optuna.Study | Release) -> go.Figure:
+    """Plots the score of every run, or the mean utility of every candidate.
+
+    Runs without a score (failed, pruned, NaN) are marked at the edge. Pilots are shown apart:
+    none of them can win. In a :class:`~optuna_dp.ProposeTestSampler` or
+    :class:`~optuna_dp.NoisyMaxSampler` study the points are averaged utilities, which are not
+    private; the candidate that was chosen, if the choice has been made, is marked.
+
+    **For the curator only**: it shows the number of runs and the scores of those that lost.
+    **Public** if ``study`` is a release that holds its pilots: then it shows those and the score
+    of the choice, which are released, and nothing else.
+
+    Args:
+        study: A study of one of optuna-dp's samplers; or a release of
+            ``PilotSampler(release_pilots=True)``.
+
+    Raises:
+        InvalidArgumentError: If it is a release without pilots: it holds one score.
+    """
+    if isinstance(study, Release):
+        return _released_pilots(study)
+    plan = plan_of(study)
+    if procedure_of(plan.design).runs_are_private:
+        return _runs(study, plan)
+    return _candidates(study, plan)
+
+
+def _runs(study: optuna.Study, plan: Plan) -> go.Figure:
+    runs = candidates_of(study, plan)
+    first = pilots_of(plan)
+    figure = theme.figure("Scores of the runs", x="run", y="score", curator=True)
+    selection = _scored(trial for trial in runs if trial.number >= first)
+    if selection:
+        numbers = [number for number, _ in selection]
+        best = (np.maximum if plan.design.direction == "maximize" else np.minimum).accumulate
+        theme.line(
+            figure,
+            zip(numbers, best([value for _, value in selection]).tolist(), strict=True),
+            "best so far",
+            colour=theme.OTHER,
+            width=1,
+            shape="hv",
+        )
+    for name, shown, colour, symbol in (
+        ("score of a pilot (with its noise)", range(first), theme.NAIVE, "diamond-open"),
+        ("score (with its noise)", range(first, plan.slots), theme.GUARANTEE, "circle"),
+    ):
+        some = _scored(trial for trial in runs if trial.number in shown)
+        if some:
+            theme.points(figure, some, name, colour=colour, symbol=symbol)
+    values = [value for _, value in _scored(runs)]
+    direction = plan.design.direction
+    _mark_failed(figure, _failed(runs), values, direction, "no score: the lowest outcome")
+    if first:
+        figure.add_vline(x=first - 0.5, line={"color": theme.OTHER, "width": 1, "dash": "dot"})
+    _whole_numbers(figure, max((t.number for t in runs), default=0))
+    return figure
+
+
+def _released_pilots(release: Release) -> go.Figure:
+    pilots = release.attributes.get("pilots")
+    if release.design.procedure != PILOTS_THEN_SELECTION or pilots is None:
+        raise InvalidArgumentError(
+            "study",
+            type(release).__name__,
+            "this release holds one score and no pilots",
+            "Give the curator's study, or release with PilotSampler(release_pilots=True).",
+        )
+    figure = theme.figure("The pilots that were released", x="pilot", y="score")
+    scored = [(i, p["value"]) for i, p in enumerate(pilots) if p["value"] is not None]
+    if scored:
+        theme.points(
+            figure,
+            scored,
+            "score of a pilot (with its noise)",
+            colour=theme.NAIVE,
+            symbol="diamond-open",
+        )
+    failed = [i for i, pilot in enumerate(pilots) if pilot["value"] is None]
+    values = [value for _, value in scored]
+    _mark_failed(figure, failed, values, release.design.direction, "no score: the lowest outcome")
+    if release.value is not None and release.training is None:
+        theme.line(
+            figure,
+            [(-0.5, release.value), (len(pilots) - 0.5, release.value)],
+            "score of the choice (with its noise)",
+            colour=theme.GUARANTEE,
+        )
+    _whole_numbers(figure, len(pilots) - 1)
+    return figure
+
+
+def _candidates(study: optuna.Study, plan: Plan) -> go.Figure:
+    trials = candidates_of(study, plan)
+    choice = final_choice(study, plan)
+    words = "utility" if plan.design.direction == "maximize" else "cost"
+    figure = theme.figure(
+        "Candidates: means that are not private",
+        x="candidate (trial)",
+        y=f"mean {words} over the partitions",
+        curator=True,
+    )
+    some = _scored(trials)
+    if some:
+        theme.points(figure, some, f"mean {words}", colour=theme.GUARANTEE)
+    chosen = [(n, v) for n, v in some if choice is not None and n == choice.chosen]
+    if chosen:
+        theme.points(
+            figure,
+            chosen,
+            "chosen",
+            colour=theme.GOOD,
+            size=16,
+            symbol="circle-open-dot",
+        )
+    values = [value for _, value in some]
+    direction = plan.design.direction
+    _mark_failed(figure, _failed(trials), values, direction, "no utility: blocks the choice")
+    _whole_numbers(figure, max((t.number for t in trials), default=0))
+    return figure
+
+
+def _scored(trials: Iterable[FrozenTrial]) -> list[tuple[int, float]]:
+    """Pairs (number, score) of those that have one."""
+    return [(t.number, value) for t in trials if (value := score(t)) is not None]
+
+
+def _failed(trials: Iterable[FrozenTrial]) -> list[int]:
+    return [trial.number for trial in trials if score(trial) is None]
+
+
+def _mark_failed(
+    figure: go.Figure, failed: list[int], values: Sequence[float], direction: str, name: str
+) -> None:
+    """Marks what has no score, beyond the worst of those that have one."""
+    if not failed:
+        return
+    finite = [value for value in values if math.isfinite(value)]
+    if finite:
+        gap = 0.08 * ((max(finite) - min(finite)) or 1.0)
+        edge = min(finite) - gap if direction == "maximize" else max(finite) + gap
+    else:
+        edge = 0.0
+        figure.update_yaxes(showticklabels=False)  # There is no score to compare with.
+    theme.points(
+        figure,
+        [(number, edge) for number in failed],
+        name,
+        colour=theme.ATTACK,
+        size=9,
+        symbol="x",
+    )
+
+
+def _whole_numbers(figure: go.Figure, last: int) -> None:
+    figure.update_xaxes(range=[-0.5, last + 0.5], tickformat="d", dtick=1 if last <= 15 else None)

@@ -1,0 +1,65 @@
+"""A finished private study of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+from support import RUN, exactly, study_of
+
+import optuna_dp as odp
+
+RUNS = 5
+PILOTS, SELECTION_RUNS = 3, 2
+CANDIDATES = [{"x": 0.1}, {"x": 0.5}, {"x": 0.9}]
+
+
+def _mean_utility(trial: optuna.Trial) -> float:
+    # 0.79, 0.95, 0.79: no threshold that the loop proposes is within 30 scales of the noise.
+    return 0.95 - (trial.suggest_float("x", 0.0, 1.0) - 0.5) ** 2
+
+
+def dp_hypo(**kwargs: Any) -> optuna.Study:
+    sampler = odp.DPHyPOSampler(trials=exactly(RUNS))
+    return _run(study_of(sampler, **kwargs), lambda trial: trial.suggest_float("x", 0, 1))
+
+
+def pilots(*, release_pilots: bool = False, **kwargs: Any) -> optuna.Study:
+    sampler = odp.PilotSampler(
+        pilots=PILOTS,
+        pilot_run=odp.gaussian(16.0),
+        trials=exactly(SELECTION_RUNS),
+        release_pilots=release_pilots,
+    )
+    return _run(study_of(sampler, **kwargs), lambda trial: trial.suggest_float("x", 0, 1))
+
+
+def propose_test(**kwargs: Any) -> optuna.Study:
+    sampler = odp.ProposeTestSampler(
+        candidates=CANDIDATES, n_partitions=3000, epsilon=1.0, granularity=0.1, resolve=0.2
+    )
+    return _choose(study_of(sampler, **kwargs), _mean_utility)
+
+
+def noisy_max(**kwargs: Any) -> optuna.Study:
+    sampler = odp.NoisyMaxSampler(candidates=CANDIDATES, n_partitions=1000, epsilon=2.0)
+    return _choose(study_of(sampler, **kwargs), _mean_utility)
+
+
+KINDS: dict[str, Callable[..., optuna.Study]] = {
+    "dp_hypo": dp_hypo,
+    "pilots": pilots,
+    "propose_test": propose_test,
+    "noisy_max": noisy_max,
+}
+
+
+def _run(study: optuna.Study, objective: Callable[[optuna.Trial], float]) -> optuna.Study:
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    return study
+
+
+def _choose(study: optuna.Study, objective: Callable[[optuna.Trial], float]) -> optuna.Study:
+    study.optimize(objective, callbacks=[odp.dashboard.DashboardCallback()])
+    return study
