@@ -128,7 +128,7 @@ def _run(script: str, place: Path, environment: Mapping[str, str]) -> str:
             start_new_session=True,
         )
         try:
-            process.wait(timeout=600)
+            process.wait(timeout=800)
         finally:
             with suppress(ProcessLookupError):  # What the page has left in the background.
                 os.killpg(process.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         clients=int(config["clients"]),
         max_dropout=int(config["max-dropout"]),
         secure_aggregation=SecAggPlus() if config["secure"] else PlainSum(),
-        timeout=120.0,
+        timeout=300.0,
         progress=print,
     )
     release = vote.start(grid, context)
