@@ -91,18 +91,19 @@ def _rounds_to(line: str, shown: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("page", marked(), ids=_name)
-def test_console_blocks_run(page: Path) -> None:
-    assert run_page(page)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", marked("slow"), ids=_name)
-def test_slow_console_blocks_run(page: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [
+        pytest.param(page, kinds, id=NAMES[page], marks=[pytest.mark.slow] * bool(kinds))
+        for kinds in ((), ("slow",))
+        for page in marked(*kinds)
+    ],
+)
+def test_console_blocks_run(page: Path, kinds: tuple[str, ...]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    assert run_page(page, "slow", port=port)
+    assert run_page(page, *kinds, port=port)
 
 
 def test_the_comparison_notices_what_is_not_printed() -> None:
