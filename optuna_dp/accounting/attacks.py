@@ -17,6 +17,7 @@ pair that only dominates, as accountants make them, the result is not a lower bo
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -101,7 +102,12 @@ def strongest_attack(pair: DominatingPair, trials: TrialCount, delta: float) -> 
         trials: The law of T.
         delta: In (0, 1).
     """
-    target = validation.open_unit("delta", delta)
+    return _strongest(pair, trials, validation.open_unit("delta", delta))
+
+
+@functools.lru_cache(maxsize=64)
+def _strongest(pair: DominatingPair, trials: TrialCount, target: float) -> SelectionAttack:
+    """The planner asks for the same selection with several density bounds, or after pilots."""
     found = []
     for direction, one_way in (("forward", pair), ("reverse", pair.reversed())):
         search = _Search(one_way, trials)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from optuna_dp import validation
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.accounting.history_bound import HistoryProfile
 from optuna_dp.accounting.profile_bound import DataProfile
@@ -195,11 +196,14 @@ def profile_epsilon(selection: Guarantee, delta: float, *, plain: bool = False) 
     """Returns what a selection costs by the profile bounds alone, which are quick to evaluate.
 
     Args:
-        selection: The guarantee of a selection.
+        selection: The guarantee of a selection, or of pilots and a selection.
         delta: In (0, 1).
         plain: Leave a history policy out of account. Then it is no bound, only a place to start.
     """
     event = selection.event
+    if not isinstance(event, PrivateSelectionDpEvent):
+        both = pair_of(event, selection.neighboring_relation)
+        return max(side.epsilon(delta) for side in (both, both.reversed()))
     history = event.policy == "history" and event.density_bounds != (1.0, 1.0)
     bounds = (1.0, 1.0) if history and plain else event.density_bounds
     pair = pair_of(event.run, selection.neighboring_relation)

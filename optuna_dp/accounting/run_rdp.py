@@ -93,21 +93,25 @@ def _checked_orders(orders: npt.ArrayLike) -> FloatArray:
 
 
 def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
+    def of(child: Any) -> FloatArray:
+        # Cached as well: the same training is a part of many trees, and its series is dear.
+        return _rdp_cached(canonical_key(child), relation, tuple(orders.tolist()))
+
     if isinstance(event, dp_event.SelfComposedDpEvent):
         if event.count == 0:
             return np.zeros_like(orders)
-        return np.asarray(event.count * _rdp(event.event, relation, orders))
+        return np.asarray(event.count * of(event.event))
     if isinstance(event, dp_event.ComposedDpEvent):
         total = np.zeros_like(orders)
         for child in event.events:
-            total = total + _rdp(child, relation, orders)
+            total = total + of(child)
         return total
     if isinstance(event, events.WorstCaseDpEvent):
-        return np.asarray(np.max([_rdp(e, relation, orders) for e in event.events], axis=0))
+        return np.asarray(np.max([of(e) for e in event.events], axis=0))
     if isinstance(event, events.PrivateSelectionDpEvent):
         from optuna_dp.accounting.selection_rdp import selection_rdp
 
-        run = _rdp(event.run, relation, orders)
+        run = of(event.run)
         result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
         return np.where(np.isnan(result), np.inf, result)
     if isinstance(event, events.RdpDpEvent):

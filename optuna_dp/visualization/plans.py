@@ -25,8 +25,8 @@ _SOLVED = {
 def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
     """Plots what searches cost by the mean number of runs, or what was solved for.
 
-    One line per law of T and pair of density bounds; bars reach down to the strongest known
-    attack. The dotted line is what publishing that many runs would cost.
+    One line per law of T and way to learn (density bounds, pilots); bars reach down to the
+    strongest known attack. The dotted line is what publishing that many runs would cost.
 
     Rows of pilots are bars: what the selection costs by itself and, on top, what pilots or
     density bounds add to it.
@@ -71,7 +71,7 @@ def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
             zip([row.mean for row in rows], y, strict=True),
             name,
             colour=theme.SERIES[i % len(theme.SERIES)],
-            dash="dash" if rows[0].adaptive else "solid",
+            dash="dash" if rows[0].learns else "solid",
             markers=True,
             error_y=None if white_box else _down_to_the_attack(rows),
         )
@@ -82,20 +82,13 @@ def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
 
 
 def _series(plan: Plan) -> dict[str, list[PlanRow]]:
-    """Rows that have a result, by law and density bounds."""
+    """Rows that have a result, by law and way to learn."""
     found: dict[str, list[PlanRow]] = {}
     for row in plan.rows:
         if row.trials is None or row.epsilon == float("inf") or row.mean is None:
             continue
-        found.setdefault(_name(row), []).append(row)
+        found.setdefault(row.name, []).append(row)
     return {name: sorted(rows, key=lambda row: row.mean or 0.0) for name, rows in found.items()}
-
-
-def _name(row: PlanRow) -> str:
-    if row.density_bounds is None or not row.adaptive:
-        return row.law
-    c, big_c = row.density_bounds
-    return f"{row.law}, adaptive within [{c:g}, {big_c:g}]"
 
 
 def _down_to_the_attack(rows: list[PlanRow]) -> dict[str, Any] | None:
@@ -128,7 +121,7 @@ def _solved(plan: Plan, unknown: str) -> go.Figure:
         if row.trials is None or row.density_bounds is None or row.mean is None:
             continue
         if unknown == "mean":
-            names.append(_name(row))
+            names.append(row.name)
             heights.append(row.mean)
         else:
             names.append(f"{row.law}, mean {row.mean:g}")

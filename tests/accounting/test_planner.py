@@ -11,6 +11,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting import planner
+from optuna_dp.accounting.guarantee import pilots_guarantee
 from optuna_dp.accounting.planner import Plan, PlanRow, law_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
@@ -157,6 +158,52 @@ def test_cap_policy_and_relation_are_passed_on() -> None:
     assert plain.rdp == math.inf
 
 
+def test_pilots_stand_beside_density_bounds() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        noise_multiplier=4.0,
+        laws=["geometric"],
+        means=[5],
+        density_bounds=[(0.9, 1.25)],
+        pilots=[(4, 2.0), (4, 4.0), (8, 4.0)],
+    )
+    assert plan.run == RUN
+    plain, _, *pilots = plan.rows
+    assert [(r.pilots, r.noise_ratio, r.density_bounds) for r in pilots] == [
+        (4, 2.0, (1.0, 1.0)),
+        (4, 4.0, (1.0, 1.0)),
+        (8, 4.0, (1.0, 1.0)),
+    ]
+    assert [r.learns for r in plan.rows] == [False, True, True, True, True]
+    for row in pilots:
+        assert row.noise_ratio is not None
+        pilot = odp.gaussian(4.0 * row.noise_ratio)
+        whole = pilots_guarantee(pilot, row.pilots, RUN, odp.Geometric(5))
+        assert row.epsilon == whole.epsilon(DELTA)
+        assert row.price == row.epsilon - plain.epsilon > 0.0
+        # The selection alone is an attack on the whole; what pilots teach is not known.
+        assert row.attack is not None
+        assert plain.attack is not None
+        assert plain.attack <= row.attack <= row.epsilon
+        assert row.hit is row.hit_best is row.hit_worst is row.naive is None
+        assert row.rdp is not None
+        assert row.rdp > row.epsilon
+        rival = odp.selection_guarantee(RUN, odp.Geometric(row.rival_mean or 0.0)).epsilon(DELTA)
+        assert 0.98 * row.epsilon <= rival <= row.epsilon
+    assert pilots[0].epsilon > pilots[2].epsilon > pilots[1].epsilon
+    names = [row.name for row in plan.rows]
+    assert len(set(names)) == len(names)
+    assert names[2] == "geometric, after 4 pilots at 2x noise"
+    written = json.loads(json.dumps(plan.to_json()))["rows"][2]
+    assert (written["pilots"], written["noise_ratio"]) == (4, 2.0)
+
+
+def test_a_function_of_known_noise_is_judged_as_its_event() -> None:
+    common: dict[str, Any] = {"laws": ["geometric"], "means": [3], "density_bounds": []}
+    given = odp.selection_plan(odp.gaussian, noise_multiplier=4.0, **common)
+    assert given == odp.selection_plan(RUN, **common)
+
+
 # -- with a target -------------------------------------------------------------------------------
 
 
@@ -183,6 +230,45 @@ def test_solving_for_the_noise(density_bounds: list[tuple[float, float]]) -> Non
         assert 0.97 * 1.5 <= guarantee.epsilon(DELTA) == row.epsilon <= 1.5
     by_mean = {r.mean: r.noise_multiplier for r in plan.rows if not r.adaptive}
     assert by_mean[3.0] < by_mean[10.0]
+
+
+def test_solving_for_the_noise_of_pilots_and_selection() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        target_epsilon=1.5,
+        laws=["geometric"],
+        means=[3],
+        density_bounds=[],
+        pilots=[(5, 3.0)],
+    )
+    plain, row = plan.rows
+    assert plain.noise_multiplier is not None
+    assert row.noise_multiplier is not None
+    assert row.noise_multiplier > plain.noise_multiplier
+    run, pilot = odp.gaussian(row.noise_multiplier), odp.gaussian(3.0 * row.noise_multiplier)
+    whole = pilots_guarantee(pilot, 5, run, odp.Geometric(3)).epsilon(DELTA)
+    assert 0.97 * 1.5 <= whole == row.epsilon <= 1.5
+
+
+def test_solving_for_the_mean_after_pilots() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        noise_multiplier=4.0,
+        target_epsilon=1.6,
+        laws=["geometric"],
+        density_bounds=[],
+        pilots=[(5, 4.0), (500, 1.0)],
+    )
+    assert plan.solved_for == "mean"
+    plain, row, hopeless = plan.rows
+    assert plain.mean is not None
+    assert row.mean is not None
+    assert row.mean < plain.mean
+    whole = pilots_guarantee(odp.gaussian(16.0), 5, RUN, odp.Geometric(row.mean)).epsilon(DELTA)
+    assert 0.97 * 1.6 <= whole == row.epsilon <= 1.6
+    assert hopeless.trials is None
+    assert "out of reach" in hopeless.note
+    assert hopeless.pilots == 500
 
 
 def test_solving_for_the_mean() -> None:
@@ -244,6 +330,31 @@ def test_solving_for_density_bounds() -> None:
         ({"target_epsilon": 1.0, "solve": "noise_multiplier"}, "run"),
         ({"run": odp.gaussian, "target_epsilon": 1.0, "solve": "mean"}, "run"),
         ({"target_epsilon": 1.0, "solve": "everything"}, "solve"),
+        ({"noise_multiplier": 1.0}, "noise_multiplier"),
+        ({"run": odp.gaussian, "noise_multiplier": 0.0}, "noise_multiplier"),
+        (
+            {
+                "run": odp.gaussian,
+                "noise_multiplier": 1.0,
+                "target_epsilon": 1.0,
+                "solve": "noise_multiplier",
+            },
+            "run",
+        ),
+        ({"pilots": [(10, 4.0)]}, "pilots"),
+        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [(0, 4.0)]}, "pilots"),
+        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [(10, 0.0)]}, "pilots"),
+        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [10]}, "pilots"),
+        (
+            {
+                "run": odp.gaussian,
+                "noise_multiplier": 1.0,
+                "pilots": [(10, 4.0)],
+                "target_epsilon": 1.0,
+                "solve": "density_bounds",
+            },
+            "pilots",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_any_work(change: dict[str, Any], match: str) -> None:
@@ -272,9 +383,12 @@ def test_law_of() -> None:
 
 @pytest.mark.slow
 def test_the_whole_table() -> None:
-    run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.0043, steps=2344)
-    plan = odp.selection_plan(run)
-    assert len(plan.rows) == len(planner.MEANS) * (len(planner.LAWS) + 2)
+
+    def run(noise: float) -> Any:
+        return odp.dp_sgd(noise_multiplier=noise, sample_rate=0.0043, steps=2344)
+
+    plan = odp.selection_plan(run, noise_multiplier=1.0, pilots=planner.PILOTS)
+    assert len(plan.rows) == len(planner.MEANS) * (len(planner.LAWS) + 5)
     row = next(r for r in plan.rows if r.density_bounds == (0.75, 2.0) and r.mean == 10.0)
     # Theory: the same epsilon buys plain search with a mean of about 67 runs.
     assert row.rival_mean == pytest.approx(67.0, rel=0.1)

@@ -143,6 +143,15 @@ class TestPrivateAccess:
         assert remove.get_epsilon_for_delta(1e-5) != add.get_epsilon_for_delta(1e-5)
         assert plds.private_parts(pld_of(sgd(1.0, steps=10))) is not None
 
+    @pytest.mark.parametrize("steps", [1, 10])
+    def test_a_profile_is_read_as_dp_accounting_reads_it(self, steps: int) -> None:
+        """The same sums in the same order: equal to the last bit."""
+        epsilons = np.linspace(0.0, 9.0, 700)
+        for side in plds.private_parts(pld_of(sgd(0.8, steps=steps))) or ():
+            theirs = np.clip(side.get_delta_for_epsilon(epsilons), 0.0, 1.0)
+            assert np.array_equal(plds._deltas(side, epsilons), theirs)
+        assert (steps == 1) or plds._dense_atoms(side) is not None
+
     def test_falls_back_to_the_public_profile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         event = sgd(0.9, steps=50)
         tight = pair_of(event)

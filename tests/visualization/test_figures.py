@@ -413,6 +413,21 @@ def test_a_plan_shows_every_row_with_its_attack() -> None:
     assert list(trace(figure, "publishing").y) == [row.naive for row in plan.rows]
 
 
+def test_a_plan_with_pilots_has_a_line_for_them() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        noise_multiplier=4.0,
+        laws=["geometric"],
+        means=[3, 9],
+        density_bounds=[],
+        pilots=[(5, 4.0)],
+        attacks=False,
+    )
+    line = trace(vis.plot_plan(plan), "after 5 pilots at 4x noise")
+    assert list(line.x) == [3, 9]
+    assert list(line.y) == [row.epsilon for row in plan.rows if row.pilots]
+
+
 def test_a_plan_that_was_solved_shows_what_was_solved_for() -> None:
     plan = odp.selection_plan(
         RUN, laws=["geometric", "poisson"], adaptive_laws=[], target_epsilon=1.5, solve="mean"
