@@ -3,65 +3,66 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 
-if TYPE_CHECKING:
-    from optuna.study import Study
 
-_SQLITE = "sqlite:///"
+class OneLineErrors(TyperGroup):
+    """Prints what the parser of the command line refuses as one line on stderr, exit code 2."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the command line; see the base class."""
+        given = (args, prog_name, complete_var, False, windows_expand_args)
+        if not standalone_mode:
+            return super().main(*given, **extra)
+        try:
+            code = super().main(*given, **extra)
+        except Exception as error:
+            # Click's exceptions, which recent versions of Typer bring themselves.
+            message = getattr(error, "format_message", None)
+            if message is None:
+                raise
+            context = getattr(error, "ctx", None)
+            path = "optuna-dp" if context is None else context.command_path
+            _print_error(f"{' '.join(message().split())} (See {path} --help.)")
+            code = 2
+        sys.exit(code)
 
 
 @contextmanager
-def clear_errors() -> Iterator[None]:
-    """Turns the errors a user can cause into one line on stderr and exit code 2."""
+def clear_errors(flags: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turns the errors a user can cause into one line on stderr and exit code 2.
+
+    Args:
+        flags: What the arguments of the library are called on the command line.
+    """
     try:
         yield
+    except InvalidArgumentError as error:
+        name = (flags or {}).get(error.argument)
+        if name is None:
+            _print_error(str(error))
+        else:
+            _print_error(str(InvalidArgumentError(name, error.value, error.allowed, error.fix)))
+        raise typer.Exit(code=2) from error
     except OptunaDPError as error:
-        print(f"optuna-dp: {error}", file=sys.stderr)
+        _print_error(str(error))
         raise typer.Exit(code=2) from error
 
 
-def load_study(storage: str, study_name: str) -> Study:
-    """Loads a study; never creates a storage that is not there.
-
-    Args:
-        storage: An Optuna storage URL (``sqlite:///tuning.db``, ``postgresql+psycopg://...``) or
-            the path of a journal file.
-        study_name: Name of the study.
-
-    Raises:
-        InvalidArgumentError: If there is no such storage or study.
-    """
-    import optuna
-    from optuna.storages import BaseStorage, JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-    from sqlalchemy.exc import SQLAlchemyError
-
-    path = Path(storage.removeprefix(_SQLITE))
-    if (storage.startswith(_SQLITE) or "://" not in storage) and not path.is_file():
-        raise InvalidArgumentError(
-            "STORAGE",
-            storage,
-            "there is no such file",
-            "Give an Optuna storage URL or the path of a journal file.",
-        )
-    backend: str | BaseStorage = storage
-    if "://" not in storage:
-        backend = JournalStorage(JournalFileBackend(storage))
-    try:
-        return optuna.load_study(study_name=study_name, storage=backend)
-    except KeyError:
-        names = ", ".join(repr(name) for name in sorted(optuna.get_all_study_names(backend)))
-        raise InvalidArgumentError(
-            "STUDY", study_name, "the storage has no such study", f"It has: {names or 'none'}."
-        ) from None
-    except (SQLAlchemyError, ImportError, ValueError) as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidArgumentError("STORAGE", storage, f"it cannot be read ({line})") from error
+def _print_error(message: str) -> None:
+    print(f"optuna-dp: {message}", file=sys.stderr)

@@ -31,10 +31,14 @@ class Method(str, Enum):
 
 def demo(
     method: Annotated[
-        Method, typer.Option(help="Adaptive search, or independent draws.")
+        Method,
+        typer.Option(
+            metavar="METHOD", help="dp-hypo (adaptive search) or rand-tune (independent draws)."
+        ),
     ] = Method.dp_hypo,
     mean: Annotated[
-        float, typer.Option(help="Mean of the secret number of runs, above 1.", min=1.000001)
+        float,
+        typer.Option(metavar="NUMBER", help="Mean of the secret number of runs, at least 1."),
     ] = 10.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the release as JSON for a program to read.")
@@ -48,7 +52,7 @@ def demo(
     from rich.console import Console
 
     console = Console(stderr=as_json)
-    with clear_errors():
+    with clear_errors({"mean": "--mean"}):
         found, evidence = _search(console, method, mean)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
@@ -64,13 +68,13 @@ def _search(console: Console, method: Method, mean: float) -> tuple[Release, Stu
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     logging.getLogger("optuna_dp").setLevel(logging.WARNING)
+    trials = odp.Geometric(mean)
     data = digits.load()
     console.print(
         f"[bold]Digits[/bold]: {len(data.train_x)} training and {len(data.valid_x)} validation "
         "records. Each run trains with DP-SGD and returns a noisy accuracy."
     )
     run = digits.cost_of_one_run()
-    trials = odp.Geometric(mean)
     sampler = (
         odp.DPHyPOSampler(trials=trials)
         if method is Method.dp_hypo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
 
@@ -38,55 +39,104 @@ class Relation(str, Enum):
 def plan(
     noise_multiplier: Annotated[
         float | None,
-        typer.Option(help="Noise of DP-SGD over its clipping norm. Leave out to solve for it."),
+        typer.Option(
+            metavar="NUMBER",
+            help="Noise of DP-SGD over its clipping norm. Leave out to solve for it.",
+        ),
     ] = None,
     sample_rate: Annotated[
-        float | None, typer.Option(help="Batch size over the number of records, in (0, 1].")
+        float | None,
+        typer.Option(metavar="RATE", help="Batch size over the number of records, in (0, 1]."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of DP-SGD in one run.")] = None,
-    delta: Annotated[float, typer.Option(help="Delta of every epsilon.")] = 1e-5,
+    steps: Annotated[
+        int | None, typer.Option(metavar="COUNT", help="Steps of DP-SGD in one run.")
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Delta of every epsilon, in (0, 1).")
+    ] = 1e-5,
     score_noise: Annotated[
         float | None,
         typer.Option(
-            help="Noise of the run's score over what one record moves it. Leave out if the "
-            "score costs nothing."
+            metavar="NUMBER",
+            help="Noise of the run's score over what one record moves it; pilots have the same. "
+            "Leave out if the score costs nothing.",
         ),
     ] = None,
     event: Annotated[
         str | None,
-        typer.Option(help="JSON of the run's event, instead of the DP-SGD options."),
+        typer.Option(
+            metavar="JSON", help="The run's event, instead of the options above but --delta."
+        ),
     ] = None,
     law: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="LAW",
             help="Law of the number of runs: geometric, logarithmic, poisson, "
-            "negative-binomial:SHAPE, binomial:N. Give it again for more."
+            "negative-binomial:SHAPE or binomial:N. Give it again for more.",
         ),
     ] = None,
     mean: Annotated[
-        list[float] | None, typer.Option(help="Mean number of runs. Give it again for more.")
+        list[float] | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Mean number of runs, pilots not counted. Give it again for more.",
+        ),
     ] = None,
     adaptive_law: Annotated[
-        list[str] | None, typer.Option(help="Law of the adaptive searches (default: geometric).")
+        list[str] | None,
+        typer.Option(metavar="LAW", help="Law of the searches that learn (default: geometric)."),
     ] = None,
     density_bounds: Annotated[
         list[str] | None,
-        typer.Option(help="c,C of adaptive searches, such as 0.75,2; 'none' for none of them."),
+        typer.Option(
+            metavar="c,C",
+            help="Also searches whose density stays between c and C times the prior, such as "
+            "0.75,2; 'none' for none of them. Give it again for more.",
+        ),
     ] = None,
-    cap: Annotated[int | None, typer.Option(help="Largest number of runs.")] = None,
-    top: Annotated[float, typer.Option(help="A hit is a run in this best part.")] = 0.05,
+    pilots: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="B,r",
+            help="Also searches that learn from B pilots at r times the noise, such as 10,4; "
+            "'none' for none of them. Give it again for more.",
+        ),
+    ] = None,
+    cap: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="Largest number of runs, pilots not counted."),
+    ] = None,
+    top: Annotated[
+        float,
+        typer.Option(metavar="FRACTION", help="A hit is a run in this best part of the prior."),
+    ] = 0.05,
     policy: Annotated[
-        Policy, typer.Option(help="What adaptive searches see: private outputs, or the data.")
+        Policy,
+        typer.Option(
+            metavar="WHAT",
+            help="What densities may depend on: history (private outputs of earlier runs), or "
+            "data.",
+        ),
     ] = Policy.history,
     relation: Annotated[
-        Relation, typer.Option(help="What neighbouring data sets differ in.")
+        Relation,
+        typer.Option(
+            metavar="RELATION",
+            help="What neighbouring data sets differ in: add-or-remove-one or replace-one.",
+        ),
     ] = Relation.add_or_remove_one,
     target_epsilon: Annotated[
-        float | None, typer.Option(help="Solve for what keeps each search within this epsilon.")
+        float | None,
+        typer.Option(metavar="NUMBER", help="Solve for what keeps each search within this."),
     ] = None,
     solve: Annotated[
         Unknown | None,
-        typer.Option(help="What to solve for; by default the noise if it is left out, else mean."),
+        typer.Option(
+            metavar="WHAT",
+            help="What to solve for: noise (the default if --noise-multiplier is left out), "
+            "mean (the default otherwise) or density-bounds.",
+        ),
     ] = None,
     attacks: Annotated[
         bool | None,
@@ -100,25 +150,33 @@ def plan(
 ) -> None:
     """Compare what searches cost and find, or solve for a target epsilon.
 
-    Example: optuna-dp plan --noise-multiplier 1.0 --sample-rate 0.0043 --steps 2344 --delta 1e-5
+    Each row is one law of the number of runs and one way to learn from other runs: not at all,
+    within density bounds, or from pilots, noisier runs that come first.
+
+    Example: optuna-dp plan --noise-multiplier 1.0 --sample-rate 0.0043 --steps 2344
     """
     from rich.console import Console
 
-    with clear_errors():
+    with clear_errors(_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
         from optuna_dp.accounting import planner
 
-        run = _run(event, noise_multiplier, sample_rate, steps, score_noise)
-        bounds = _bounds(density_bounds)
+        run = _run(event, sample_rate, steps, score_noise)
+        # An event does not say what more noise would make of it, so it has no pilots.
+        usual = () if event or solve is Unknown.density_bounds else planner.PILOTS
+        known = _pairs("--pilots", pilots, _PILOTS, int, float)
+        bounds = _pairs("--density-bounds", density_bounds, _BOUNDS, float, float)
         with Console(stderr=True).status("Accounting ..."):
             found = planner.selection_plan(
                 run,
+                noise_multiplier=noise_multiplier,
                 delta=delta,
                 laws=law or planner.LAWS,
                 means=mean or planner.MEANS,
                 adaptive_laws=adaptive_law or ("geometric",),
                 density_bounds=planner.DENSITY_BOUNDS if bounds is None else bounds,
+                pilots=usual if known is None else known,
                 cap=cap,
                 fraction=top,
                 policy=policy.value,
@@ -133,6 +191,28 @@ def plan(
     print_plan(Console(), found)
 
 
+# What the library calls the arguments, beside what the user typed.
+_FLAGS = {
+    "noise_multiplier": "--noise-multiplier",
+    "sample_rate": "--sample-rate",
+    "steps": "--steps",
+    "delta": "--delta",
+    "score_noise": "--score-noise",
+    "data": "--event",
+    "event": "--event",
+    "law": "--law",
+    "shape": "--law: shape",
+    "n": "--law: n",
+    "mean": "--mean",
+    "means": "--mean",
+    "density_bounds": "--density-bounds",
+    "density_bounds[0]": "--density-bounds: c",
+    "density_bounds[1]": "--density-bounds: C",
+    "pilots": "--pilots",
+    "cap": "--cap",
+    "fraction": "--top",
+    "target_epsilon": "--target-epsilon",
+}
 _UNKNOWNS: dict[Unknown, Any] = {
     Unknown.noise: "noise_multiplier",
     Unknown.mean: "mean",
@@ -188,12 +268,9 @@ def _check(
 
 
 def _run(
-    event: str | None,
-    noise: float | None,
-    rate: float | None,
-    steps: int | None,
-    score_noise: float | None,
+    event: str | None, rate: float | None, steps: int | None, score_noise: float | None
 ) -> Any:
+    """Returns the run's event, or the function of the noise that makes it."""
     from optuna_dp.accounting import event_json, events
 
     if event is not None:
@@ -203,20 +280,41 @@ def _run(
             raise InvalidArgumentError("--event", event, f"it must be JSON ({error})") from None
         return event_json.event_from_json(record)
 
+    score = None if score_noise is None else _score(score_noise)
+
     def at(multiplier: float) -> Any:
         training = events.dp_sgd(
             noise_multiplier=multiplier,
             sample_rate=rate,  # type: ignore[arg-type]  # _check saw to it
             steps=steps,  # type: ignore[arg-type]
         )
-        if score_noise is None:
-            return training
-        return events.compose(training, events.gaussian(score_noise))
+        return training if score is None else events.compose(training, score)
 
-    return at if noise is None else at(noise)
+    return at
 
 
-def _bounds(given: list[str] | None) -> list[tuple[float, float]] | None:
+def _score(noise: float) -> Any:
+    from optuna_dp import validation
+    from optuna_dp.accounting import events
+
+    return events.gaussian(validation.positive("score_noise", noise))
+
+
+_BOUNDS = ("it must be two numbers c,C with 0 < c <= 1 <= C, or none", "For example 0.75,2.")
+_PILOTS = (
+    "it must be B,r: a whole number of pilots, and their noise over that of a run, or none",
+    "For example 10,4.",
+)
+
+
+def _pairs(
+    name: str,
+    given: list[str] | None,
+    allowed: tuple[str, str],
+    first: Callable[[str], Any],
+    second: Callable[[str], Any],
+) -> list[tuple[Any, Any]] | None:
+    """Returns pairs of what was typed as "a,b"; none of them for "none"."""
     if given is None:
         return None
     if given == ["none"]:
@@ -224,13 +322,8 @@ def _bounds(given: list[str] | None) -> list[tuple[float, float]] | None:
     found = []
     for text in given:
         try:
-            c, big_c = (float(part) for part in text.split(","))
+            one, other = text.split(",")
+            found.append((first(one), second(other)))
         except ValueError:
-            raise InvalidArgumentError(
-                "--density-bounds",
-                text,
-                "it must be two numbers c,C with 0 < c <= 1 <= C, or none",
-                "For example 0.75,2.",
-            ) from None
-        found.append((c, big_c))
+            raise InvalidArgumentError(name, text, *allowed) from None
     return found

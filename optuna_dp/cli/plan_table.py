@@ -47,7 +47,7 @@ def _table(plan: Plan) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("law of T", no_wrap=True)
     table.add_column("E[T]", justify="right", no_wrap=True)
-    table.add_column("c-C", no_wrap=True)
+    table.add_column("learns", no_wrap=True)
     if solved:
         table.add_column("noise", justify="right", style="bold", no_wrap=True)
     table.add_column("eps", justify="right", style="bold", no_wrap=True)
@@ -75,7 +75,7 @@ def _cells(
         if name.startswith(f"{family}:"):
             name = f"{short}({name.partition(':')[2]})"
     mean = "" if row.mean is None else f"{row.mean:.0f}" if row.mean >= 10 else f"{row.mean:.2g}"
-    cells = [name, mean, _density(row)]
+    cells = [name, mean, _learns(row)]
     if row.trials is None:
         return [*cells, f"[not bold dim]{row.note}[/]"] if solved else [*cells, "[dim]none[/]"]
     if solved:
@@ -87,16 +87,23 @@ def _cells(
         cells.append(_epsilon(row.naive))
     cells.append(_epsilon(row.theorem_1 if row.adaptive else row.rdp))
     cells.append(_percent(row.few))
-    if row.adaptive:
-        cells.append(f"{_percent(row.hit_worst)[:-1]}-{_percent(row.hit_best)}")
-        cells.append("" if row.price is None else f"+{row.price:.2f}")
-        cells.append("" if row.rival_mean is None else _runs(row.rival_mean))
-    else:
-        cells += [_percent(row.hit), "", ""]
+    cells.append(_hit(row))
+    cells.append("" if row.price is None else f"+{row.price:.2f}")
+    cells.append("" if row.rival_mean is None else _runs(row.rival_mean))
     return cells
 
 
-def _density(row: PlanRow) -> str:
+def _hit(row: PlanRow) -> str:
+    if row.hit is None:
+        return "?"
+    if not row.adaptive:
+        return _percent(row.hit)
+    return f"{_percent(row.hit_worst)[:-1]}-{_percent(row.hit_best)}"
+
+
+def _learns(row: PlanRow) -> str:
+    if row.pilots:
+        return f"{row.pilots}@{row.noise_ratio:.3g}x"
     if row.density_bounds is None:
         return "?"
     if not row.adaptive:
@@ -132,24 +139,32 @@ def _runs(mean: float) -> str:
 
 
 def _legend(plan: Plan) -> list[str]:
+    adaptive = any(row.adaptive for row in plan.rows)
+    pilots = any(row.pilots for row in plan.rows)
+    best = f"top {100 * plan.fraction:g}%"
     lines = ["eps: guaranteed for the released choice, the whole search included."]
+    if adaptive or pilots:
+        ways = ["- not at all"]
+        ways += ["c-C from earlier runs, within density bounds"] * adaptive
+        ways += ["B@rx from B pilots at r times the noise, run before the E[T] runs"] * pilots
+        lines.insert(0, f"learns: {'; '.join(ways)}.")
     if any(row.law.startswith("negative-binomial") for row in plan.rows):
-        lines.insert(0, "nb(s): negative binomial of shape s. c-C: density bounds, - for none.")
+        lines.insert(0, "nb(s): negative binomial of shape s.")
     if any(row.attack is not None for row in plan.rows):
         lines.append(">=: what the search costs at least; an explicit attack shows it.")
     if any(row.naive is not None for row in plan.rows):
         lines.append("naive: E[T] runs composed, what a fixed number of runs would be charged.")
-    lines.append("RDP: dp-accounting's figure; for adaptive searches DP-HyPO's Theorem 1.")
+    lines.append("RDP: dp-accounting's figure; with density bounds DP-HyPO's Theorem 1.")
     lines.append("T<=3: chance of so few runs that there is hardly a choice.")
-    lines.append(
-        f"top {100 * plan.fraction:g}%: chance that a run lands in the best "
-        f"{100 * plan.fraction:g}% of the prior; for adaptive searches, from worst to best policy."
-    )
-    if any(row.adaptive for row in plan.rows):
-        lines.append("price: what adaptivity within c and C adds to eps.")
+    hit = f"{best}: chance that a run lands in the best {100 * plan.fraction:g}% of the prior"
+    hit += "; with density bounds, from worst to best policy" * adaptive
+    hit += "; after pilots it depends on what they teach" * pilots
+    lines.append(f"{hit}.")
+    if adaptive or pilots:
+        lines.append("price: what learning adds to eps.")
         lines.append(
             "rival: mean of the same law that plain random search could have for the same eps. "
-            "Adaptivity pays only where so many runs are not to be had."
+            "Learning pays only where so many runs are not to be had."
         )
     if any(row.trials is None for row in plan.rows):
         lines.append("none: out of reach; use fewer runs, more noise or a larger target.")

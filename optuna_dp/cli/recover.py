@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from optuna_dp.cli.common import clear_errors, load_study
+from optuna_dp.cli.common import clear_errors
 from optuna_dp.cli.release import AsJson, Storage, StudyName
+from optuna_dp.cli.storages import load_study
 
 
 def recover(
@@ -16,7 +17,10 @@ def recover(
     study: StudyName,
     fail: Annotated[
         list[int] | None,
-        typer.Option(help="Number of a trial whose worker has died; may be given several times."),
+        typer.Option(
+            metavar="NUMBER",
+            help="Number of a trial whose worker has died. Give it again for more.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +29,7 @@ def recover(
     Without --fail nothing is changed. A run told to have failed counts as a run; it is not
     repeated. Choose by whether the worker is alive, not by how long the run takes.
     """
-    with clear_errors():
+    with clear_errors({"fail": "--fail"}):
         from optuna_dp.samplers.recovery import recover as recover_study
 
         found = recover_study(load_study(storage, study), fail=fail or ())

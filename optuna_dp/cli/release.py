@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optuna_dp.cli.common import clear_errors, load_study
+from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.storages import load_study
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from optuna_dp.releasing.release import Release
 
 Storage = Annotated[
-    str, typer.Argument(help="Optuna storage URL of the curator's study, or a journal file.")
+    str,
+    typer.Argument(
+        metavar="STORAGE", help="Optuna storage URL of the curator's study, or a journal file."
+    ),
 ]
-StudyName = Annotated[str, typer.Argument(help="Name of the study.")]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
@@ -26,10 +30,13 @@ def release(
     as_json: AsJson = False,
     publish_to: Annotated[
         str | None,
-        typer.Option(help="Also publish to this storage URL: a study safe to show."),
+        typer.Option(
+            metavar="URL", help="Also publish to this storage URL: a study safe to show."
+        ),
     ] = None,
     publish_as: Annotated[
-        str | None, typer.Option(help="Name of the published study (default: the study's).")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the published study (default: the study's)."),
     ] = None,
 ) -> None:
     """Release the best run of a finished study.
@@ -37,7 +44,7 @@ def release(
     Prints the chosen hyperparameters, the score and the privacy statement, and nothing else. The
     cost of one run must have been recorded by PrivacyCallback.
     """
-    with clear_errors():
+    with clear_errors({"storage": "--publish-to", "study_name": "--publish-as"}):
         if publish_as is not None and publish_to is None:
             raise InvalidArgumentError(
                 "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."

@@ -98,6 +98,99 @@ def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
     assert "curator's study" in bad("release", storage, "done", "--publish-to", storage)
 
 
+def test_options_of_a_storage_url_are_passed_on(storage: str) -> None:
+    for url in (f"{storage}?timeout=30", storage.replace("sqlite:", "sqlite+pysqlite:")):
+        result = runner.invoke(app, ["statement", url, "done"])
+        assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///{}",
+        "sqlite:///{}?timeout=30",
+        "sqlite+pysqlite:///{}",
+        "sqlite:///file:{}?mode=rwc&uri=true",
+        "{}",
+    ],
+)
+@pytest.mark.parametrize("command", ["release", "statement", "recover"])
+def test_no_command_creates_a_storage(tmp_path: Path, url: str, command: str) -> None:
+    missing = tmp_path / "missing"
+    assert "there is no such file" in bad(command, url.format(missing), "done")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "url", "word"),
+    [
+        (b"not a journal\n", "{}", "line 1 is no entry"),
+        (b'{"op_code": 0, "worker_id": "w", "study_name": "s"}\n[1]\n', "{}", "line 2"),
+        (b'{"op_code": 77, "worker_id": "w"}\n', "{}", "cannot be read"),
+        (b'{"op_code": 0, "worker_id": "w"}\n', "{}", "cannot be read"),
+        (b"\x00\xff\x80\n", "{}", "line 1 is no entry"),
+        (b"", "{}", "It has: none"),
+        (b"not a database", "sqlite:///{}", "no SQLite database"),
+        (b"", "sqlite:///{}", "no SQLite database"),
+        (b"SQLite format 3\0 and then junk", "sqlite:///{}", "cannot be read"),
+        (b"SQLite format 3\0", "{}", "is a SQLite database"),
+    ],
+)
+def test_a_file_that_is_something_else_is_said_to_be(
+    tmp_path: Path, content: bytes, url: str, word: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert word in bad("release", url.format(path), "done")
+    assert path.read_bytes() == content
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as database:
+        database.execute("create table mine (x)")
+    database.close()
+    before = path.read_bytes()
+    assert "cannot be read" in bad("release", f"sqlite:///{path}", "done")
+    assert path.read_bytes() == before
+
+
+def test_a_password_is_not_printed() -> None:
+    assert "secret" not in bad("release", "nonsense://me:secret@host/db", "done")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("relase",), "Did you mean 'release'"),
+        (("release",), "STORAGE"),
+        (("release", "x.db"), "STUDY"),
+        (("plan", "--stpes", "3"), "--steps"),
+        (("plan", "--mean", "many"), "--mean"),
+        (("plan", "--relation", "twins"), "replace-one"),
+        (("recover", "x.db", "s", "--fail", "last"), "--fail"),
+        (("demo", "--mean", "0.5"), "--mean=0.5"),
+    ],
+)
+def test_what_the_parser_refuses_is_one_clear_line_too(
+    arguments: tuple[str, ...], word: str
+) -> None:
+    assert word in bad(*arguments)
+
+
+def test_version_and_no_command() -> None:
+    assert runner.invoke(app, ["--version"]).stdout == f"optuna-dp {odp.__version__}\n"
+    result = runner.invoke(app, [])
+    assert result.exit_code == 0
+    assert "statement" in result.stdout
+
+
+def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
+    assert "--fail" in bad("recover", storage, "open", "--fail", "77")
+
+
 def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
     finished_study(storage=url, study_name="done")
@@ -121,8 +214,15 @@ def test_the_demo_explains_its_numbers() -> None:
         assert words in result.stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "plan", "release", "statement"])
-def test_every_command_has_help(command: str) -> None:
-    result = runner.invoke(app, [command, "--help"])
+@pytest.mark.parametrize("command", ["demo", "plan", "recover", "release", "statement"])
+def test_every_command_has_help_that_fits(command: str) -> None:
+    result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
     assert "Usage" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    whole = runner.invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
+    for text in (whole, result.stdout):
+        assert "…" not in text
+        assert "..." not in text.replace("[ARGS]...", "").replace("[OPTIONS]...", "")
+    for cryptic in ("<bool>", "<list", "<float>"):
+        assert cryptic not in result.stdout

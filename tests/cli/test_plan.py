@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import optuna_dp as odp
+from optuna_dp.accounting.guarantee import pilots_guarantee
 from optuna_dp.cli import app
 
 GAUSS = json.dumps(odp.Guarantee(odp.gaussian(4.0)).to_json()["event"])
@@ -70,11 +71,45 @@ def test_json_is_the_plan() -> None:
     assert record == json.loads(json.dumps(plan.to_json()))
 
 
+def test_pilots_are_in_the_table_and_explained() -> None:
+    code, out, _ = run(
+        *("--noise-multiplier", "4", "--sample-rate", "1", "--steps", "1", "--no-attacks"),
+        *("--law", "geometric", "--mean", "3", "--density-bounds", "none"),
+        *("--pilots", "5,4", "--pilots", "1000,2.5"),
+    )
+    assert code == 0
+    assert max(len(line) for line in out.splitlines()) <= 80
+    five = next(line for line in out.splitlines() if " 5@4x " in line)
+    whole = pilots_guarantee(odp.gaussian(16.0), 5, odp.gaussian(4.0), odp.Geometric(3))
+    bound = whole.epsilon(1e-5)
+    assert bound <= float(five.split()[3]) < bound + 0.0101
+    assert "1000@2.5x" in out
+    assert "B@rx from B pilots at r times the noise" in " ".join(out.split())
+
+
+def test_three_kinds_of_pilots_are_compared_by_default() -> None:
+    small = ("--law", "geometric", "--mean", "3", "--density-bounds", "none", "--no-attacks")
+    one = ("--sample-rate", "1", "--steps", "1", "--noise-multiplier", "4")
+    code, out, _ = run(*one, *small, "--json")
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert [(r["pilots"], r["noise_ratio"]) for r in rows] == [
+        (0, None),
+        (10, 2.0),
+        (10, 4.0),
+        (20, 4.0),
+    ]
+    code, out, _ = run(*one, *small, "--pilots", "none")
+    assert code == 0
+    assert "@" not in out
+    assert "pilots" not in out
+
+
 def test_dp_sgd_and_its_score() -> None:
     code, out, _ = run(
         *("--noise-multiplier", "2", "--sample-rate", "0.01", "--steps", "50"),
         *("--score-noise", "20", "--law", "geometric", "--mean", "5", "--density-bounds", "none"),
-        *("--no-attacks", "--json"),
+        *("--no-attacks", "--json", "--pilots", "none"),
     )
     assert code == 0
     event = odp.compose(
@@ -88,11 +123,16 @@ def test_leaving_out_the_noise_solves_for_it() -> None:
     code, out, _ = run(
         *("--sample-rate", "1", "--steps", "1", "--target-epsilon", "1.5"),
         *("--law", "geometric", "--mean", "5", "--density-bounds", "none", "--json"),
+        *("--pilots", "5,4"),
     )
     assert code == 0
-    (row,) = json.loads(out)["rows"]
+    row, after_pilots = json.loads(out)["rows"]
     found = odp.selection_guarantee(odp.gaussian(row["noise_multiplier"]), odp.Geometric(5))
     assert found.epsilon(1e-5) <= 1.5
+    noise = after_pilots["noise_multiplier"]
+    assert noise > row["noise_multiplier"]
+    whole = pilots_guarantee(odp.gaussian(4 * noise), 5, odp.gaussian(noise), odp.Geometric(5))
+    assert whole.epsilon(1e-5) <= 1.5
 
 
 @pytest.mark.parametrize("solve", ["mean", "density-bounds"])
@@ -118,16 +158,25 @@ DP_SGD = ("--noise-multiplier", "1", "--sample-rate", "0.01", "--steps", "50")
         ((), "--sample-rate"),
         (("--sample-rate", "0.1"), "--steps"),
         (("--sample-rate", "0.1", "--steps", "5"), "--noise-multiplier"),
-        (("--sample-rate", "2", "--steps", "5", "--noise-multiplier", "1"), "sample_rate"),
-        ((*DP_SGD, "--delta", "2"), "delta"),
-        ((*DP_SGD, "--delta", "nan"), "delta"),
-        ((*DP_SGD, "--law", "uniform"), "law"),
-        ((*DP_SGD, "--mean", "0.5"), "mean"),
-        ((*DP_SGD, "--density-bounds", "2,1"), "density_bounds"),
+        (("--sample-rate", "2", "--steps", "5", "--noise-multiplier", "1"), "--sample-rate="),
+        ((*DP_SGD, "--delta", "2"), "--delta="),
+        ((*DP_SGD, "--delta", "nan"), "--delta="),
+        ((*DP_SGD, "--law", "uniform"), "--law="),
+        ((*DP_SGD, "--mean", "0.5"), "--mean="),
+        ((*DP_SGD, "--density-bounds", "2,1"), "--density-bounds="),
         ((*DP_SGD, "--density-bounds", "wide"), "--density-bounds"),
-        ((*DP_SGD, "--cap", "0"), "cap="),
-        ((*DP_SGD, "--top", "0"), "fraction"),
-        ((*DP_SGD, "--target-epsilon", "0"), "target_epsilon"),
+        ((*DP_SGD, "--pilots", "ten"), "--pilots"),
+        ((*DP_SGD, "--pilots", "10"), "--pilots"),
+        ((*DP_SGD, "--pilots", "0,4"), "--pilots"),
+        ((*DP_SGD, "--pilots", "1.5,4"), "--pilots"),
+        (("--event", GAUSS, "--pilots", "10,4"), "--pilots"),
+        (
+            (*DP_SGD, "--pilots", "9,4", "--target-epsilon", "1", "--solve", "density-bounds"),
+            "--p",
+        ),
+        ((*DP_SGD, "--cap", "0"), "--cap"),
+        ((*DP_SGD, "--top", "0"), "--top="),
+        ((*DP_SGD, "--target-epsilon", "0"), "--target-epsilon="),
         ((*DP_SGD, "--solve", "mean"), "--target-epsilon"),
         ((*DP_SGD, "--solve", "noise", "--target-epsilon", "1"), "--noise-multiplier"),
         ((*DP_SGD, "--event", GAUSS), "--noise-multiplier"),
@@ -138,8 +187,11 @@ DP_SGD = ("--noise-multiplier", "1", "--sample-rate", "0.01", "--steps", "50")
             ("--sample-rate", "0.1", "--steps", "5", "--target-epsilon", "1", "--solve", "mean"),
             "--noise-multiplier",
         ),
-        ((*DP_SGD[:2], "--sample-rate", "0.1", "--steps", "0"), "steps"),
-        (("--noise-multiplier", "-1", "--sample-rate", "0.1", "--steps", "5"), "noise_multiplier"),
+        ((*DP_SGD[:2], "--sample-rate", "0.1", "--steps", "0"), "--steps="),
+        (
+            ("--noise-multiplier", "-1", "--sample-rate", "0.1", "--steps", "5"),
+            "--noise-multiplier=",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line(args: tuple[str, ...], word: str) -> None:
@@ -155,3 +207,4 @@ def test_help() -> None:
     code, out, _ = run("--help")
     assert code == 0
     assert "--target-epsilon" in out
+    assert "negative-binomial:SHAPE" in out
