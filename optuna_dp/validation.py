@@ -58,7 +58,9 @@ def whole(name: str, value: Any, minimum: int = 0) -> int:
         result = operator.index(value)
     except TypeError:
         raise InvalidArgumentError(name, value, allowed) from None
-    if not minimum <= result <= _LARGEST_WHOLE:
+    if result < minimum:
+        raise InvalidArgumentError(name, value, allowed)
+    if result > _LARGEST_WHOLE:
         raise InvalidArgumentError(name, value, f"{allowed} and at most 2**63 - 1")
     return result
 

@@ -95,8 +95,8 @@ def _refusal(event: Any, relation: str) -> str:
         reason = "its RDP is not known for this relation"
     message = f"under the relation {relation!r}, dp-accounting says: {reason}"
     if _holds(event, dp_event.LaplaceDpEvent) and relation == "replace_one":
-        message += " Describe it as pure_dp(2 / noise_multiplier)."
-    return message
+        return f"{message} Describe it as pure_dp(2 / noise_multiplier)."
+    return f"{message} Describe it by what is known of it: rdp(...), approximate_dp(...)."
 
 
 def non_private_reason(event: Any) -> str | None:
