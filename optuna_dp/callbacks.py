@@ -23,6 +23,7 @@ from optuna_dp.samplers.plan import Plan
 from optuna_dp.samplers.records import ended, read_plan
 
 if TYPE_CHECKING:
+    from dp_accounting import dp_event
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -85,7 +86,7 @@ class PrivacyCallback:
 
     def __init__(
         self,
-        run: Any,
+        run: dp_event.DpEvent,
         *,
         delta: float = 1e-5,
         neighboring_relation: str = "add_or_remove_one",

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dp_accounting import dp_event
+
 from optuna_dp import validation
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
@@ -59,7 +61,7 @@ class Calibration:
     guarantee: Guarantee
 
     @property
-    def run(self) -> Any:
+    def run(self) -> dp_event.DpEvent:
         """The event of one run."""
         return self.guarantee.event.run
 
@@ -106,7 +108,7 @@ def calibrate(
     *,
     target_epsilon: float,
     delta: float,
-    run: Any,
+    run: dp_event.DpEvent | Callable[[float], dp_event.DpEvent],
     trials: TrialCount | Callable[[float], TrialCount],
     density_bounds: tuple[float, float] | Callable[[float], tuple[float, float]] = (1.0, 1.0),
     policy: str = "history",

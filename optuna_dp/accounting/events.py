@@ -252,7 +252,7 @@ def _noise(name: str, value: Any) -> float:
     return validation.positive(name, value)
 
 
-def dp_sgd(*, noise_multiplier: float, sample_rate: float, steps: int) -> Any:
+def dp_sgd(*, noise_multiplier: float, sample_rate: float, steps: int) -> dp_event.DpEvent:
     """Returns the event of a DP-SGD training: Poisson-sampled Gaussian steps.
 
     Abadi et al., arXiv 1607.00133v2, Algorithm 1, every record joining every batch independently
@@ -262,6 +262,9 @@ def dp_sgd(*, noise_multiplier: float, sample_rate: float, steps: int) -> Any:
         noise_multiplier: Standard deviation of the noise over the clipping norm; positive.
         sample_rate: Expected batch size over the number of records, in (0, 1].
         steps: Number of noisy steps; at least 1.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
     noise = _noise("noise_multiplier", noise_multiplier)
     rate = validation.number("sample_rate", sample_rate)
@@ -277,22 +280,28 @@ def dp_sgd(*, noise_multiplier: float, sample_rate: float, steps: int) -> Any:
     return dp_event.SelfComposedDpEvent(step, count)
 
 
-def gaussian(noise_multiplier: float) -> Any:
+def gaussian(noise_multiplier: float) -> dp_event.DpEvent:
     """Returns the event of one Gaussian mechanism.
 
     Args:
         noise_multiplier: Standard deviation of the noise over the L2 norm of one record's
             contribution; positive.
+
+    Raises:
+        InvalidArgumentError: If it is not positive and finite.
     """
     return dp_event.GaussianDpEvent(_noise("noise_multiplier", noise_multiplier))
 
 
-def laplace(noise_multiplier: float) -> Any:
+def laplace(noise_multiplier: float) -> dp_event.DpEvent:
     """Returns the event of one Laplace mechanism.
 
     Args:
         noise_multiplier: Scale of the noise over the L1 norm of one record's contribution;
             positive. The mechanism is (1 / noise_multiplier)-DP for adding or removing a record.
+
+    Raises:
+        InvalidArgumentError: If it is not positive and finite.
     """
     return dp_event.LaplaceDpEvent(_noise("noise_multiplier", noise_multiplier))
 
@@ -302,6 +311,9 @@ def pure_dp(epsilon: float) -> ApproximateDpEvent:
 
     Args:
         epsilon: Non-negative, finite.
+
+    Raises:
+        InvalidArgumentError: If it is negative, infinite or NaN.
     """
     return ApproximateDpEvent(epsilon, 0.0)
 
@@ -312,17 +324,23 @@ def approximate_dp(epsilon: float, delta: float) -> ApproximateDpEvent:
     Args:
         epsilon: Non-negative, finite.
         delta: In [0, 1).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
     return ApproximateDpEvent(epsilon, delta)
 
 
-def zcdp(rho: float) -> Any:
+def zcdp(rho: float) -> dp_event.DpEvent:
     """Returns the event of any rho-zCDP mechanism.
 
     Bun & Steinke, arXiv 1605.02065v1, Definition 1.1: Renyi divergence at most rho a for all a.
 
     Args:
         rho: Non-negative, finite.
+
+    Raises:
+        InvalidArgumentError: If it is negative, infinite or NaN.
     """
     return dp_event.ZCDpEvent(validation.non_negative("rho", rho))
 
@@ -333,18 +351,42 @@ def rdp(orders: Sequence[float], epsilons: Sequence[float]) -> RdpDpEvent:
     Args:
         orders: Above 1, none twice, any order; inf means pure DP.
         epsilons: One for each order, non-negative; inf where nothing is known.
+
+    Raises:
+        InvalidArgumentError: If they differ in length, an order is not above 1 or appears twice,
+            or an epsilon is negative.
     """
     return RdpDpEvent(orders, epsilons)
 
 
-def compose(*events: Any) -> Any:
-    """Returns the event of running all of these, adaptively (training and scoring of one run)."""
+def compose(*events: dp_event.DpEvent) -> dp_event.DpEvent:
+    """Returns the event of running all of these, adaptively (training and scoring of one run).
+
+    Args:
+        events: One or more. A single one is returned as it is.
+
+    Raises:
+        InvalidArgumentError: If there is none, or one is not an event.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> run = odp.compose(
+        ...     odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100), odp.gaussian(20.0)
+        ... )
+    """
     checked = _as_events(events)
     return checked[0] if len(checked) == 1 else dp_event.ComposedDpEvent(list(checked))
 
 
-def worst_case(*events: Any) -> Any:
-    """Returns the event of a run that is one of these, depending on its hyperparameters."""
+def worst_case(*events: dp_event.DpEvent) -> dp_event.DpEvent:
+    """Returns the event of a run that is one of these, depending on its hyperparameters.
+
+    Args:
+        events: One or more; repeated ones count once. A single one is returned as it is.
+
+    Raises:
+        InvalidArgumentError: If there is none, or one is not an event.
+    """
     checked: list[Any] = []
     for event in _as_events(events):
         if event not in checked:
@@ -352,7 +394,7 @@ def worst_case(*events: Any) -> Any:
     return checked[0] if len(checked) == 1 else WorstCaseDpEvent(tuple(checked))
 
 
-def from_opacus(engine_or_accountant: Any) -> Any:
+def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
     """Returns the event of what an Opacus engine or accountant has recorded so far.
 
     The history of Opacus 1.x is a list of (noise multiplier, sample rate, steps). It says nothing
@@ -361,6 +403,10 @@ def from_opacus(engine_or_accountant: Any) -> Any:
 
     Args:
         engine_or_accountant: A ``PrivacyEngine`` or one of its accountants.
+
+    Raises:
+        InvalidArgumentError: If it is neither, has recorded nothing yet, or is of a mechanism
+            whose history means something else.
     """
     accountant = getattr(engine_or_accountant, "accountant", engine_or_accountant)
     history = getattr(accountant, "history", None)

@@ -51,7 +51,7 @@ class Guarantee:
         0.93
     """
 
-    event: Any
+    event: dp_event.DpEvent
     neighboring_relation: str = "add_or_remove_one"
 
     def __post_init__(self) -> None:
@@ -108,14 +108,20 @@ class Guarantee:
         attack = strongest_known_attack(self.event, self.neighboring_relation, target)
         return attack, self.epsilon(target)
 
-    def rdp(self, orders: npt.ArrayLike = run_rdp.DEFAULT_ORDERS) -> FloatArray:
-        """Returns upper bounds of the Renyi divergence at the given orders above 1.
+    def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
+        """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
 
-        Shape as ``orders``; ``inf`` where none is known.
+        Args:
+            orders: Shape (n,), above 1, ascending. The default is the 171 orders from 1.02 to
+                10,495 that the guarantee itself uses.
+
+        Returns:
+            Shape (n,).
         """
-        return run_rdp.rdp_of(self.event, self.neighboring_relation, orders)
+        given = run_rdp.DEFAULT_ORDERS if orders is None else orders
+        return run_rdp.rdp_of(self.event, self.neighboring_relation, given)
 
-    def compose(self, *others: Guarantee | Any) -> Guarantee:
+    def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.
 
         Args:
@@ -161,9 +167,9 @@ class Guarantee:
 
 
 def pilots_guarantee(
-    pilot_run: Any,
+    pilot_run: dp_event.DpEvent,
     pilots: int,
-    run: Any,
+    run: dp_event.DpEvent,
     trials: TrialCount,
     *,
     density_bounds: tuple[float, float] = (1.0, 1.0),
@@ -204,7 +210,7 @@ def pilots_guarantee(
 
 
 def selection_guarantee(
-    run: Any,
+    run: dp_event.DpEvent,
     trials: TrialCount,
     *,
     density_bounds: tuple[float, float] = (1.0, 1.0),

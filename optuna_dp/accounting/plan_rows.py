@@ -95,6 +95,11 @@ class PlanRow(Search):
     ``None`` where there is no such figure.
 
     Attributes:
+        law: Name of the family of T.
+        mean: E[T] before any cap; pilots are not counted.
+        density_bounds: (c, C); (1, 1) where the selection's runs do not learn from each other.
+        pilots: Number of pilots before the selection, B; 0 for none.
+        noise_ratio: Noise of a pilot over that of a selection run; None without pilots.
         trials: The law of T.
         noise_multiplier: Solved for, if the plan was asked to.
         epsilon: What the search costs in all, pilots included (:meth:`Guarantee.epsilon`).

@@ -53,7 +53,7 @@ class Plan:
         rows: One for each law, mean and way to learn.
     """
 
-    run: Any
+    run: dp_event.DpEvent | None
     one_run: float | None
     delta: float
     fraction: float
@@ -81,7 +81,7 @@ class Plan:
 
 
 def selection_plan(
-    run: Any,
+    run: dp_event.DpEvent | Callable[[float], dp_event.DpEvent],
     *,
     noise_multiplier: float | None = None,
     delta: float = 1e-5,

@@ -20,6 +20,7 @@ from optuna_dp.samplers.plan import Design
 from optuna_dp.samplers.records import is_ours, score
 
 if TYPE_CHECKING:
+    from dp_accounting import dp_event
     from optuna.artifacts._protocol import ArtifactStore
     from optuna.storages import BaseStorage
     from optuna.study import Study
@@ -189,7 +190,7 @@ class Release:
 
 def release(
     study: Study,
-    run: Any = None,
+    run: dp_event.DpEvent | None = None,
     *,
     delta: float | None = None,
     neighboring_relation: str | None = None,

@@ -34,6 +34,7 @@ from optuna_dp.trial_counts import TrialCount
 from optuna_dp.validation import positive, search_bounds, whole
 
 if TYPE_CHECKING:
+    from dp_accounting import dp_event
     from optuna.study import Study
 
     from optuna_dp.samplers.plan import Plan
@@ -47,6 +48,9 @@ def is_pilot(trial: Trial | FrozenTrial | Any) -> bool:
     """Returns whether a trial is a pilot run, for the objective to train cheaper or noisier.
 
     False for selection runs, for trials of other samplers and for ``FixedTrial``.
+
+    Args:
+        trial: The trial that the objective was given.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -132,7 +136,7 @@ class PilotSampler(SelectionSampler):
         search_space: dict[str, BaseDistribution] | None = None,
         *,
         pilots: int = 10,
-        pilot_run: Any,
+        pilot_run: dp_event.DpEvent,
         proposer: BaseSampler | None = None,
         pilot_batch_size: int = 1,
         trials: TrialCount = DEFAULT_TRIALS,

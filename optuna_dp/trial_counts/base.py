@@ -172,15 +172,16 @@ class TrialCount(ABC):
             return self
         return Capped(self, n)
 
-    def sample(self, uniform_bits: Callable[[int], int] = secrets.randbits) -> int:
+    def sample(self, uniform_bits: Callable[[int], int] | None = None) -> int:
         """Draws T.
 
         Args:
             uniform_bits: Source of uniform random bits, called once with 128. The default is the
-                operating system's entropy; anything else makes T guessable and is for studies
-                whose result is never released.
+                operating system's entropy (``secrets.randbits``); anything else makes T guessable
+                and is for studies whose result is never released.
         """
-        return self._invert(uniform_bits(UNIFORM_BITS))
+        source = secrets.randbits if uniform_bits is None else uniform_bits
+        return self._invert(source(UNIFORM_BITS))
 
     def _invert(self, u: int) -> int:
         """Returns the smallest k with P[T <= k] >= (u + 1/2) / 2^128.

@@ -56,7 +56,15 @@ def ballot(
 
 
 def argmax(sums: npt.ArrayLike, *, random_bytes: RandomBytes = os.urandom) -> int:
-    """Returns the index of the largest entry, a random one of the largest if several are."""
+    """Returns the index of the largest entry, a random one of the largest if several are.
+
+    Args:
+        sums: Shape (n,), at least one entry.
+        random_bytes: Source of the random choice, by default the operating system's entropy.
+
+    Raises:
+        InvalidArgumentError: If ``sums`` is no vector or is empty.
+    """
     values = np.asarray(sums)
     if values.ndim != 1 or values.size == 0:
         raise InvalidArgumentError("sums", sums, "it must be a non-empty vector")

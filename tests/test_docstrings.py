@@ -1,0 +1,146 @@
+"""``help()`` on every public name says what it is and what its arguments mean."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import optuna_dp as odp
+
+# Public parts with names of their own; the accounting's beside those of optuna_dp itself.
+PARTS = (
+    "optuna_dp",
+    "optuna_dp.dashboard",
+    "optuna_dp.errors",
+    "optuna_dp.scoring",
+    "optuna_dp.testing",
+    "optuna_dp.visualization",
+    "optuna_dp.voting",
+)
+MORE = {
+    "optuna_dp.accounting.calibration": ("Calibration", "bounds_of_ratio"),
+    "optuna_dp.accounting.guarantee": ("pilots_guarantee",),
+    "optuna_dp.accounting.plan_rows": ("PlanRow", "Search"),
+    "optuna_dp.accounting.planner": ("Plan",),
+}
+# The arguments of one of these are its fields, which "Attributes:" explains.
+FIELDS = ("Args:", "Attributes:")
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Yields every public class and function with its name, and the modules themselves."""
+    for part in PARTS:
+        module = importlib.import_module(part)
+        yield part, module
+        names = getattr(module, "__all__", None) or [
+            name
+            for name, value in vars(module).items()
+            if not name.startswith("_") and getattr(value, "__module__", "") == part
+        ]
+        for name in names:
+            value = None if name in ("__version__", "federated") else getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                yield f"{part}.{name}", value
+    for part, more in MORE.items():
+        for name in more:
+            yield f"{part}.{name}", getattr(importlib.import_module(part), name)
+
+
+PUBLIC = dict(public())
+
+
+def parameters(value: Any) -> list[str]:
+    """Returns what a caller may give, as it is written in the signature."""
+    return [
+        name
+        for name, parameter in inspect.signature(value).parameters.items()
+        if name not in ("self", "cls") and not name.startswith("_")
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+
+
+def made_by_users(value: Any) -> bool:
+    """Whether users call it: not an exception, not an abstract class."""
+    return not inspect.isclass(value) or not (
+        inspect.isabstract(value) or issubclass(value, Exception)
+    )
+
+
+def methods() -> Iterator[tuple[str, Any]]:
+    """Yields the public methods and properties of the public classes that are ours."""
+    for name, cls in PUBLIC.items():
+        if not inspect.isclass(cls):
+            continue
+        for key, value in inspect.getmembers(cls):
+            home = getattr(getattr(value, "fget", value), "__module__", "") or ""
+            # The tests of the contract suite are named in sentences.
+            if not key.startswith(("_", "test_")) and home.startswith("optuna_dp"):
+                yield f"{name}.{key}", value
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_has_a_summary_of_one_line(name: str) -> None:
+    value = PUBLIC[name]
+    doc = value.__doc__
+    assert doc, f"{name} has no docstring"
+    first, _, rest = inspect.cleandoc(doc).partition("\n")
+    assert first.endswith((".", ".)", "::")), f"{name}: {first!r}"
+    assert len(first) <= 99
+    assert not rest or rest.startswith("\n"), f"{name}: the summary runs on: {rest[:60]!r}"
+    if inspect.isclass(value):
+        inherited = [base.__doc__ for base in value.__mro__[1:]]
+        assert doc not in inherited, f"{name} shows the docstring of its base"
+
+
+@pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if not inspect.ismodule(v)])
+def test_every_argument_is_explained(name: str) -> None:
+    value, doc = PUBLIC[name], inspect.cleandoc(PUBLIC[name].__doc__ or "")
+    if not made_by_users(value):
+        return
+    given = parameters(value)
+    if not given:
+        return
+    assert any(section in doc for section in FIELDS), f"{name} takes {given}, without Args"
+    for argument in given:
+        assert re.search(rf"(^|\W){argument}(,|:| \()", doc), f"{name} does not explain {argument}"
+
+
+@pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if not inspect.ismodule(v)])
+def test_signatures_are_short_and_say_types(name: str) -> None:
+    value = PUBLIC[name]
+    if not made_by_users(value):
+        return
+    for argument, parameter in inspect.signature(value).parameters.items():
+        if argument in ("self", "cls"):
+            continue
+        assert parameter.annotation is not parameter.empty, f"{name}({argument})"
+        assert len(repr(parameter.default)) < 80, f"the default of {name}({argument}) is long"
+
+
+METHODS = dict(methods())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_have_a_docstring_and_no_long_defaults(name: str) -> None:
+    value = METHODS[name]
+    assert inspect.getdoc(value), f"{name} has no docstring"
+    if inspect.isfunction(value):
+        for parameter in inspect.signature(value).parameters.values():
+            assert len(repr(parameter.default)) < 80, name
+
+
+def test_events_say_that_they_are_events() -> None:
+    """``Any`` tells a reader nothing, even if dp-accounting ships no types to check."""
+    makers = ("dp_sgd", "gaussian", "laplace", "zcdp", "compose", "worst_case", "from_opacus")
+    for name in makers:
+        annotation = inspect.signature(getattr(odp, name)).return_annotation
+        assert "DpEvent" in str(annotation), f"{name} returns {annotation}"
+    for name in ("selection_guarantee", "PrivacyCallback", "Guarantee", "release"):
+        given = inspect.signature(getattr(odp, name)).parameters.values()
+        found = [str(parameter.annotation) for parameter in given]
+        assert any("DpEvent" in text for text in found), f"{name}: {found}"
