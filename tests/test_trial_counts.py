@@ -353,7 +353,6 @@ def test_draws_follow_the_law_and_no_other(law: TrialCount, wrong: TrialCount) -
 def test_sampling_reads_128_bits_of_the_given_source_and_the_operating_system_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import inspect
     import secrets
 
     asked: list[int] = []
@@ -364,8 +363,9 @@ def test_sampling_reads_128_bits_of_the_given_source_and_the_operating_system_by
 
     assert Geometric(20).sample(source) == Geometric(20).quantile(0.5)
     assert asked == [128]
-    default = inspect.signature(TrialCount.sample).parameters["uniform_bits"].default
-    assert default is secrets.randbits
+    monkeypatch.setattr(secrets, "randbits", source)
+    assert Geometric(20).sample() == Geometric(20).quantile(0.5)
+    assert asked == [128, 128]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)

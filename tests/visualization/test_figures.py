@@ -423,7 +423,7 @@ def test_a_plan_with_pilots_has_a_line_for_them() -> None:
         pilots=[(5, 4.0)],
         attacks=False,
     )
-    line = trace(vis.plot_plan(plan), "after 5 pilots at 4x noise")
+    line = trace(vis.plot_plan(plan), "geometric, after 5 pilots at 4x noise")
     assert list(line.x) == [3, 9]
     assert list(line.y) == [row.epsilon for row in plan.rows if row.pilots]
 

@@ -1,0 +1,63 @@
+"""What a user with ``mypy --strict`` writes: the public names, with their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import optuna
+
+import optuna_dp as odp
+from optuna_dp.errors import ReleaseRefusedError
+
+
+def objective(trial: optuna.Trial) -> float:
+    noise = 4.0 if odp.is_pilot(trial) else 1.0
+    return trial.suggest_float("learning_rate", 1e-3, 1.0, log=True) / noise
+
+
+def search(sampler: optuna.samplers.BaseSampler) -> odp.Release | None:
+    run = odp.compose(
+        odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100), odp.gaussian(20.0)
+    )
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(run, delta=1e-6)])
+    try:
+        return odp.release(study)
+    except ReleaseRefusedError as error:
+        print(error.trial_number, error.fix)
+        return None
+
+
+def report(release: odp.Release) -> str:
+    params: dict[str, object] = dict(release.params or {})
+    epsilon: float = release.guarantee.epsilon(delta=1e-5)
+    low, high = release.guarantee.bounds(1e-5)
+    by_method: dict[str, float] = release.guarantee.by_method(1e-5)
+    return f"{params} {epsilon} {low} {high} {by_method} {release.statement()}"
+
+
+def plan(law: odp.TrialCount, many: Callable[[float], odp.TrialCount]) -> float:
+    alone = odp.selection_guarantee(odp.gaussian(4.0), law, density_bounds=(0.75, 2.0))
+    together: odp.Guarantee = alone.compose(odp.worst_case(odp.pure_dp(0.1), odp.zcdp(0.01)))
+    found = odp.calibrate(target_epsilon=2.0, delta=1e-5, run=odp.gaussian, trials=law)
+    runs = odp.calibrate(target_epsilon=2.0, delta=1e-5, run=odp.laplace(2.0), trials=many)
+    rows = odp.selection_plan(odp.gaussian, noise_multiplier=4.0, pilots=[(10, 4.0)]).rows
+    prices = [row.price for row in rows if row.pilots and row.price is not None]
+    number: int = law.capped(60).quantile(0.95)
+    chance: float = law.hit_probability(0.05)
+    return together.epsilon(1e-5) + found.value + runs.trials.mean + sum(prices) + number + chance
+
+
+def main() -> None:
+    pilots = odp.PilotSampler(pilots=5, pilot_run=odp.gaussian(16.0), trials=odp.Geometric(mean=5))
+    pruner = odp.WithinTrialPruner(optuna.pruners.ThresholdPruner(lower=0.0))
+    print(pruner, odp.partition(1000, 10).shape)
+    for sampler in (pilots, odp.DPHyPOSampler(schedule="batch"), odp.RandTuneSampler()):
+        release = search(sampler)
+        if release is not None:
+            print(report(release))
+    print(plan(odp.Poisson(5.0), odp.Geometric))
+
+
+if __name__ == "__main__":
+    main()
