@@ -125,8 +125,20 @@ class UniformPrior:
 
 def draw_one(distribution: BaseDistribution, rng: np.random.Generator) -> Any:
     """Draws one parameter from its uniform prior; a plain Python value."""
+    return value_at(distribution, rng.random())
+
+
+def value_at(distribution: BaseDistribution, u: float) -> Any:
+    """The value of one parameter at ``u`` on [0, 1): if u is uniform, it has the uniform prior.
+
+    Returns:
+        A plain Python value.
+
+    Raises:
+        InvalidArgumentError: If the distribution is none of Optuna's, or its range is infinite.
+    """
     check_space({"parameter": distribution})
-    return to_external(distribution, float(from_unit(distribution, rng.random(1))[0]))
+    return to_external(distribution, float(from_unit(distribution, np.array([u]))[0]))
 
 
 def check_points(points: Any) -> None:

@@ -6,6 +6,8 @@ before it is said that runs are still open.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,12 +22,14 @@ from optuna_dp.samplers.records import (
     GATE_KEY,
     GAVE_UP_KEY,
     INDEPENDENT_KEY,
+    NOT_DRAWN_KEY,
     PRUNED_KEY,
     SLOT_KEY,
     UNSTARTED_KEY,
     SlotRecord,
     checked_study,
     did_nothing,
+    draw_alone,
     ended,
     read_plan,
     succeeds,
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 _NEW_STUDY = "Start a new study."
+# A logarithm or an exponential may differ in the last bits from machine to machine.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,9 @@ def read_evidence(study: Study) -> Evidence:
     slots = [trial for trial in trials if trial.number < plan.slots]
     records = [_slot_record(trial, plan) for trial in slots]
     _check_beyond(trials, plan)
-    for trial in slots:
-        _check_run(trial)
+    planned = _planned_space(plan)
+    for trial, record in zip(slots, records, strict=True):
+        _check_run(trial, record, planned)
     _check_distributions(slots)
     missing = plan.slots - len(slots) + sum(not ended(trial) for trial in slots)
     if missing:
@@ -128,8 +135,7 @@ def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
 def check_trial(trial: FrozenTrial, plan: Plan) -> None:
     """Refuses a study for what one trial shows, as :func:`read_evidence` would in the end."""
     if trial.number < plan.slots:
-        _slot_record(trial, plan)
-        _check_run(trial)
+        _check_run(trial, _slot_record(trial, plan), _planned_space(plan))
     else:
         _check_beyond([trial], plan)
 
@@ -209,7 +215,9 @@ def _check_beyond(trials: Sequence[FrozenTrial], plan: Plan) -> None:
             )
 
 
-def _check_run(trial: FrozenTrial) -> None:
+def _check_run(
+    trial: FrozenTrial, record: SlotRecord | None, planned: dict[str, BaseDistribution]
+) -> None:
     if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
         raise ReleaseRefusedError(
             "it gave up waiting for other runs, so whether it failed depends on how "
@@ -218,12 +226,28 @@ def _check_run(trial: FrozenTrial) -> None:
             fix=f"{_NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result "
             "before the runs that wait for it are asked for parameters.",
         )
-    _check_draw(trial)
+    _check_draw(trial, record, planned)
     _check_pruning(trial)
 
 
-def _check_draw(trial: FrozenTrial) -> None:
-    """Every parameter that was used is one that the sampler drew, from that distribution."""
+def _planned_space(plan: Plan) -> dict[str, BaseDistribution]:
+    """The distributions that the plan fixes; empty for define-by-run."""
+    space = plan.design.settings.get("search_space") or {}
+    try:
+        return {name: json_to_distribution(json.dumps(d)) for name, d in space.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ReleaseRefusedError("The search space in its plan is corrupted.") from error
+
+
+def _check_draw(
+    trial: FrozenTrial, record: SlotRecord | None, planned: dict[str, BaseDistribution]
+) -> None:
+    """Every parameter that was used is one that the sampler drew, from that distribution.
+
+    What was drawn jointly, or from a prior that is not uniform, has a record of its own. The rest
+    is drawn again from the slot's record, and must not be noted as somebody else's: with few
+    values to choose from, another sampler may have chosen the same.
+    """
     draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
     try:
         space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
@@ -233,12 +257,25 @@ def _check_draw(trial: FrozenTrial) -> None:
             if alone is not None:
                 space[name] = json_to_distribution(alone["distribution"])
                 internal[name] = float(alone["internal"])
+                continue
+            used = trial.distributions[name]
+            if (
+                record is None
+                or used.single()
+                or name in trial.system_attrs.get(NOT_DRAWN_KEY, ())
+            ):
+                continue
+            law = planned.get(name, used)
+            value = used.to_internal_repr(trial.params[name])
+            expected = law.to_internal_repr(draw_alone(record.draws, name, law))
+            if used != law or math.isclose(value, expected, rel_tol=_ROUNDING):
+                space[name], internal[name] = law, value
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReleaseRefusedError(
             "the record of its draw is corrupted.", trial_number=trial.number
         ) from error
     for name in trial.params:
-        used: BaseDistribution = trial.distributions[name]
+        used = trial.distributions[name]
         if used.single():
             continue  # Optuna does not ask the sampler for what can have one value only.
         if name not in space:

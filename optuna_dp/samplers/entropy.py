@@ -17,6 +17,7 @@ import numpy as np
 Bits = Callable[[int], int]
 
 _SEED_BITS = 256
+KEY_BITS = 256
 # What a run draws before its score is known must not be a function of anything but these words,
 # so that two draws of one study never share a stream.
 Word = str | int
@@ -39,6 +40,20 @@ def bits(seed: int | None, *path: Word) -> Bits:
         return int.from_bytes(source.bytes(-(-count // 8)), "big") >> (-count % 8)
 
     return draw
+
+
+def unit(key: int, name: str) -> float:
+    """Returns a uniform on [0, 1), a multiple of 2**-53, fixed by a secret key and a name.
+
+    The first 53 bits of SHA-256 of both: the same on every machine, unlike numpy's streams, which
+    may change from one version to the next.
+
+    Args:
+        key: Uniform on ``[0, 2**256)``, drawn for one run.
+        name: What is drawn, the name of a parameter say.
+    """
+    text = key.to_bytes(KEY_BITS // 8, "big") + name.encode("utf-8", "surrogatepass")
+    return (int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 11) * 2.0**-53
 
 
 def _digest(seed: int, path: tuple[Word, ...]) -> int:

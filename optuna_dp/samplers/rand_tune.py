@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution
 
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.policy import Policy
-from optuna_dp.densities.prior import Prior
+from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts import TrialCount
 
@@ -62,6 +62,9 @@ class RandTuneSampler(SelectionSampler):
 
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
         return self._search_space or {}
+
+    def _each_alone(self) -> bool:
+        return isinstance(self._prior, UniformPrior)
 
     def _draw(
         self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]

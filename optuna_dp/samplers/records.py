@@ -8,15 +8,18 @@ written under a key that contains the digest of its content.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.densities.prior import value_at
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.samplers import entropy
 from optuna_dp.samplers.plan import MEND, PLAN_KEY, Plan
 
 SLOT_KEY = "optuna_dp:slot"
@@ -26,10 +29,13 @@ GATE_KEY = "optuna_dp:beyond_the_last_run"
 GAVE_UP_KEY = "optuna_dp:gave_up_waiting"
 UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
 INDEPENDENT_KEY = "optuna_dp:independent:"
+NOT_DRAWN_KEY = "optuna_dp:not_drawn"
 PILOT_KEY = "optuna_dp:pilot"
 PROPOSER_KEY = "optuna_dp:proposer"
 FROZEN_KEY = "optuna_dp:frozen"
 TIE_BITS = 128
+# Secret numbers of a record, in hexadecimal digits.
+_DIGITS = {"tie_break": TIE_BITS // 4, "draws": entropy.KEY_BITS // 4}
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = ("fixed_params", "failed_trial", "retry_history")
 
@@ -44,6 +50,9 @@ class SlotRecord:
         fingerprint: Fingerprint of the design that this worker was configured with.
         tie_break: A uniform on ``[0, 2**128)``, drawn independently of everything else.
         sampler: Class name of the sampler that the study used at that moment.
+        draws: A uniform on ``[0, 2**256)`` that fixes every parameter drawn by itself from the
+            uniform prior (:func:`draw_alone`). It spares a record per parameter: whoever asks for
+            one again gets the same value, and the release draws it again.
     """
 
     number: int
@@ -51,6 +60,7 @@ class SlotRecord:
     fingerprint: str
     tie_break: int = field(repr=False)
     sampler: str
+    draws: int = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values."""
@@ -58,28 +68,29 @@ class SlotRecord:
             "number": self.number,
             "nonce": self.nonce,
             "fingerprint": self.fingerprint,
-            "tie_break": f"{self.tie_break:0{TIE_BITS // 4}x}",
+            "tie_break": f"{self.tie_break:0{_DIGITS['tie_break']}x}",
             "sampler": self.sampler,
+            "draws": f"{self.draws:0{_DIGITS['draws']}x}",
         }
 
     @classmethod
     def from_json(cls, data: Any) -> SlotRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        names = ("nonce", "fingerprint", "tie_break", "sampler")
+        names = ("nonce", "fingerprint", "tie_break", "sampler", "draws")
         if (
             not isinstance(data, dict)
             or set(data) != {"number", *names}
             or type(data["number"]) is not int
             or not all(isinstance(data[name], str) for name in names)
-            or len(data["tie_break"]) != TIE_BITS // 4
+            or any(len(data[name]) != digits for name, digits in _DIGITS.items())
         ):
             raise PlanError(f"The slot record of a run is corrupted. {MEND}")
         try:
-            tie_break = int(data["tie_break"], 16)
+            tie_break, draws = (int(data[name], 16) for name in _DIGITS)
         except ValueError:
             raise PlanError(f"The slot record of a run is corrupted. {MEND}") from None
         record = cls(
-            data["number"], data["nonce"], data["fingerprint"], tie_break, data["sampler"]
+            data["number"], data["nonce"], data["fingerprint"], tie_break, data["sampler"], draws
         )
         if record.to_json() != data:  # int() also reads "0x", "_", "-" and spaces.
             raise PlanError(f"The slot record of a run is corrupted. {MEND}")
@@ -98,6 +109,17 @@ def checked_study(study: Any) -> Study:
     return study
 
 
+def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
+    """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
+
+    Args:
+        draws: The number of that name in the run's :class:`SlotRecord`.
+        name: The parameter.
+        distribution: Its range.
+    """
+    return value_at(distribution, entropy.unit(draws, name))
+
+
 def leader_id(storage: BaseStorage, study_id: int) -> int | None:
     """Returns the trial id of trial number 0, or None if there is no trial yet."""
     try:
@@ -106,11 +128,18 @@ def leader_id(storage: BaseStorage, study_id: int) -> int | None:
         return None
 
 
-def read_plan(storage: BaseStorage, study_id: int) -> tuple[Plan | None, FrozenTrial | None]:
+def read_plan(
+    storage: BaseStorage, study_id: int, *, parse: Callable[[Any], Plan] = Plan.from_json
+) -> tuple[Plan | None, FrozenTrial | None]:
     """Returns the plan and the leading trial, each None if it is not there (yet).
 
     The plan is trial 0's, unless that trial ended before it did anything and another plan was
     made in its place (:mod:`optuna_dp.samplers.succession`), which then holds for everybody.
+
+    Args:
+        storage: The study's storage.
+        study_id: The study.
+        parse: Reads the record of a plan.
     """
     trial_id = leader_id(storage, study_id)
     if trial_id is None:
@@ -124,7 +153,7 @@ def read_plan(storage: BaseStorage, study_id: int) -> tuple[Plan | None, FrozenT
         if later:
             successor = min(later, key=lambda t: t.number)
             record, lost = successor.system_attrs[PLAN_KEY], (0, successor.number)
-    return (None if record is None else _passing_over(Plan.from_json(record), lost)), leader
+    return (None if record is None else _passing_over(parse(record), lost)), leader
 
 
 def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:

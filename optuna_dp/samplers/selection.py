@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -201,10 +203,14 @@ class SelectionSampler(SlotSampler):
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)
 
-    def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
-        rng = entropy.generator(self._seed, "independent", number, name)
-        prior = UniformPrior() if isinstance(self._prior, FixedCandidates) else self._prior
-        return prior.draw_one(name, distribution, rng)
+    def _draw_alone(
+        self, number: int, name: str, distribution: BaseDistribution
+    ) -> Callable[[], Any] | None:
+        prior = self._prior
+        if isinstance(prior, UniformPrior | FixedCandidates):
+            return None
+        rng = functools.partial(entropy.generator, self._seed, "independent", number, name)
+        return lambda: prior.draw_one(name, distribution, rng())
 
     def _joint_rng(self, number: int) -> np.random.Generator:
         return entropy.generator(self._seed, "joint", number)

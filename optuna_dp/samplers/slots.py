@@ -11,17 +11,20 @@ hook                   what happens there
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly comes from the prior.
+``after_trial``        a parameter that somebody else has drawn is noted.
 =====================  =========================================================================
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import optuna
@@ -41,9 +44,11 @@ from optuna_dp.samplers.records import (
     GATE_KEY,
     GAVE_UP_KEY,
     INDEPENDENT_KEY,
+    NOT_DRAWN_KEY,
     SLOT_KEY,
     TIE_BITS,
     SlotRecord,
+    draw_alone,
     fail_unstarted,
     read_plan,
     was_enqueued,
@@ -96,12 +101,13 @@ class SlotSampler(BaseSampler):
                 stacklevel=4,  # Where a sampler of this package is made.
             )
         self._seed = seed
-        # Trials under way in this process: who asked for them, and under which plan. Never more
-        # than a copy of what the storage holds, and gone when the trial has ended.
-        self._under_way: dict[tuple[int, int], tuple[int, Plan]] = {}
+        # Trials under way in this process. Never more than a copy of what the storage holds, and
+        # of what was asked of this sampler; gone when the trial has ended.
+        self._under_way: dict[tuple[int, int], _UnderWay] = {}
         self._designs: dict[str, tuple[Design, str]] = {}
         self._space_json: dict[str, str] | None = None
         self._told: set[str] = set()
+        self._last_plan: tuple[Any, Plan] | None = None
 
     # What a procedure supplies.
 
@@ -123,9 +129,15 @@ class SlotSampler(BaseSampler):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the slot's joint draw, and what the curator may want to know of it."""
 
-    @abstractmethod
-    def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
-        """Returns one parameter drawn from the prior."""
+    def _draw_alone(
+        self, number: int, name: str, distribution: BaseDistribution
+    ) -> Callable[[], Any] | None:
+        """How one parameter is drawn from a prior; None if the prior is uniform."""
+        return None
+
+    def _each_alone(self) -> bool:
+        """Whether parameters known beforehand are drawn one by one from the uniform prior too."""
+        return False
 
     def _in_words(self) -> dict[str, Any]:
         """What :meth:`__repr__` shows, by argument: public settings only."""
@@ -197,12 +209,14 @@ class SlotSampler(BaseSampler):
         if trial.number >= plan.slots:
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return
-        self._under_way[_key(study, trial)] = (threading.get_ident(), plan)
+        key, me = _key(study, trial), threading.get_ident()
         if SLOT_KEY in trial.system_attrs:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
             old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
             if (old.number, old.nonce) != (trial.number, plan.nonce):
                 raise PlanError(_NOT_DRAWN.format(trial.number))
+            known = self._under_way.setdefault(key, _UnderWay(me, plan, old, begun_here=False))
+            known.thread = me
             return
         record = SlotRecord(
             number=trial.number,
@@ -210,9 +224,11 @@ class SlotSampler(BaseSampler):
             fingerprint=self._own_design(study)[1],
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
             sampler=type(whole_study.sampler).__name__,
+            draws=self._new_draws(trial.number),
         )
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
         self._check_design(study, plan)
+        self._under_way[key] = _UnderWay(me, plan, record, begun_here=True)
         _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
 
     def infer_relative_search_space(
@@ -243,6 +259,11 @@ class SlotSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
+        if self._each_alone():
+            return {
+                name: self.sample_independent(study, trial, name, distribution)
+                for name, distribution in search_space.items()
+            }
         # A Trial object may be made again from a running trial: it is drawn once.
         drawn = study._storage.get_trial(trial._trial_id).system_attrs.get(DRAW_KEY)
         if drawn is not None:
@@ -271,7 +292,11 @@ class SlotSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draws one parameter from the prior and records it."""
+        """Draws one parameter from the prior.
+
+        A parameter drawn from the uniform prior is a function of the slot's record, which is
+        there already: nothing is read and nothing written.
+        """
         self._raise_error_if_multi_objective(study)
         if self._search_space is not None and param_name not in self._search_space:
             self._warn_once(
@@ -279,13 +304,29 @@ class SlotSampler(BaseSampler):
                 "drawn from the prior by itself, and nothing is learnt about it. If the name is "
                 "misspelt, start a new study."
             )
-        return self._drawn_once(
-            study,
-            trial,
-            param_name,
-            param_distribution,
-            lambda: self._draw_independent(trial.number, param_name, param_distribution),
-        )
+        draw = self._draw_alone(trial.number, param_name, param_distribution)
+        known = self._under_way.get(_key(study, trial))
+        if draw is None and known is not None and known.begun_here:
+            known.asked.add(param_name)
+            return draw_alone(known.record.draws, param_name, param_distribution)
+        if draw is None:
+            key = self._draws_of(study, trial)
+            draw = functools.partial(draw_alone, key, param_name, param_distribution)
+        return self._drawn_once(study, trial, param_name, param_distribution, draw)
+
+    def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
+        """What fixes the draws of a trial that another process has begun, say."""
+        known = self._under_way.get(_key(study, trial))
+        if known is not None:
+            return known.record.draws
+        record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
+        if record is not None:
+            return SlotRecord.from_json(record).draws
+        # No sampler of ours has begun it. It is drawn all the same, and never released.
+        return self._new_draws(trial.number)
+
+    def _new_draws(self, number: int) -> int:
+        return entropy.bits(self._seed, "draws", number)(entropy.KEY_BITS)
 
     @staticmethod
     def _drawn_once(
@@ -310,14 +351,36 @@ class SlotSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
-        """Forgets who asked for the trial; whether the study is finished is decided on reading."""
-        had_a_slot = self._under_way.pop(_key(study, trial), None) is not None
+        """Notes which parameters were not drawn here; forgets the trial.
+
+        Whether the study is finished is decided on reading.
+        """
+        known = self._under_way.pop(_key(study, trial), None)
+        if known is None:
+            return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
-        if had_a_slot and unused and state == TrialState.COMPLETE:
+        if unused and state == TrialState.COMPLETE:
             self._warn_once(
                 f"A run has not asked for {unused} of search_space. That is as it should be if "
                 "other parameters decide which are used; if a name is misspelt, start a new study."
             )
+        if known.begun_here:
+            self._note_what_others_drew(study, trial, known)
+
+    @staticmethod
+    def _note_what_others_drew(study: Study, trial: FrozenTrial, known: _UnderWay) -> None:
+        joint = trial.system_attrs.get(DRAW_KEY)
+        recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}
+        others = [
+            name
+            for name, distribution in trial.distributions.items()
+            if name not in known.asked
+            and name not in recorded
+            and INDEPENDENT_KEY + name not in trial.system_attrs
+            and not distribution.single()  # Optuna asks no sampler for what has one value.
+        ]
+        if others:
+            study._storage.set_trial_system_attr(trial._trial_id, NOT_DRAWN_KEY, others)
 
     def _warn_once(self, message: str) -> None:
         if message not in self._told:
@@ -328,9 +391,9 @@ class SlotSampler(BaseSampler):
 
     def _plan_of(self, study: Study, trial: FrozenTrial) -> Plan:
         """Returns the plan under which a trial runs."""
-        under_way = self._under_way.get(_key(study, trial))
-        if under_way is not None:
-            return under_way[1]
+        known = self._under_way.get(_key(study, trial))
+        if known is not None:
+            return known.plan
         plan, _ = read_plan(study._storage, study._study_id)
         if plan is None:
             raise PlanError(
@@ -340,11 +403,18 @@ class SlotSampler(BaseSampler):
         return plan
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        asker = self._under_way.get(_key(study, trial))
-        return asker is not None and asker[0] == threading.get_ident()
+        known = self._under_way.get(_key(study, trial))
+        return known is not None and known.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_under_way": {}}
+        return {**self.__dict__, "_under_way": {}, "_last_plan": None}
+
+    def _parsed(self, record: Any) -> Plan:
+        """Returns the plan that a record holds; reads the very same record only once."""
+        last = self._last_plan
+        if last is None or last[0] is not record:
+            last = self._last_plan = (record, Plan.from_json(record))
+        return last[1]
 
     def _space_as_json(self, space: dict[str, BaseDistribution]) -> dict[str, str]:
         if space is not self._search_space:
@@ -390,7 +460,7 @@ class SlotSampler(BaseSampler):
             return plan
 
         def read() -> Plan | str | None:
-            found, leader = read_plan(storage, study_id)
+            found, leader = read_plan(storage, study_id, parse=self._parsed)
             if found is not None:
                 return found
             if leader is None or not leader.state.is_finished():
@@ -422,6 +492,25 @@ class SlotSampler(BaseSampler):
         """Ends the trial, so that none is left running, and raises."""
         fail_unstarted(storage, trial._trial_id)
         raise PlanError(message)
+
+
+@dataclass
+class _UnderWay:
+    """A trial under way in this process.
+
+    Attributes:
+        thread: The thread that asked for it.
+        plan: The plan under which it runs.
+        record: Its slot record.
+        begun_here: Whether this sampler began it, so that nobody has drawn for it before.
+        asked: Parameters that this sampler drew without a record of their own.
+    """
+
+    thread: int
+    plan: Plan
+    record: SlotRecord
+    begun_here: bool
+    asked: set[str] = field(default_factory=set)
 
 
 def _key(study: Study, trial: FrozenTrial) -> tuple[int, int]:

@@ -283,10 +283,6 @@ class UtilitySampler(SlotSampler):
         rng = entropy.generator(self._seed, "joint", number)
         return UniformPrior().sample(space, 1, rng).params(0), {}
 
-    def _draw_independent(self, number: int, name: str, distribution: BaseDistribution) -> Any:
-        rng = entropy.generator(self._seed, "independent", number, name)
-        return UniformPrior().draw_one(name, distribution, rng)
-
     # The choice.
 
     def _choose_at_the_end(self, study: Study, plan: Plan, trial: FrozenTrial) -> None:

@@ -25,7 +25,7 @@ from optuna_dp.errors import (
     WaitError,
 )
 from optuna_dp.samplers.plan import PLAN_KEY
-from optuna_dp.samplers.records import DRAW_KEY, SLOT_KEY
+from optuna_dp.samplers.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY, SLOT_KEY
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
@@ -170,9 +170,65 @@ def test_a_sampler_that_is_replaced_for_a_moment() -> None:
     assert refused(finished_study(function=cheats), "was not drawn").trial_number == 0
 
 
+@pytest.mark.parametrize("replaced_from", ["x", "y"])
+def test_a_replaced_sampler_that_happens_to_choose_the_same(replaced_from: str) -> None:
+    """With two values to choose from, every second choice is the one ours would have made."""
+    numbers = set()
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(12)),
+        odp.DPHyPOSampler(trials=exactly(12), batch_size=12, candidates=8),
+    ):
+
+        def cheats(trial: optuna.Trial) -> float:
+            ours = trial.study.sampler
+            for name in ("x", "y"):
+                if name == replaced_from:
+                    trial.study.sampler = optuna.samplers.RandomSampler()
+                trial.suggest_categorical(name, [0, 1])
+            trial.study.sampler = ours
+            return 0.5
+
+        study = finished_study(sampler, cheats)
+        numbers.add(refused(study, "was not drawn").trial_number)
+        assert all(NOT_DRAWN_KEY in t.system_attrs for t in study.trials)
+    assert numbers == {0}
+
+
+def test_parameters_drawn_alone_that_were_changed_afterwards() -> None:
+    """They have no record of their own; the slot's record tells what they must be."""
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(3)),
+        odp.RandTuneSampler(X, trials=exactly(3)),
+    ):
+        study = finished_study(sampler)
+        assert not any(key.startswith(INDEPENDENT_KEY) for key in study.trials[1].system_attrs)
+        assert DRAW_KEY not in study.trials[1].system_attrs
+        data = dict(study.trials[1].system_attrs[SLOT_KEY])
+        rewrite(study, 1, SLOT_KEY, {**data, "draws": "0" * 64})
+        assert refused(study, "was not drawn").trial_number == 1
+
+
+def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
+    """The parameter a second process asks for is the one the first would have drawn."""
+    for space in (None, X):
+        study = study_of(odp.RandTuneSampler(space, trials=exactly(2)))
+        trial = study.ask()
+        other = optuna.load_study(
+            study_name=study.study_name,
+            storage=study._storage,
+            sampler=odp.RandTuneSampler(space, trials=exactly(2)),
+        )
+        theirs = optuna.trial.Trial(other, trial._trial_id).suggest_float("x", -1.0, 1.0)
+        assert trial.suggest_float("x", -1.0, 1.0) == theirs
+        other.tell(trial, theirs)
+        study.optimize(objective)
+        assert odp.release(study, RUN).params is not None
+
+
 def test_a_trial_made_anew_is_not_drawn_again() -> None:
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3)),
+        odp.RandTuneSampler(X, trials=exactly(3)),
         odp.DPHyPOSampler(X, trials=exactly(3), candidates=8),
     ):
         study = study_of(sampler)

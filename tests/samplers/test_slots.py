@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 from optuna.storages import JournalStorage, RDBStorage
@@ -23,7 +24,8 @@ from optuna_dp.errors import (
     SeedWarning,
     WaitError,
 )
-from optuna_dp.samplers.records import SLOT_KEY, read_plan
+from optuna_dp.samplers import entropy
+from optuna_dp.samplers.records import SLOT_KEY, draw_alone, read_plan
 
 SAMPLERS: dict[str, Any] = {
     "rand_tune": lambda **kw: odp.RandTuneSampler(**kw),
@@ -413,3 +415,17 @@ def test_a_leader_that_cannot_draw_a_plan_leaves_nobody_waiting() -> None:
     with pytest.raises(RuntimeError, match="no entropy"):
         study.optimize(objective, n_jobs=3)
     assert all(t.state == TrialState.FAIL for t in study.trials)
+
+
+def test_parameters_drawn_alone_are_uniform_and_independent_of_each_other() -> None:
+    """Fixed keys, so the test has one outcome; fresh ones would fail with probability 2e-7."""
+    keys = [int.from_bytes(np.random.default_rng(i).bytes(32), "big") for i in range(4000)]
+    a, b = (np.array([entropy.unit(key, name) for key in keys]) for name in ("a", "b"))
+    for u in (a, b, (a + b) % 1.0, (a - b) % 1.0):
+        assert 0.0 <= u.min() <= u.max() < 1.0
+        distance = np.abs(np.sort(u) - (np.arange(4000) + 0.5) / 4000).max()
+        assert distance < 2.9 / 4000**0.5  # Kolmogorov: 2 exp(-2 * 2.9^2) = 1e-7 each.
+    assert entropy.unit(keys[0], "a") == a[0]
+    law = optuna.distributions.CategoricalDistribution(["p", "q", "r"])
+    drawn = [draw_alone(key, "c", law) for key in keys]
+    assert all(abs(drawn.count(choice) / 4000 - 1 / 3) < 0.04 for choice in law.choices)
