@@ -50,15 +50,17 @@ class GaussianProcess:
     Args:
         fit_points: At most this many runs, the newest, enter a fit of the hyperparameters.
         max_points: At most this many distinct points enter the posterior: the newest half and the
-            best half. Bounds time and memory (a square matrix of this size).
+            best half. Bounds time and memory (a square matrix of this size). None is 96 per
+            dimension, at most 256: in a plane, more points teach next to nothing.
     """
 
     fit_points: int = 128
-    max_points: int = 256
+    max_points: int | None = None
 
     def __post_init__(self) -> None:
         validation.whole("fit_points", self.fit_points, 4)
-        validation.whole("max_points", self.max_points, 4)
+        if self.max_points is not None:
+            validation.whole("max_points", self.max_points, 4)
 
     def fit(self, x: FloatArray, y: FloatArray) -> FittedModel:
         """Learns from points ``x`` (n, d) and finite scores ``y`` (n,)."""
@@ -70,7 +72,8 @@ class GaussianProcess:
             return _Constant(center, scale)
         z = (y - center) / scale
         kernel = self._kernel(x, y)
-        points, means, counts = _merge(x, z, self.max_points)
+        most = min(96 * d, 256) if self.max_points is None else self.max_points
+        points, means, counts = _merge(x, z, most)
         return _posterior(points, means, counts, kernel, center, scale)
 
     def _kernel(self, x: FloatArray, y: FloatArray) -> _Kernel:
@@ -99,8 +102,9 @@ class _Kernel:
         from scipy.spatial.distance import cdist
 
         lengths = np.array(self.lengths)
-        r: FloatArray = cdist(a / lengths, b / lengths)
-        r *= 5.0**0.5
+        r: FloatArray = cdist(a / lengths, b / lengths, "sqeuclidean")
+        r *= 5.0
+        np.sqrt(r, out=r)
         # 1 + r + r^2/3, in place: most of the time would go into fresh memory.
         polynomial = r / 3.0
         polynomial += 1.0
@@ -134,19 +138,18 @@ class _Posterior:
     scale: float
 
     # Candidates per block: bounds the memory of a prediction to block * m, and keeps it in cache.
-    block = 256
+    block = 128
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        from scipy.linalg import solve_triangular
+        from scipy.linalg.blas import dtrsm
 
         mean, variance = np.empty(len(x)), np.empty(len(x))
         for start in range(0, len(x), self.block):
             part = slice(start, start + self.block)
-            cross = self.kernel.cross(self.points, x[part])
-            mean[part] = self.dual @ cross
-            half = solve_triangular(
-                self.cholesky, cross, lower=True, check_finite=False, overwrite_b=True
-            )
+            cross = self.kernel.cross(x[part], self.points)
+            mean[part] = cross @ self.dual
+            # Transposed, the rows are the columns BLAS wants: solved in place, nothing copied.
+            half = dtrsm(1.0, self.cholesky, cross.T, lower=1, overwrite_b=1)
             variance[part] = self.kernel.amplitude - np.einsum("ij,ij->j", half, half)
         std = np.sqrt(np.maximum(variance, 0.0))
         return self.center + self.scale * mean, self.scale * std
@@ -193,13 +196,13 @@ def _posterior(
 ) -> FittedModel:
     from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-    covariance = kernel.cross(points, points)
     jitter = 1e-10 * kernel.amplitude
     while True:
-        matrix = covariance.copy()
+        matrix = kernel.cross(points, points)
         matrix.flat[:: len(points) + 1] += kernel.noise / counts + jitter
         try:
-            lower = cholesky(matrix, lower=True, check_finite=False)
+            # Symmetric, so the transpose is the same and has the order that LAPACK works in.
+            lower = cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
             break
         except LinAlgError:
             jitter *= 100.0  # ends: a large enough diagonal is positive definite

@@ -24,7 +24,7 @@ from optuna_dp.samplers.slots import _stop
 from optuna_dp.samplers.utility_choice import (
     WAITS_KEY,
     Choice,
-    candidate_trials,
+    candidates_among,
     choices,
     final_choice,
     replay,
@@ -236,11 +236,12 @@ def known_to_proposer(study: Study, plan: Plan, stage: int) -> list[FrozenTrial]
     settings = UtilitySettings.from_json(plan.design.settings)
     assert isinstance(settings.plan, DoublingPlan)
     recorded = choices(study, plan)
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     known: list[FrozenTrial] = []
     before: tuple[int | None, ...] = ()
     for past in range(stage):
         answers = recorded[past].answers
-        candidates = candidate_trials(study, plan, past)
+        candidates = candidates_among(trials, settings, past)
         if len(answers) > len(before):
             reached = float(replay(settings.plan, answers).utility)
             for index, trial in enumerate(candidates):

@@ -150,6 +150,13 @@ def candidate_trials(study: Study, plan: Plan, stage: int) -> list[FrozenTrial]:
     """Returns the trials of a stage that hold candidates, by number."""
     settings = UtilitySettings.from_json(plan.design.settings)
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    return candidates_among(trials, settings, stage)
+
+
+def candidates_among(
+    trials: Sequence[FrozenTrial], settings: UtilitySettings, stage: int
+) -> list[FrozenTrial]:
+    """:func:`candidate_trials` of a study whose trials have been read."""
     numbers = range(settings.first(stage), settings.first(stage + 1))
     return sorted(
         (t for t in trials if t.number in numbers and not never_began(t)), key=lambda t: t.number
