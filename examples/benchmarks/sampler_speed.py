@@ -1,13 +1,12 @@
 """What a sampler adds to a trial: ask and tell, with n finished trials in the study.
 
-Every sampler is measured in this one process on the same storage, in turns, so that a busy machine
-slows all of them alike; what counts is the ratios::
+Every sampler is measured in this one process on the same storage, in short turns, so that a busy
+machine slows all of them alike; what counts is the ratios, medians of the ratios within a turn::
 
     python examples/benchmarks/sampler_speed.py                       # about 6 minutes
     python examples/benchmarks/sampler_speed.py --quick               # seconds
     python examples/benchmarks/sampler_speed.py --part candidates     # 512 to 1e6 candidates
     python examples/benchmarks/sampler_speed.py --part memory
-    python examples/benchmarks/sampler_speed.py --part traffic        # storage calls per trial
 
 Every sampler gets a study of its own with n finished trials and two warm-up trials; a turn times
 the CPU of a block of trials of each. One trial in many refits hyperparameters (DP-HyPO when the
@@ -23,7 +22,6 @@ import statistics
 import time
 import tracemalloc
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +41,12 @@ Space = dict[str, BaseDistribution]
 SIZES = (10, 100, 300, 1000, 3000)
 MANY = 10**9
 QUICK_ONES = ("RandomSampler", "RandTune", "RandTune, define-by-run")
+PAIRS = (
+    ("RandTune", "RandomSampler"),
+    ("RandTune, define-by-run", "RandomSampler"),
+    ("DP-HyPO", "TPESampler"),
+    ("DP-HyPO", "GPSampler"),
+)
 
 
 def spaces() -> dict[str, Space]:
@@ -110,8 +114,8 @@ def prepared(make: Callable[[], Any], space: Space, n: int) -> optuna.Study:
 
 def compare(
     space: Space, n: int, names: tuple[str, ...], turns: int, repeats: int
-) -> dict[str, float]:
-    """Median CPU milliseconds per trial, by sampler, measured in turns."""
+) -> dict[str, list[float]]:
+    """CPU milliseconds per trial by sampler, one number per turn."""
     every = samplers(space)
     studies = {name: prepared(every[name], space, n) for name in names}
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -121,7 +125,12 @@ def compare(
         for name in names:
             few = 1 if name == "GPSampler" else repeats * (8 if name in QUICK_ONES else 1)
             found[name].append(trials_ms(studies[name], space, few))
-    return {name: statistics.median(values) for name, values in found.items()}
+    return found
+
+
+def ratio(found: dict[str, list[float]], name: str, other: str) -> float:
+    """Median over the turns of what one sampler takes by what another takes in the same turn."""
+    return statistics.median(a / b for a, b in zip(found[name], found[other], strict=True))
 
 
 def speed(options: argparse.Namespace) -> dict[str, Any]:
@@ -135,15 +144,16 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
             names = tuple(samplers(space))
             if n > options.gp_up_to or importlib.util.find_spec("torch") is None:
                 names = tuple(name for name in names if name != "GPSampler")
-            ms = compare(space, n, names, options.turns, 5)
-            ms["RandTune / RandomSampler"] = ms["RandTune"] / ms["RandomSampler"]
-            ms["DP-HyPO / TPESampler"] = ms["DP-HyPO"] / ms["TPESampler"]
+            found = compare(space, n, names, options.turns, 3)
+            ms = {name: statistics.median(values) for name, values in found.items()}
+            for name, other in PAIRS:
+                if other in found:
+                    ms[f"{name} / {other}"] = ratio(found, name, other)
             results[f"{label} {n}"] = {name: round(v, 3) for name, v in ms.items()}
             print(
                 f"{label:6}{n:6}"
                 + "".join(f"{ms.get(s, float('nan')):24.2f}" for s in samplers({}))
-                + f"   RandTune/Random {ms['RandTune / RandomSampler']:.2f}"
-                + f"   DP-HyPO/TPE {ms['DP-HyPO / TPESampler']:.2f}",
+                + "".join(f"   {pair} {ms[pair]:.2f}" for pair in ms if " / " in pair),
                 flush=True,
             )
     return results
@@ -203,67 +213,11 @@ def memory(options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
-class Counting:
-    """A storage that counts calls; everything else is passed on."""
-
-    def __init__(self, storage: Any) -> None:
-        self.storage = storage
-        self.calls: Counter[str] = Counter()
-
-    def wrap(self) -> Any:
-        for name in dir(type(self.storage)):
-            method = getattr(self.storage, name, None)
-            if name.startswith("_") or not callable(method):
-                continue
-
-            def counted(*args: Any, _name: str = name, _method: Any = method, **kw: Any) -> Any:
-                self.calls[_name] += 1
-                return _method(*args, **kw)
-
-            setattr(self.storage, name, counted)
-        return self.storage
-
-
-def storage_calls(make: Callable[[], Any], space: Space, n: int, url: str | None) -> Counter[str]:
-    """Calls of the storage for one trial after n finished ones.
-
-    With a URL the calls are those that pass Optuna's own cache and reach the database.
-    """
-    storage: Any = optuna.storages.get_storage(url)
-    counting = Counting(storage._backend if url else storage)
-    counting.wrap()
-    study = optuna.create_study(storage=storage, sampler=make(), direction="maximize")
-    for _ in range(n):
-        one_trial(study, space)
-    counting.calls.clear()
-    one_trial(study, space)
-    return counting.calls
-
-
-def traffic(options: argparse.Namespace) -> dict[str, Any]:
-    import tempfile
-
-    results = {}
-    space = spaces()["2-D"]
-    with tempfile.TemporaryDirectory() as folder:
-        for place in ("memory", "sqlite"):
-            for name, make in samplers(space).items():
-                if name == "GPSampler":
-                    continue
-                for n in (10, 50):
-                    url = f"sqlite:///{folder}/{name} {n}.db" if place == "sqlite" else None
-                    calls = storage_calls(make, space, n, url)
-                    results[f"{place}, {name}, n={n}"] = dict(calls)
-                    print(f"{place:7}{name:26}{n:4} {sum(calls.values()):4} calls", flush=True)
-    return results
-
-
 PARTS = {
     "speed": speed,
     "refit": refit,
     "candidates": candidates,
     "memory": memory,
-    "traffic": traffic,
 }
 
 
@@ -273,7 +227,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few sizes, for checking")
     parser.add_argument("--spaces", nargs="+", default=list(spaces()), help="names of spaces")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="finished trials")
-    parser.add_argument("--turns", type=int, default=5, help="blocks of trials per sampler")
+    parser.add_argument("--turns", type=int, default=15, help="blocks of trials per sampler")
     parser.add_argument(
         "--gp-up-to",
         type=int,
