@@ -7,7 +7,6 @@ Each part can be run by itself, resumes where it stopped, and writes ``results/<
     python examples/dp_hypo/experiments.py budgets     # what appendix E.1's settings cost
     python examples/dp_hypo/experiments.py equal       # truly equal total budgets
     python examples/dp_hypo/experiments.py choices     # projection, tau, beta, candidates, ...
-    python examples/dp_hypo/experiments.py pilots      # pilots before the selection
     python examples/dp_hypo/experiments.py PART --quick --results FOLDER
 
 Simulations on the landscapes of ``simulate.py``: seeded, private in no way. Noise multipliers and
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from landscapes import load
+from landscapes import EPOCHS, NOISE_MULTIPLIERS, load
 from simulate import (
     Floats,
     Landscape,
@@ -41,35 +40,39 @@ from simulate import (
 )
 
 import optuna_dp as odp
-from optuna_dp.accounting.calibration import NOISE
-from optuna_dp.accounting.guarantee import pilots_guarantee
-from optuna_dp.accounting.search import Found, largest_within
 from optuna_dp.densities.policy import Policy
 from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5
+RESULTS = Path(__file__).with_name("results")
 GAMMAS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.025, 0.03)
 AT = (1, 2, 3, 4, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 64)
 PAPER = Policy(bounds=(0.75, 2.0), projection="l2", tau=0.1, beta=1.0, standardize=False)
 OURS = Policy(bounds=(0.75, 2.0))
-LARGEST_NOISE = 32.0
+LARGEST_NOISE = NOISE_MULTIPLIERS[-1]
 
 
 class Results:
-    """A JSON file of finished entries; an entry that is there is not computed again."""
+    """A JSON file of finished entries; an entry that is there is not computed again.
 
-    def __init__(self, path: Path, quick: bool) -> None:
-        self.path, self.quick = path, quick
+    Args:
+        path: The file.
+        quick: A fiftieth of the repetitions.
+        only: Nothing is computed for entries whose names do not contain this.
+    """
+
+    def __init__(self, path: Path, quick: bool, only: str = "") -> None:
+        self.path, self.quick, self.only = path, quick, only
         self.entries: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
 
     def add(self, name: str, compute: Callable[[np.random.Generator], Any]) -> Any:
-        if name not in self.entries:
+        if name not in self.entries and self.only in name:
             start = time.process_time()
             self.entries[name] = compute(np.random.default_rng(zlib.crc32(name.encode())))
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(self.entries, indent=0) + "\n")
             print(f"{name}: {time.process_time() - start:.0f} s", flush=True)
-        return self.entries[name]
+        return self.entries.get(name)
 
     def reps(self, full: int) -> int:
         return max(8, full // 50) if self.quick else full
@@ -177,10 +180,10 @@ def budgets(results: Results) -> None:
 # -- equal total budgets --------------------------------------------------------------------------
 
 
-def run_of(name: str) -> Callable[[float], Any]:
+def run_of(name: str, epochs: float = EPOCHS) -> Callable[[float], Any]:
     task = load(name)
     return lambda noise: odp.dp_sgd(
-        noise_multiplier=noise, sample_rate=task.sample_rate, steps=task.steps
+        noise_multiplier=noise, sample_rate=task.sample_rate, steps=task.steps(epochs)
     )
 
 
@@ -298,9 +301,9 @@ def may_be_zero(trials: Any) -> bool:
     return float(trials.pmf(0)) > 0.0
 
 
-def score_of(name: str, noise: float) -> Landscape:
+def score_of(name: str, noise: float, epochs: float = EPOCHS) -> Landscape:
     """Measured runs, scored with noise of one point of accuracy."""
-    return measured(name, noise).noisier(0.01)
+    return measured(name, noise, epochs).noisier(0.01)
 
 
 def outcome(noise: float, runs: float, values: Floats) -> dict[str, Any]:
@@ -353,125 +356,28 @@ def choices(results: Results) -> None:
             )
 
 
-# -- pilots ---------------------------------------------------------------------------------------
-
-
-def noise_with_pilots(name: str, epsilon: float, pilots: int, ratio: float, mean: float) -> float:
-    """Noise of a selection run such that pilots (noisier by a ratio) and selection fit epsilon."""
-    run, trials = run_of(name), odp.Geometric(mean)
-
-    def cost(u: float) -> float:
-        noise = NOISE.value(u)
-        return pilots_guarantee(run(ratio * noise), pilots, run(noise), trials).epsilon(DELTA)
-
-    start = noise_for(name, epsilon, mean, (1.0, 1.0), "history")
-    near = NOISE.starting_at(Found(-float(np.log(1.15 * start)), epsilon, 1.2))
-    found = largest_within(cost, epsilon, near, tolerance=0.01)
-    assert found.cost <= epsilon
-    return float(NOISE.value(found.at))
-
-
-def pilot_runs(landscape: Landscape, count: int, rng: np.random.Generator) -> Any:
-    """Pilots proposed as PilotSampler does by default: TPE, random for the first half."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.TPESampler(
-        n_startup_trials=max(1, count // 2), seed=int(rng.integers(2**31))
-    )
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    for _ in range(count):
-        trial = study.ask()
-        x = np.array([[trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)]])
-        mean, spread = landscape.at(x)
-        study.tell(trial, float(mean[0] + spread[0] * rng.standard_normal()))
-    return [(dict(t.params), t.value) for t in study.trials]
-
-
-def pilots(results: Results) -> None:
-    """Pilots at equal total epsilon: how many, how noisy, how sharp a prior."""
-    from optuna.distributions import FloatDistribution
-
-    from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
-    from optuna_dp.densities.policy import RunOutcome
-
-    space = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
-    mean, length = 10, 40
-    sharpnesses = (0.0, 1.0, 4.0, 16.0, 100.0)
-
-    def one(name: str, epsilon: float, count: int, ratio: float, rng: Any) -> Any:
-        noise = noise_with_pilots(name, epsilon, count, ratio, mean)
-        answer: dict[str, Any] = {"noise": round(noise, 3), "runs": mean + count}
-        if ratio * noise > LARGEST_NOISE:
-            return answer
-        teacher, landscape = score_of(name, ratio * noise), score_of(name, noise)
-        reps = results.reps(100)
-        scores = {s: np.empty((reps, length)) for s in sharpnesses}
-        truths = {s: np.empty((reps, length)) for s in sharpnesses}
-        for i in range(reps):
-            known = [RunOutcome(p, v) for p, v in pilot_runs(teacher, count, rng)]
-            for s in sharpnesses:
-                settings = FrozenPriorSettings(sharpness=s, candidates=256)
-                drawn = FrozenPrior(settings, known, space).sample(space, length, rng)
-                points = np.stack([drawn.columns["x"], drawn.columns["y"]], axis=1)
-                truths[s][i], spread = landscape.at(points)
-                scores[s][i] = truths[s][i] + spread * rng.standard_normal(length)
-        law = odp.Geometric(mean)
-        for s in sharpnesses:
-            answer[f"sharpness {s:g}"] = interval(over_t(best_so_far(scores[s], truths[s]), law))
-        return answer
-
-    places = (("digits", 3.0), ("digits", 1.0))
-    ratios, counts = ((4.0,), (5,)) if results.quick else ((2.0, 4.0), (5, 10, 20))
-    for name, epsilon in places[:1] if results.quick else places:
-        head = f"{name}, epsilon {epsilon:g}"
-        # Off the grid, as the pilots' own selection is.
-        for m in (10, 30):
-
-            def plain(rng: Any, name: str = name, e: float = epsilon, m: int = m) -> Any:
-                noise = noise_for(name, e, m, (1.0, 1.0), "history")
-                curves = uniform(score_of(name, noise), 8 * m, results.reps(10_000), rng, True)
-                return outcome(noise, m, over_t(curves, odp.Geometric(m)))
-
-            results.add(f"{head} | RandTune, mean {m}", plain)
-
-        def search(rng: Any, name: str = name, e: float = epsilon) -> Any:
-            noise = noise_for(name, e, mean, (0.75, 2.0), "history")
-            curves = searches(
-                score_of(name, noise), OURS, 40, 40, results.reps(100), rng, fresh=True
-            )
-            return outcome(noise, mean, over_t(curves, odp.Geometric(mean)))
-
-        results.add(f"{head} | DP-HyPO C=2, c=0.75, mean 10", search)
-        for ratio in ratios:
-            for count in counts:
-                results.add(
-                    f"{head} | {count} pilots at {ratio:g} times the noise, mean 10",
-                    lambda rng, n=name, e=epsilon, c=count, r=ratio: one(n, e, c, r, rng),
-                )
-
-
 PARTS: dict[str, Callable[[Results], None]] = {
     "figure1": figure1,
     "budgets": budgets,
     "equal": equal,
     "choices": choices,
-    "pilots": pilots,
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=[*PARTS, "all"])
+def run_parts(parts: dict[str, Callable[[Results], None]], description: str | None) -> None:
+    """The command line of every script of experiments."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("part", choices=[*parts, "all"])
     parser.add_argument("--quick", action="store_true", help="a fiftieth of the repetitions")
-    parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results"))
+    parser.add_argument("--only", default="", metavar="TEXT", help="entries with TEXT in the name")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    names = list(PARTS) if options.part == "all" else [options.part]
-    if options.quick and options.results == Path(__file__).with_name("results"):
+    names = list(parts) if options.part == "all" else [options.part]
+    if options.quick and options.results == RESULTS:
         parser.error("--quick needs --results, so that it does not mix with the full results")
     for name in names:
-        PARTS[name](Results(options.results / f"{name}.json", options.quick))
+        parts[name](Results(options.results / f"{name}.json", options.quick, options.only))
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(PARTS, __doc__)

@@ -88,15 +88,28 @@ def tables(results: Path) -> None:
                 )
             rows.append([name, *cells])
         print(table(["change", *choices], rows))
-    for group, arms in grouped(read(results, "pilots")).items():
-        sharp = [k for e in arms.values() for k in e if k.startswith("sharpness")]
-        names = list(dict.fromkeys(sharp))
+    for part in ("pilots", "splits", "cheaper", "proposers", "around"):
+        pilot_tables(part, read(results, part))
+    for group, arms in grouped(read(results, "real")).items():
+        rows = [
+            [arm, str(e["noise"]), str(e["runs"]), str(e["reps"])]
+            + [number(e[column]) for column in ("accuracy", "simulated")]
+            for arm, e in arms.items()
+        ]
+        print(f"real: {group}\n")
+        print(table(["arm", "noise", "mean runs", "studies", "accuracy", "simulated"], rows))
+
+
+def pilot_tables(part: str, entries: dict[str, Any]) -> None:
+    for group, arms in grouped(entries).items():
+        sharp = {k for e in arms.values() for k in e if k.startswith("sharpness")}
+        names = sorted(sharp, key=lambda k: float(k.split()[1]))
         rows = []
         for arm, e in arms.items():
             plain = [number(e["accuracy"])] if "accuracy" in e else [""]
             cells = [number(e[s]) if s in e else "" for s in names]
             rows.append([arm, str(e["noise"]), str(e["runs"]), *plain, *cells])
-        print(f"{group}\n")
+        print(f"{part}: {group}\n")
         print(table(["arm", "noise", "mean runs", "accuracy", *names], rows))
 
 
@@ -150,6 +163,7 @@ def pilots_figure(results: Path) -> None:
     import matplotlib.pyplot as plt
 
     groups = grouped(read(results, "pilots"))
+    groups = {name: arms for name, arms in groups.items() if name.startswith("digits")}
     if not groups:
         return
     figure, axes = plt.subplots(1, len(groups), figsize=(5.2 * len(groups), 4.0), squeeze=False)

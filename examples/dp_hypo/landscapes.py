@@ -26,9 +26,12 @@ import numpy.typing as npt
 FILE = Path(__file__).with_name("landscapes.npz")
 LEARNING_RATES = 10.0 ** (np.arange(-12, 4) / 3.0)
 CLIPPING_NORMS = 0.3 * np.arange(1, 21)
-NOISE_MULTIPLIERS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 32.0)
+NOISE_MULTIPLIERS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 32.0, 64.0, 128.0)
+# Of shorter runs, for pilots that are cheaper and not only noisier.
+SHORTER = (5.0, 2.5)
+SHORTER_NOISE_MULTIPLIERS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 SEEDS = 5
-BATCH, EPOCHS = 64, 10
+BATCH, EPOCHS = 64, 10.0
 
 Array = npt.NDArray[np.float32]
 
@@ -46,9 +49,8 @@ class Task:
     def sample_rate(self) -> float:
         return BATCH / len(self.train_x)
 
-    @property
-    def steps(self) -> int:
-        return int(np.ceil(EPOCHS * len(self.train_x) / BATCH))
+    def steps(self, epochs: float = EPOCHS) -> int:
+        return int(np.ceil(epochs * len(self.train_x) / BATCH))
 
 
 def load(name: str) -> Task:
@@ -73,7 +75,12 @@ def settings() -> tuple[Array, Array]:
 
 
 def train(
-    task: Task, rates: Array, norms: Array, noise_multiplier: float, rng: np.random.Generator
+    task: Task,
+    rates: Array,
+    norms: Array,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+    epochs: float = EPOCHS,
 ) -> Array:
     """Trains one model per (rate, norm) by DP-SGD, each with batches and noise of its own.
 
@@ -88,7 +95,7 @@ def train(
     one_hot = np.eye(classes, dtype=np.float32)[task.train_y]
     step_size = (rates / BATCH)[:, None, None]
     scale = (noise_multiplier * norms)[:, None, None]
-    for _ in range(task.steps):
+    for _ in range(task.steps(epochs)):
         # Poisson sampling: every record independently; rows are padded with weight zero.
         model, record = np.nonzero(rng.random((models, n), dtype=np.float32) < task.sample_rate)
         counts = np.bincount(model, minlength=models)
@@ -109,20 +116,35 @@ def train(
     return weights
 
 
-def measure(task: Task, noise_multiplier: float, seed: int) -> npt.NDArray[np.int16]:
-    """Numbers of correct predictions on the held-out records, one run per setting; (320,)."""
-    rng = np.random.default_rng([seed, round(1000 * noise_multiplier)])
+def correct(task: Task, weights: Array) -> npt.NDArray[np.int64]:
+    """Numbers of correct predictions on the held-out records, by model."""
+    result: npt.NDArray[np.int64] = np.sum(
+        np.argmax(task.valid_x @ weights, axis=2) == task.valid_y, axis=1
+    )
+    return result
+
+
+def measure(
+    task: Task, noise_multiplier: float, seed: int, epochs: float = EPOCHS
+) -> npt.NDArray[np.int16]:
+    """:func:`correct` of one run per setting; (320,)."""
+    shorter = [] if epochs == EPOCHS else [round(1000 * epochs)]
+    rng = np.random.default_rng([seed, round(1000 * noise_multiplier), *shorter])
     rates, norms = settings()
-    correct = []
-    for part in np.array_split(np.arange(len(rates)), 8):
-        weights = train(task, rates[part], norms[part], noise_multiplier, rng)
-        predicted = np.argmax(task.valid_x @ weights, axis=2)
-        correct.append(np.sum(predicted == task.valid_y, axis=1))
-    return np.concatenate(correct).astype(np.int16)
+    found = [
+        correct(task, train(task, rates[part], norms[part], noise_multiplier, rng, epochs))
+        for part in np.array_split(np.arange(len(rates)), 8)
+    ]
+    return np.concatenate(found).astype(np.int16)
 
 
-def key(name: str, noise_multiplier: float) -> str:
-    return f"{name} {noise_multiplier:g}"
+def key(name: str, noise_multiplier: float, epochs: float = EPOCHS) -> str:
+    return f"{name} {noise_multiplier:g}" + ("" if epochs == EPOCHS else f" {epochs:g} epochs")
+
+
+def measured_at() -> dict[float, tuple[float, ...]]:
+    """The noise multipliers of the file, by epochs."""
+    return {EPOCHS: NOISE_MULTIPLIERS, **dict.fromkeys(SHORTER, SHORTER_NOISE_MULTIPLIERS)}
 
 
 def read() -> dict[str, npt.NDArray[np.int16]]:
@@ -142,21 +164,21 @@ def main() -> None:
         print(f"breast_cancer, noise 1: best {accuracy.max():.3f}, mean {accuracy.mean():.3f}")
         return
     stored = read()
-    for noise in NOISE_MULTIPLIERS:
-        for name in names:
-            if key(name, noise) in stored:
-                continue
-            start = time.perf_counter()
-            task = load(name)
-            runs = np.stack([measure(task, noise, seed) for seed in range(SEEDS)])
-            stored[key(name, noise)] = runs
-            np.savez_compressed(FILE, **stored)
-            accuracy = runs.mean(axis=0) / len(task.valid_y)
-            print(
-                f"{name}, noise {noise:g}: best {accuracy.max():.3f}, mean {accuracy.mean():.3f}, "
-                f"{time.perf_counter() - start:.0f} s",
-                flush=True,
-            )
+    whole = [(e, m, name) for e, ms in measured_at().items() for m in ms for name in names]
+    for epochs, noise, name in whole:
+        if key(name, noise, epochs) in stored:
+            continue
+        start = time.perf_counter()
+        task = load(name)
+        runs = np.stack([measure(task, noise, seed, epochs) for seed in range(SEEDS)])
+        stored[key(name, noise, epochs)] = runs
+        np.savez_compressed(FILE, **stored)
+        accuracy = runs.mean(axis=0) / len(task.valid_y)
+        print(
+            f"{key(name, noise, epochs)}: best {accuracy.max():.3f}, mean {accuracy.mean():.3f}, "
+            f"{time.perf_counter() - start:.0f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from landscapes import NOISE_MULTIPLIERS, key, load, read
+from landscapes import EPOCHS, key, load, measured_at, read
 
 from optuna_dp.densities.policy import Policy, clean_scores, standardized
 from optuna_dp.densities.projection import project_log, scores_to_log_weights
@@ -61,19 +61,19 @@ class Landscape:
 
 
 @cache
-def _measured(name: str) -> tuple[Floats, Floats]:
+def _measured(name: str, epochs: float) -> tuple[Floats, Floats]:
     stored, size = read(), len(load(name).valid_y)
-    runs = [stored[key(name, noise)] / size for noise in NOISE_MULTIPLIERS]
+    runs = [stored[key(name, noise, epochs)] / size for noise in measured_at()[epochs]]
     shape = (len(runs), 16, 20)
     means = np.stack([r.mean(axis=0) for r in runs]).reshape(shape)
     spreads = np.stack([r.std(axis=0, ddof=1) for r in runs]).reshape(shape)
     return means, spreads
 
 
-def measured(name: str, noise: float) -> Landscape:
+def measured(name: str, noise: float, epochs: float = EPOCHS) -> Landscape:
     """Real DP-SGD runs; between measured noise multipliers, linear in their logarithm."""
-    means, spreads = _measured(name)
-    logs = np.log(NOISE_MULTIPLIERS)
+    means, spreads = _measured(name, epochs)
+    logs = np.log(measured_at()[epochs])
     place = float(np.interp(np.log(noise), logs, np.arange(len(logs))))
     low = min(int(place), len(logs) - 2)
     part = place - low
