@@ -135,7 +135,7 @@ def _pilots(
     levels = {1.0: "1"} if floor in (0.0, 1.0) else {floor: f"{floor:g} (uniform share)", 1.0: "1"}
     return Law(
         title="Where selection runs are drawn: the prior that the pilots taught",
-        axis="density relative to uniform",
+        axis=f"relative to uniform (line: uniform share {settings.uniform_share:g})",
         candidates=candidates,
         ratios=ratios,
         weights=np.full(len(candidates), 1.0 / len(candidates)),

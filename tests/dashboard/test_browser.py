@@ -102,7 +102,7 @@ SECRET = {
         f"runs so far: {PILOTS + SELECTION_RUNS}",
         "Scores of the runs",
         "the prior that the pilots taught",
-        "(uniform share)",
+        "uniform share 0.1",
     ],
     "propose_test": ["The doubling loop", "best mean utility among those tested", "iterations so"],
     "noisy_max": ["means that are not private", "candidates so far", "chosen"],
