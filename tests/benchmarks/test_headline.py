@@ -1,0 +1,120 @@
+"""The committed results of examples/headline: complete, within their budgets, and as printed."""
+
+import csv
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "headline"))
+
+import plans
+from tasks import NAMES, size_of, split
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "headline"
+FIGURE = ROOT / "docs" / "_static" / "headline.svg"
+PAGES = (ROOT / "docs" / "explanation" / "what-tuning-costs.md", ROOT / "README.md")
+STORED = json.loads((FOLDER / "plans.json").read_text())
+CELLS = [(name, epsilon) for name in NAMES for epsilon in plans.EPSILONS]
+PRIVATE = [arm for arm in plans.ARMS if arm not in plans.CEILINGS]
+
+
+def script(name: str, *arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ).stdout
+
+
+def rows() -> list[dict[str, str]]:
+    with (FOLDER / "runs.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_arm_has_twenty_repetitions_everywhere() -> None:
+    found = Counter((r["data"], float(r["epsilon"]), r["arm"], r["repetition"]) for r in rows())
+    assert set(found.values()) == {1}
+    repetitions = Counter(place[:3] for place in found)
+    assert set(repetitions) == {(*cell, arm) for cell in CELLS for arm in plans.ARMS}
+    assert min(repetitions.values()) >= 20
+    assert min(repetitions.values()) == max(repetitions.values())
+
+
+def recomputed(name: str, epsilon: float, arm: str) -> float:
+    plan = plans.Plan.from_json(STORED[plans.key(name, epsilon, arm)])
+    assert plan.guarantee is not None
+    # The guarantee is of the noise that was used.
+    assert f'"noise_multiplier": {plan.noise}' in json.dumps(plan.guarantee.to_json())
+    return plan.guarantee.epsilon(plans.DELTA)
+
+
+@pytest.mark.parametrize("arm", PRIVATE)
+def test_what_an_arm_releases_is_within_its_budget(arm: str) -> None:
+    for name, epsilon in CELLS:
+        assert STORED[plans.key(name, epsilon, arm)]["epsilon"] <= epsilon
+    assert recomputed("breast_cancer", 3.0, arm) <= 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", PRIVATE)
+@pytest.mark.parametrize(("name", "epsilon"), CELLS)
+def test_every_budget_recomputed(name: str, epsilon: float, arm: str) -> None:
+    found = recomputed(name, epsilon, arm)
+    assert found <= epsilon
+    assert found == pytest.approx(STORED[plans.key(name, epsilon, arm)]["epsilon"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_record_is_in_one_part_and_the_partitions_are_not_too_many(name: str) -> None:
+    from optuna_dp.propose_test import validation_records_needed
+
+    parts = split(name, 3)
+    sizes = [len(parts.train[1]), len(parts.valid[1]), len(parts.test[1])]
+    size = size_of(name)
+    assert sizes[0] == pytest.approx(size.train, rel=0.15)
+    assert sizes[1] == pytest.approx(size.valid, rel=0.35)
+    assert len(parts.everything[1]) == sizes[0] + sizes[1]
+    # A validation record moves a utility by no more than a training record does.
+    assert sizes[1] >= validation_records_needed(size.partitions)
+
+
+def test_the_tables_of_the_pages_are_those_that_are_printed() -> None:
+    printed = script("figures", "--tables").splitlines()
+    arms = "|".join(re.escape(arm) for arm in plans.ARMS)
+    numbers = re.compile(rf"\| ({arms}) \| [-+]?\d+\.\d")
+    for page in PAGES:
+        lines = [line for line in page.read_text("utf-8").splitlines() if numbers.match(line)]
+        assert len(lines) >= len(plans.ARMS)
+        for line in lines:
+            assert line in printed
+
+
+def test_the_figure_is_drawn_from_the_results(tmp_path: Path) -> None:
+    made_of = hashlib.sha256((FOLDER / "runs.csv").read_bytes()).hexdigest()
+    assert f"runs.csv {made_of}" in FIGURE.read_text()
+    pytest.importorskip("matplotlib")
+    script("figures", "--static", str(tmp_path))
+    assert made_of in (tmp_path / "headline.svg").read_text()
+
+
+@pytest.mark.slow
+def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
+    script("run", "--quick", "--results", str(tmp_path))
+    made = json.loads((tmp_path / "plans.json").read_text())
+    assert len(made) == len(plans.ARMS)
+    for name, plan in made.items():
+        assert plan["noise"] == pytest.approx(STORED[name]["noise"], rel=1e-6)
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [r["arm"] for r in found] == list(plans.ARMS)
+    assert all(float(r["accuracy"]) > 0.5 for r in found)
