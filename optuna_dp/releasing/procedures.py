@@ -39,7 +39,7 @@ _COMMON_ASSUMPTIONS = (
 
 
 # The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
-# some run on, that is the law of min(T, s), which may cost more: see SlotSampler._check_design.
+# some run on, that is the law of min(T, s), which may cost more: see check_same_design.
 _SELECTION_ASSUMPTIONS = (
     "A surrogate or prior of the user's own is a function of what it is given, and of nothing "
     "else: not of the data, durations or the order in which runs ended.",

@@ -23,6 +23,7 @@ from optuna_dp.densities.policy import Policy
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, WaitError
 from optuna_dp.samplers import entropy
+from optuna_dp.samplers.draws import drawn_once
 from optuna_dp.samplers.history import completed_batches, outcomes
 from optuna_dp.samplers.pilot_settings import PROCEDURE, PilotSettings, outputs_digest
 from optuna_dp.samplers.plan import Design
@@ -245,7 +246,7 @@ class PilotSampler(SelectionSampler):
             self._remember(study, trial, asked)
             return value
 
-        return self._drawn_once(study, trial, param_name, param_distribution, propose)
+        return drawn_once(study, trial, param_name, param_distribution, propose)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

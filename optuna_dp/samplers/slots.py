@@ -25,49 +25,36 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
-from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
-from optuna_dp.polling import poll
 from optuna_dp.pruners import guarded
 from optuna_dp.samplers import entropy
-from optuna_dp.samplers.plan import PLAN_KEY, Design, Plan
+from optuna_dp.samplers.agreement import check_same_design, plan_for, refuse, written_plan
+from optuna_dp.samplers.draws import NOT_DRAWN, checked_space, drawn_once, note_what_others_drew
+from optuna_dp.samplers.plan import Design, Plan
 from optuna_dp.samplers.records import (
     DRAW_KEY,
     GATE_KEY,
     GAVE_UP_KEY,
-    INDEPENDENT_KEY,
-    NOT_DRAWN_KEY,
     SLOT_KEY,
     TIE_BITS,
     SlotRecord,
     draw_alone,
     fail_unstarted,
-    read_plan,
     was_enqueued,
-    write_plan,
 )
-from optuna_dp.samplers.succession import is_next, may_succeed, succeed
-from optuna_dp.samplers.waiting import Waiting
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
-
-_NOT_DRAWN = (
-    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
-    "its parameters were not drawn from the sampler's density and the study has no privacy "
-    "guarantee. Start a new study without enqueued trials; a failed run is a run and is never "
-    "repeated."
-)
 
 
 class SlotSampler(BaseSampler):
@@ -89,7 +76,7 @@ class SlotSampler(BaseSampler):
     def __init__(
         self, search_space: dict[str, BaseDistribution] | None, *, seed: int | None
     ) -> None:
-        self._search_space = _checked_space(search_space)
+        self._search_space = checked_space(search_space)
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
         if seed is not None:
@@ -179,13 +166,9 @@ class SlotSampler(BaseSampler):
             fail_unstarted(storage, trial._trial_id)
             self._raise_error_if_multi_objective(study)
         if was_enqueued(trial):
-            self._refuse(
-                storage,
-                trial,
-                _NOT_DRAWN.format(trial.number),
-            )
+            refuse(storage, trial, NOT_DRAWN.format(trial.number))
         if trial.params and SLOT_KEY not in trial.system_attrs:
-            self._refuse(storage, trial, _NOT_DRAWN.format(trial.number))
+            refuse(storage, trial, NOT_DRAWN.format(trial.number))
         try:
             self._begin(study, trial)
         except UpdateFinishedTrialError as error:
@@ -201,7 +184,7 @@ class SlotSampler(BaseSampler):
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = study._storage
-        plan = self._plan_for(study, trial)
+        plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = guarded(whole_study.pruner)
         if trial.number >= self._last_to_start(plan):
@@ -214,7 +197,7 @@ class SlotSampler(BaseSampler):
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
             old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
             if (old.number, old.nonce) != (trial.number, plan.nonce):
-                raise PlanError(_NOT_DRAWN.format(trial.number))
+                raise PlanError(NOT_DRAWN.format(trial.number))
             known = self._under_way.setdefault(key, _UnderWay(me, plan, old, begun_here=False))
             known.thread = me
             return
@@ -312,7 +295,7 @@ class SlotSampler(BaseSampler):
         if draw is None:
             key = self._draws_of(study, trial)
             draw = functools.partial(draw_alone, key, param_name, param_distribution)
-        return self._drawn_once(study, trial, param_name, param_distribution, draw)
+        return drawn_once(study, trial, param_name, param_distribution, draw)
 
     def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
         """What fixes the draws of a trial that another process has begun, say."""
@@ -327,26 +310,6 @@ class SlotSampler(BaseSampler):
 
     def _new_draws(self, number: int) -> int:
         return entropy.bits(self._seed, "draws", number)(entropy.KEY_BITS)
-
-    @staticmethod
-    def _drawn_once(
-        study: Study,
-        trial: FrozenTrial,
-        name: str,
-        distribution: BaseDistribution,
-        draw: Callable[[], Any],
-    ) -> Any:
-        """Returns what the trial drew for a parameter before, else draws and records it."""
-        storage, key = study._storage, INDEPENDENT_KEY + name
-        text = distribution_to_json(distribution)
-        before = storage.get_trial(trial._trial_id).system_attrs.get(key)
-        if before is not None and before["distribution"] == text:
-            return distribution.to_external_repr(before["internal"])
-        value = draw()
-        internal = float(distribution.to_internal_repr(value))
-        record: dict[str, Any] = {"distribution": text, "internal": internal}
-        storage.set_trial_system_attr(trial._trial_id, key, record)
-        return value
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
@@ -365,22 +328,7 @@ class SlotSampler(BaseSampler):
                 "other parameters decide which are used; if a name is misspelt, start a new study."
             )
         if known.begun_here:
-            self._note_what_others_drew(study, trial, known)
-
-    @staticmethod
-    def _note_what_others_drew(study: Study, trial: FrozenTrial, known: _UnderWay) -> None:
-        joint = trial.system_attrs.get(DRAW_KEY)
-        recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}
-        others = [
-            name
-            for name, distribution in trial.distributions.items()
-            if name not in known.asked
-            and name not in recorded
-            and INDEPENDENT_KEY + name not in trial.system_attrs
-            and not distribution.single()  # Optuna asks no sampler for what has one value.
-        ]
-        if others:
-            study._storage.set_trial_system_attr(trial._trial_id, NOT_DRAWN_KEY, others)
+            note_what_others_drew(study, trial, known.asked)
 
     def _warn_once(self, message: str) -> None:
         if message not in self._told:
@@ -394,13 +342,7 @@ class SlotSampler(BaseSampler):
         known = self._under_way.get(_key(study, trial))
         if known is not None:
             return known.plan
-        plan, _ = read_plan(study._storage, study._study_id)
-        if plan is None:
-            raise PlanError(
-                "This study has no plan: its first trial was not started by a sampler of "
-                "optuna-dp. Start a new study."
-            )
-        return plan
+        return written_plan(study)
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
         known = self._under_way.get(_key(study, trial))
@@ -433,65 +375,11 @@ class SlotSampler(BaseSampler):
         return self._designs[direction]
 
     def _check_design(self, study: Study, plan: Plan) -> None:
-        """Refuses to run under a plan that is not this worker's own.
-
-        The slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting
-        it as a failed run instead would be unsound. A run may fail as one draw from the law that
-        all runs share; this one would fail for certain, and which slots do is up to whoever starts
-        workers. One that is started again and again takes every slot after the first s, and the
-        best of min(T, s) runs may cost more than the best of T: with pure 0.1-DP runs and T
-        geometric of mean 1000 the bound is 0.300, and an attack on min(T, 10) reaches 0.852
-        (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
-        """
-        mine, fingerprint = self._own_design(study)
-        if mine != plan.design and fingerprint != plan.design.fingerprint:
-            raise PlanError(
-                "This worker is configured differently from the study's plan "
-                f"({mine.differences(plan.design)}; here against the plan). All workers of a "
-                "study need the same sampler with the same arguments. A run has been lost to this "
-                "worker, so the study cannot be released: stop it and start a new one."
-            )
-
-    def _plan_for(self, study: Study, trial: FrozenTrial) -> Plan:
-        storage, study_id = study._storage, study._study_id
-        if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
-            plan = self._new_plan(study)
-            write_plan(storage, trial, plan)
-            return plan
-
-        def read() -> Plan | str | None:
-            found, leader = read_plan(storage, study_id, parse=self._parsed)
-            if found is not None:
-                return found
-            if leader is None or not leader.state.is_finished():
-                return None
-            if not may_succeed(storage, study_id, leader):
-                return (
-                    "trial 0 ended without writing it (it was added by hand, or made by another "
-                    "sampler)"
-                )
-            if is_next(storage, study_id, trial.number):
-                return succeed(storage, study_id, self._new_plan(study))
-            return None
-
-        answer = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
-        if isinstance(answer, Plan):
-            return answer
-        self._refuse(
-            storage,
-            trial,
-            f"This study has no plan: {answer}. Start a new study.",
-        )
+        check_same_design(*self._own_design(study), plan)
 
     def _new_plan(self, study: Study) -> Plan:
         design, _ = self._own_design(study)
         return Plan.drawn(design, self._draw_slots(entropy.bits(self._seed, "slots")))
-
-    @staticmethod
-    def _refuse(storage: BaseStorage, trial: FrozenTrial, message: str) -> NoReturn:
-        """Ends the trial, so that none is left running, and raises."""
-        fail_unstarted(storage, trial._trial_id)
-        raise PlanError(message)
 
 
 @dataclass
@@ -522,24 +410,3 @@ def _stop(study: Study) -> None:
     """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
     if study._thread_local.in_optimize_loop:
         study.stop()
-
-
-def _checked_space(
-    space: dict[str, BaseDistribution] | None,
-) -> dict[str, BaseDistribution] | None:
-    if space is None:
-        return None
-    if not isinstance(space, dict) or not all(
-        isinstance(name, str) and isinstance(d, BaseDistribution) for name, d in space.items()
-    ):
-        raise InvalidArgumentError(
-            "search_space", space, "it must be a dict of parameter names and Optuna distributions"
-        )
-    if not space:
-        raise InvalidArgumentError(
-            "search_space",
-            space,
-            "it must not be empty",
-            "Leave it out to have the parameters found while the study runs.",
-        )
-    return dict(sorted(space.items()))

@@ -28,6 +28,7 @@ from optuna_dp.propose_test.utilities import _MOST_PARTITIONS_OF_MEANS as MOST_P
 from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers import entropy
 from optuna_dp.samplers.candidate_lists import candidate_list
+from optuna_dp.samplers.draws import drawn_once
 from optuna_dp.samplers.history import completed_batches
 from optuna_dp.samplers.plan import Design, Plan
 from optuna_dp.samplers.records import read_plan
@@ -242,9 +243,7 @@ class UtilitySampler(SlotSampler):
                 point[param_name],
                 f"the objective asks for it with {param_distribution}, which does not contain it",
             )
-        return self._drawn_once(
-            study, trial, param_name, param_distribution, lambda: point[param_name]
-        )
+        return drawn_once(study, trial, param_name, param_distribution, lambda: point[param_name])
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.samplers import slots
+from optuna_dp.samplers import agreement
 from optuna_dp.samplers.plan import PLAN_KEY, Plan
 from optuna_dp.samplers.records import read_plan
 
@@ -138,18 +138,18 @@ def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> No
 def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
     """It was paused right before writing its plan; meanwhile everything went on without it."""
     study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage)
-    genuine = slots.write_plan
+    genuine = agreement.write_plan
     made = []
 
     def asleep(backend, trial, plan):
-        monkeypatch.setattr(slots, "write_plan", genuine)
+        monkeypatch.setattr(agreement, "write_plan", genuine)
         odp.recover(study, fail=[0])
         other = another_worker(study)
         other.optimize(objective)
         made.append(plan_of(other))
         genuine(backend, trial, plan)
 
-    monkeypatch.setattr(slots, "write_plan", asleep)
+    monkeypatch.setattr(agreement, "write_plan", asleep)
     with pytest.raises(PlanError, match="told to have failed"):
         study.optimize(objective)
     assert plan_of(study) == made[0]
@@ -162,7 +162,7 @@ def test_a_plan_that_slips_in_after_its_trial_failed_does_not_count(url_of) -> N
     """A database may let it through if the write was under way; the successor's plan holds."""
     with opened(url_of("sqlite")) as storage:
         study = dead_leader(storage)
-        lost = slots.Plan.drawn(study.sampler._design("maximize"), 6)
+        lost = Plan.drawn(study.sampler._design("maximize"), 6)
         odp.recover(study, fail=[0])
         study.optimize(objective)
         before = plan_of(study)
@@ -208,7 +208,7 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
     study = dead_leader(storage, count=9)
     odp.recover(study, fail=[0])
     design = study.sampler._design("maximize")
-    plans = [slots.Plan.drawn(design, 9) for _ in range(3)]
+    plans = [Plan.drawn(design, 9) for _ in range(3)]
     taken = [succeed(storage, study._study_id, plan) for plan in plans]
     # Two slots more, for the two trials that cannot run; the two late successors stay lost.
     holds = replace(plans[0], slots=11)
