@@ -148,7 +148,9 @@ def live_through(
     assert plan is not None
     assert plan.slots == slots
     release = odp.release(study, odp.gaussian(4.0))
-    completed = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
+    trials = study.get_trials(deepcopy=False)
+    first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
+    completed = [t.value for t in trials[first:] if t.value is not None]
     assert release.value == (max(completed) if completed else None)
-    leader = study.get_trials(deepcopy=False)[0]
+    leader = trials[0]
     return Story(slots, deaths, recovered, restarts, "optuna_dp:slot" not in leader.system_attrs)
