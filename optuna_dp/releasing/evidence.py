@@ -258,7 +258,7 @@ def _check_draw(
                 space[name] = json_to_distribution(alone["distribution"])
                 internal[name] = float(alone["internal"])
                 continue
-            used = trial.distributions[name]
+            used = _as_stored(trial.distributions[name])
             if (
                 record is None
                 or used.single()
@@ -266,7 +266,7 @@ def _check_draw(
             ):
                 continue
             law = planned.get(name, used)
-            value = used.to_internal_repr(trial.params[name])
+            value = trial.distributions[name].to_internal_repr(trial.params[name])
             expected = law.to_internal_repr(draw_alone(record.draws, name, law))
             if used != law or math.isclose(value, expected, rel_tol=_ROUNDING):
                 space[name], internal[name] = law, value
@@ -274,8 +274,8 @@ def _check_draw(
         raise ReleaseRefusedError(
             "the record of its draw is corrupted.", trial_number=trial.number
         ) from error
-    for name in trial.params:
-        used = trial.distributions[name]
+    for name, given in trial.params.items():
+        used = _as_stored(trial.distributions[name])
         if used.single():
             continue  # Optuna does not ask the sampler for what can have one value only.
         if name not in space:
@@ -284,13 +284,22 @@ def _check_draw(
                 trial_number=trial.number,
                 fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
             )
-        if used != space[name] or used.to_internal_repr(trial.params[name]) != internal.get(name):
+        value = trial.distributions[name].to_internal_repr(given)
+        if used != space[name] or value != internal.get(name):
             raise ReleaseRefusedError(
                 f"the objective asked for {name!r} with {used}, but it was drawn from "
                 f"{space[name]}, so its density is not bounded as planned.",
                 trial_number=trial.number,
                 fix=f"{_NEW_STUDY} Use the distributions of search_space in the objective.",
             )
+
+
+def _as_stored(distribution: BaseDistribution) -> BaseDistribution:
+    """Returns a distribution as a database gives it back: choices that are tuples are lists.
+
+    The records here are JSON as well, and a storage in memory keeps the tuples.
+    """
+    return json_to_distribution(distribution_to_json(distribution))
 
 
 def _check_pruning(trial: FrozenTrial) -> None:

@@ -225,6 +225,24 @@ def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
         assert odp.release(study, RUN).params is not None
 
 
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_choices_that_are_tuples_are_those_of_search_space() -> None:
+    """The plan is JSON, so its tuples are lists; a storage in memory keeps the tuples."""
+    choices = ((1, 2), (3, 4))
+    space = {"c": optuna.distributions.CategoricalDistribution(choices)}
+    for sampler in (
+        odp.RandTuneSampler(space, trials=exactly(3)),
+        odp.DPHyPOSampler(space, trials=exactly(3), candidates=8),
+    ):
+        for kwargs in ({}, {"storage": "sqlite://"}):
+            study = optuna.create_study(sampler=sampler, **kwargs)
+            study.optimize(
+                lambda trial: float(sum(trial.suggest_categorical("c", choices))),
+                callbacks=[odp.PrivacyCallback(RUN)],
+            )
+            assert tuple(odp.release(study).params["c"]) in choices
+
+
 def test_a_trial_made_anew_is_not_drawn_again() -> None:
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3)),
