@@ -10,7 +10,7 @@ figure                       made of                    who may see it
 ``plot_privacy_profile``     the design, the event      anybody
 ``plot_epsilon_by_trials``   a guarantee or release     anybody
 ``plot_epsilon_by_trials``   a study                    **the curator**: it marks how far it is
-``plot_plan``                a plan, rows of pilots     anybody
+``plot_plan``                a plan                     anybody
 ``plot_doubling_trace``      private answers            whoever may see the answers
 ``plot_doubling_trace``      a study                    **the curator**: it shows utilities
 ``plot_votes``               noisy votes                anybody

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.accounting.pilot_plan import PilotRow
 from optuna_dp.accounting.plan_rows import PlanRow
 from optuna_dp.accounting.planner import Plan
 from optuna_dp.errors import InvalidArgumentError
@@ -20,22 +18,26 @@ _SOLVED = {
     "mean": "mean number of runs that is affordable",
     "density_bounds": "C/c that is affordable",
 }
+_NAIVE = "publishing that many runs (naive composition)"
 
 
-def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
+def plot_plan(plan: Plan) -> go.Figure:
     """Plots what searches cost by the mean number of runs, or what was solved for.
 
     One line per law of T and way to learn (density bounds, pilots); bars reach down to the
     strongest known attack. The dotted line is what publishing that many runs would cost.
 
-    Rows of pilots are bars: what the selection costs by itself and, on top, what pilots or
-    density bounds add to it.
+    A plan with one mean has a bar for each row instead: what the selection costs by itself and, on
+    top, what density bounds or pilots add to it. Rows without a finite epsilon are left out.
 
     **Public**: a plan is made before any data are touched.
 
     Args:
-        plan: What :func:`optuna_dp.selection_plan` returned, or the rows that
-            :func:`optuna_dp.accounting.pilot_plan.pilot_rows` did.
+        plan: What :func:`optuna_dp.selection_plan` returned.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+        MissingExtraError: If plotly is not installed.
 
     Example:
         >>> import optuna_dp as odp
@@ -43,17 +45,15 @@ def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
         >>> figure = odp.visualization.plot_plan(plan)
     """
     if not isinstance(plan, Plan):
-        ways = list(plan) if isinstance(plan, Sequence) else []
-        if ways and all(isinstance(row, PilotRow) for row in ways):
-            return _adaptive(ways)
         raise InvalidArgumentError(
-            "plan",
-            type(plan).__name__,
-            "it must be what optuna_dp.selection_plan or pilot_rows returned",
+            "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
         )
     if plan.solved_for in ("mean", "density_bounds"):
         return _solved(plan, plan.solved_for)
     white_box = plan.solved_for == "noise_multiplier"
+    means = sorted({row.mean for row in plan.rows if row.mean is not None})
+    if len(means) == 1 and not white_box:
+        return _side_by_side(plan)
     title = (
         f"Noise for epsilon {plan.target_epsilon:g}" if white_box else "What a search costs in all"
     )
@@ -62,7 +62,6 @@ def plot_plan(plan: Plan | Sequence[PilotRow]) -> go.Figure:
         x="mean number of runs",
         y=_SOLVED["noise_multiplier"] if white_box else f"epsilon at delta {plan.delta:g}",
     )
-    means = sorted({row.mean for row in plan.rows if row.mean is not None})
     figure.update_xaxes(type="log", tickvals=means, ticktext=[f"{mean:g}" for mean in means])
     for i, (name, rows) in enumerate(_series(plan).items()):
         y = [row.noise_multiplier if white_box else row.epsilon for row in rows]
@@ -105,7 +104,7 @@ def _add_naive(figure: go.Figure, plan: Plan) -> None:
     theme.line(
         figure,
         sorted(naive.items()),
-        "publishing that many runs (naive composition)",
+        _NAIVE,
         colour=theme.OTHER,
         dash="dot",
         markers=len(naive) == 1,
@@ -130,42 +129,51 @@ def _solved(plan: Plan, unknown: str) -> go.Figure:
     return figure
 
 
-def _adaptive(rows: Sequence[PilotRow]) -> go.Figure:
-    """Bars: one for each way to be adaptive; rows without a finite epsilon are left out."""
-    shown = [row for row in rows if math.isfinite(row.epsilon)]
-    # The plan's delta is not among the rows: whoever made them knows it.
-    figure = theme.figure("What adaptivity adds", x="epsilon", y="")
-    go = theme.graph_objects()
-    names = [_way(row) for row in shown]
-    for name, lengths, colour, labels in (
-        ("the selection by itself", [r.epsilon - r.price for r in shown], theme.GUARANTEE, None),
-        (
-            "added by pilots or density bounds",
-            [row.price for row in shown],
+def _side_by_side(plan: Plan) -> go.Figure:
+    """Bars: one for each way to search at the one mean that the plan has."""
+    shown = [row for row in plan.rows if math.isfinite(row.epsilon)]
+    figure = theme.figure(
+        "What learning adds to the cost of a search", x=f"epsilon at delta {plan.delta:g}", y=""
+    )
+    learning = [row for row in shown if row.price is not None]
+    _bars(
+        figure,
+        {row.name: row.epsilon - (row.price or 0.0) for row in shown},
+        "the selection by itself",
+        theme.GUARANTEE,
+    )
+    if learning:
+        _bars(
+            figure,
+            {row.name: row.price for row in learning},
+            "added by density bounds or pilots",
             theme.NAIVE,
-            [f"+{theme.rounded_up(row.price)}" for row in shown],
-        ),
-    ):
-        figure.add_trace(
-            go.Bar(
-                x=lengths,
-                y=names,
-                orientation="h",
-                name=name,
-                marker={"color": colour},
-                text=labels,
-                textposition="outside",
-                cliponaxis=False,
-            )
+            text=[f"+{theme.rounded_up(row.price or 0.0)}" for row in learning],
+            textposition="outside",
+            cliponaxis=False,
         )
+    attacks = [(row.attack, row.name) for row in shown if row.attack is not None]
+    if attacks:
+        theme.points(
+            figure, attacks, "strongest known attack", colour=theme.ATTACK, symbol="line-ns-open"
+        )
+    naive = [row.naive for row in shown if row.naive is not None and math.isfinite(row.naive)]
+    if naive:
+        _bars(figure, {_NAIVE: naive[0]}, _NAIVE, theme.OTHER)
     figure.update_yaxes(autorange="reversed", type="category")
-    figure.update_layout(barmode="stack", height=190 + 28 * len(shown))
+    figure.update_layout(barmode="stack", height=220 + 28 * (len(shown) + bool(naive)))
     return figure
 
 
-def _way(row: PilotRow) -> str:
-    if row.noise_ratio is None:
-        c, big_c = row.density_bounds
-        return f"density within [{c:g}, {big_c:g}]"
-    pilots = "1 pilot" if row.pilots == 1 else f"{row.pilots} pilots"
-    return f"{pilots}, {row.noise_ratio:g} times the noise"
+def _bars(figure: go.Figure, lengths: dict[str, Any], name: str, colour: str, **more: Any) -> None:
+    """Adds horizontal bars, by the names of their rows."""
+    figure.add_trace(
+        theme.graph_objects().Bar(
+            x=list(lengths.values()),
+            y=list(lengths),
+            orientation="h",
+            name=name,
+            marker={"color": colour},
+            **more,
+        )
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from typing import Any
 
@@ -15,7 +14,6 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee
 from optuna_dp.accounting.pairs import DominatingPair
-from optuna_dp.accounting.pilot_plan import pilot_rows
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
@@ -139,25 +137,3 @@ def test_what_cannot_be_judged_is_refused() -> None:
         pilots_guarantee(dp_event.UnsupportedDpEvent(), 3, odp.gaussian(4.0), LAW)
     with pytest.raises(InvalidArgumentError, match="pilots"):
         pilots_guarantee(odp.gaussian(4.0), 0, odp.gaussian(4.0), LAW)
-
-
-def test_the_planner_puts_the_price_of_pilots_beside_that_of_density_bounds() -> None:
-    law = odp.Geometric(mean=5)
-    rows = pilot_rows(
-        odp.gaussian,
-        4.0,
-        law,
-        pilots=[4],
-        noise_ratios=[4.0, 2.0],
-        density_bounds=[(0.9, 1.25)],
-    )
-    assert [(row.pilots, row.noise_ratio) for row in rows] == [(4, 4.0), (4, 2.0), (0, None)]
-    alone = odp.selection_guarantee(odp.gaussian(4.0), law).epsilon(DELTA)
-    expected = pilots_guarantee(odp.gaussian(16.0), 4, odp.gaussian(4.0), law).epsilon(DELTA)
-    assert rows[0].epsilon == expected
-    assert rows[0].price == expected - alone
-    assert 0.0 < rows[0].price < rows[1].price
-    assert rows[2].price > 0.0
-    assert json.loads(json.dumps(rows[2].to_json()))["density_bounds"] == [0.9, 1.25]
-    with pytest.raises(InvalidArgumentError, match="run="):
-        pilot_rows(odp.gaussian(4.0), 4.0, law)

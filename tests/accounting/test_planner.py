@@ -168,7 +168,8 @@ def test_pilots_stand_beside_density_bounds() -> None:
         pilots=[(4, 2.0), (4, 4.0), (8, 4.0)],
     )
     assert plan.run == RUN
-    plain, _, *pilots = plan.rows
+    plain, bounded, *pilots = plan.rows
+    assert bounded.price == bounded.epsilon - plain.epsilon > 0.0
     assert [(r.pilots, r.noise_ratio, r.density_bounds) for r in pilots] == [
         (4, 2.0, (1.0, 1.0)),
         (4, 4.0, (1.0, 1.0)),

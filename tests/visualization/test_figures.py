@@ -438,16 +438,39 @@ def test_a_plan_that_was_solved_shows_what_was_solved_for() -> None:
         vis.plot_plan([])  # type: ignore[arg-type]
 
 
-def test_rows_of_pilots_are_shown_with_their_price() -> None:
-    from optuna_dp.accounting.pilot_plan import pilot_rows
-
-    rows = pilot_rows(
-        odp.gaussian, 4.0, LAW, pilots=[5], noise_ratios=[4.0], density_bounds=[(0.9, 1.25)]
+def test_at_one_mean_the_price_of_learning_is_stacked_on_the_selection() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        noise_multiplier=4.0,
+        laws=["geometric"],
+        means=[5],
+        density_bounds=[(0.9, 1.25)],
+        pilots=[(5, 4.0)],
     )
-    base, price = vis.plot_plan(rows).data
-    assert list(base.y) == ["5 pilots, 4 times the noise", "density within [0.9, 1.25]"]
-    assert list(price.x) == [row.price for row in rows]
-    assert np.add(base.x, price.x) == pytest.approx([row.epsilon for row in rows])
+    figure = vis.plot_plan(plan)
+    base, price = trace(figure, "the selection by itself"), trace(figure, "added by density")
+    names = [
+        "geometric",
+        "geometric, adaptive within [0.9, 1.25]",
+        "geometric, after 5 pilots at 4x noise",
+    ]
+    assert list(base.y) == names
+    assert list(price.y) == names[1:]
+    assert list(price.x) == [row.price for row in plan.rows[1:]]
+    assert base.x[0] == plan.rows[0].epsilon
+    whole = [row.epsilon for row in plan.rows[1:]]
+    assert np.add(base.x[1:], price.x) == pytest.approx(whole, rel=1e-12)
+    assert list(trace(figure, "strongest known").x) == [row.attack for row in plan.rows]
+    assert list(trace(figure, "publishing").x) == [plan.rows[0].naive]
+
+
+def test_a_search_without_a_finite_cost_has_no_bar() -> None:
+    plan = odp.selection_plan(
+        odp.approximate_dp(1.0, 1e-3), laws=["geometric"], means=[50], attacks=False
+    )
+    assert all(np.isinf(row.epsilon) for row in plan.rows)
+    (bars,) = [t for t in vis.plot_plan(plan).data if "by itself" in t.name]
+    assert list(bars.x) == []
 
 
 def test_the_doubling_loop() -> None:
