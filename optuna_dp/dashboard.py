@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from optuna_dp.releasing.release import Release
 
+__all__ = ["DashboardCallback", "annotate", "annotate_published", "available"]
+
 _logger = logging.getLogger("optuna_dp")
 
 _PACKAGES = ("optuna_dashboard", "plotly")
@@ -37,7 +39,7 @@ _ID = "optuna-dp-"
 
 
 def available() -> bool:
-    """Whether the extra is installed."""
+    """Returns whether the extra is installed."""
     return all(importlib.util.find_spec(package) is not None for package in _PACKAGES)
 
 

@@ -9,6 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = [
+    "InvalidArgumentError",
+    "MissingExtraError",
+    "OptunaDPError",
+    "PlanError",
+    "ReleaseRefusedError",
+    "SeedWarning",
+    "UnfinishedStudyError",
+    "UnsupportedEventError",
+    "WaitError",
+]
+
 
 class OptunaDPError(Exception):
     """Base class of every error raised by optuna-dp."""

@@ -24,13 +24,18 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+__all__ = ["private_accuracy", "private_mean", "score_event"]
 
 # Values are rounded to whole multiples of a contribution over 2^20, and noise is added to whole
 # numbers: nothing depends on how floating-point numbers are rounded.
@@ -39,16 +44,19 @@ _LARGEST_SIZE = 1 << 40
 _SMALLEST_NOISE, _LARGEST_NOISE = 0.1, 1e6
 
 
-def score_event(noise_multiplier: float) -> Any:
+def score_event(noise_multiplier: float) -> dp_event.DpEvent:
     """Returns what one call of :func:`private_accuracy` or :func:`private_mean` costs.
 
     Args:
-        noise_multiplier: As given there.
+        noise_multiplier: As given there; from 0.1 to a million.
 
     Returns:
         A Gaussian event. Its noise is relative to the contribution of one record, as that of
         DP-SGD is: adding or removing a record moves the sum by one contribution, replacing a
         record by two, and the accounting knows which from the neighbouring relation of the study.
+
+    Raises:
+        InvalidArgumentError: If it is outside that range.
     """
     from optuna_dp.accounting.events import gaussian
 
@@ -71,7 +79,8 @@ def private_accuracy(correct: npt.ArrayLike, *, size: int, noise_multiplier: flo
         size: The public number of validation records. A number fixed beforehand, not
             ``len(correct)``: under adding and removing the true number is private, and dividing
             by it would tell it.
-        noise_multiplier: Noise of the count, in contributions of one record; positive.
+        noise_multiplier: Noise of the count, in contributions of one record; from 0.1 to a
+            million.
 
     Returns:
         A number that is not clipped to [0, 1]: runs clipped to a perfect score would all tie.
@@ -128,7 +137,7 @@ def private_mean(
         lower: Values below are raised to this. Fix the range without looking at the data.
         upper: Values above are lowered to this.
         size: The public number of validation records, fixed beforehand (not ``len(values)``).
-        noise_multiplier: Noise of the sum, in contributions of one record; positive.
+        noise_multiplier: Noise of the sum, in contributions of one record; from 0.1 to a million.
         nan_as: What a value that is not a number counts as. Choose the worse end: ``"upper"`` if
             the values are losses.
 

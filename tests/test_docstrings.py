@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +112,49 @@ def test_every_argument_is_explained(name: str) -> None:
         assert re.search(rf"(^|\W){argument}(,|:| \()", doc), f"{name} does not explain {argument}"
 
 
+def refuses(function: Any) -> bool:
+    """Whether a function itself raises one of our errors or has an argument checked."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    scope = function.__globals__
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            error = scope.get(getattr(node.exc.func, "id", ""))
+            if inspect.isclass(error) and issubclass(error, odp.errors.OptunaDPError):
+                return True
+        if isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Attribute) and getattr(called.value, "id", "") in scope:
+                home = scope[called.value.id]  # type: ignore[attr-defined]
+                if getattr(home, "__name__", "") == "optuna_dp.validation":
+                    return True
+            found = scope.get(getattr(called, "id", ""))
+            if getattr(found, "__module__", "") == "optuna_dp.validation":
+                return True
+    return False
+
+
+def made_by(value: Any) -> list[Any]:
+    """Returns what runs when a public name is called: itself, or what makes the instance."""
+    if inspect.isfunction(value):
+        return [value]
+    return [
+        vars(base)[key]
+        for base in value.__mro__
+        if base.__module__.startswith("optuna_dp")
+        for key in ("__init__", "__post_init__")
+        if key in vars(base)
+        # What a dataclass makes has no source, and checks nothing.
+        and vars(base)[key].__code__.co_filename != "<string>"
+    ]
+
+
+@pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if not inspect.ismodule(v)])
+def test_what_refuses_arguments_says_so(name: str) -> None:
+    value = PUBLIC[name]
+    if made_by_users(value) and any(map(refuses, made_by(value))):
+        assert "Raises:" in (value.__doc__ or ""), f"{name} does not say what it raises"
+
+
 @pytest.mark.parametrize("name", [n for n, v in PUBLIC.items() if not inspect.ismodule(v)])
 def test_signatures_are_short_and_say_types(name: str) -> None:
     value = PUBLIC[name]
@@ -132,6 +177,38 @@ def test_methods_have_a_docstring_and_no_long_defaults(name: str) -> None:
     if inspect.isfunction(value):
         for parameter in inspect.signature(value).parameters.values():
             assert len(repr(parameter.default)) < 80, name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_that_refuse_arguments_say_so(name: str) -> None:
+    """In their own docstring, or once for all methods in that of the class."""
+    value = METHODS[name]
+    function = inspect.unwrap(value) if inspect.isroutine(value) else None
+    function = getattr(function, "__func__", function)
+    owner = PUBLIC.get(name.rpartition(".")[0])
+    if inspect.isfunction(function) and refuses(function):
+        docs = (inspect.getdoc(value) or "") + (inspect.getdoc(owner) or "")
+        assert "Raises:" in docs, f"{name} does not say what it raises"
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, *METHODS])
+def test_nothing_returns_any(name: str) -> None:
+    value = {**PUBLIC, **METHODS}[name]
+    value = getattr(value, "fget", value)
+    # A parameter's value, and a mechanism's answer, may be of any type.
+    if inspect.isroutine(value) and not name.endswith((".sample_independent", ".ask")):
+        returned = str(inspect.signature(value).return_annotation)
+        assert returned not in ("Any", "typing.Any"), f"{name} returns Any"
+
+
+@pytest.mark.parametrize("part", [*PARTS, "optuna_dp.federated"])
+def test_help_on_a_module_shows_its_names_and_nothing_borrowed(part: str) -> None:
+    module = importlib.import_module(part)
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        if part not in ("optuna_dp", "optuna_dp.federated"):
+            home = getattr(getattr(module, name), "__module__", "optuna_dp")
+            assert home.startswith("optuna_dp"), f"{part} shows {name} of {home}"
 
 
 def test_events_say_that_they_are_events() -> None:

@@ -96,7 +96,10 @@ def bounds_of_ratio(ratio: float) -> tuple[float, float]:
     worth more than room below it.
 
     Args:
-        ratio: C/c, at least 1.
+        ratio: C/c, finite and at least 1.
+
+    Raises:
+        InvalidArgumentError: If it is less than 1 or not finite.
     """
     value = validation.number("ratio", ratio)
     if not 1.0 <= value < math.inf:

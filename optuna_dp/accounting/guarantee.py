@@ -42,7 +42,8 @@ class Guarantee:
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``, for the whole tree.
 
     Raises:
-        InvalidArgumentError: If ``event`` is not an event, or the relation is unknown.
+        InvalidArgumentError: If ``event`` is not an event, or the relation is unknown; by a method
+            if its argument is not allowed.
         UnsupportedEventError: If no accountant judges a sub-event (named), before any work.
 
     Example:
@@ -68,12 +69,12 @@ class Guarantee:
         return min(self.by_method(delta).values())
 
     def delta(self, epsilon: float) -> float:
-        """Returns the smallest delta known to hold at ``epsilon`` >= 0."""
+        """Returns the smallest delta known to hold at ``epsilon``, finite and at least 0."""
         eps = validation.non_negative("epsilon", epsilon)
         return min(float(m.delta(np.array([eps]))[0]) for m in self._methods().values())
 
     def method(self, delta: float) -> str:
-        """Returns the name of the method that gives :meth:`epsilon`."""
+        """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""
         found = self.by_method(delta)
         return min(found, key=lambda name: found[name])
 
@@ -126,6 +127,10 @@ class Guarantee:
 
         Args:
             others: Guarantees under the same relation, or events.
+
+        Raises:
+            InvalidArgumentError: If a guarantee is for another relation, or one is no event.
+            UnsupportedEventError: If no accountant judges an event.
         """
         tree = [self.event]
         for other in others:
@@ -153,7 +158,12 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, data: Any) -> Guarantee:
-        """Reads what :meth:`to_json` wrote; refuses anything else."""
+        """Reads what :meth:`to_json` wrote; refuses anything else.
+
+        Raises:
+            InvalidArgumentError: If ``data`` is anything else.
+            UnsupportedEventError: If no accountant judges the event.
+        """
         version = data.get("version") if isinstance(data, dict) else None
         if type(version) is not int or version != 1 or data.get("format") != _FORMAT:
             raise InvalidArgumentError("data", data, "it must be what Guarantee.to_json returned")

@@ -32,7 +32,11 @@ def votes_to_study(
     Args:
         release: What :meth:`FederatedVote.start` returned.
         storage: Where to; in memory by default.
-        study_name: Name of the new study.
+        study_name: Name of the new study; Optuna makes one up by default.
+
+    Raises:
+        InvalidArgumentError: If it is not the release of a vote.
+        optuna.exceptions.DuplicatedStudyError: If the name is taken.
     """
     settings = release.design.settings
     if release.design.procedure != "vote" or "noisy_votes" not in release.attributes:

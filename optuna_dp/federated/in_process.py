@@ -28,6 +28,9 @@ class InProcessGrid(Grid):
         node_configs: One mapping per node, what the client finds in ``context.node_config``.
         run_config: What every client finds in ``context.run_config``.
 
+    Raises:
+        InvalidArgumentError: If there is no node, or there are several apps and not one per node.
+
     Example:
         >>> from optuna_dp.federated import InProcessGrid  # doctest: +SKIP
         >>> grid = InProcessGrid(app, [{"partition-id": i} for i in range(10)])  # doctest: +SKIP

@@ -48,6 +48,10 @@ class SecAggPlus:
         shares: Each client shares its secrets with this part of the clients, in (0, 1]. Less
             than 1 is faster, and the allowances then hold with high probability only.
         strong_masks: As above; the clients must agree.
+
+    Raises:
+        InvalidArgumentError: If ``shares`` is not in (0, 1]; when a vote is planned, if the
+            protocol cannot keep the plan's promise.
     """
 
     shares: float = 1.0

@@ -55,9 +55,9 @@ class FederatedVote:
         search_space: Distributions by parameter name; public, fixed before looking at data.
         candidates: ``"grid"`` for all points, a number n for n random ones, or a list of
             candidates. Drawn once, here.
-        k: How many candidates each client votes for.
-        epsilon: Bound on the cost of all attempts together, at ``delta``.
-        delta: See ``epsilon``.
+        k: How many candidates each client votes for; from 1 to the number of candidates.
+        epsilon: Bound on the cost of all attempts together, at ``delta``; positive.
+        delta: In (0, 1).
         adjacency: ``"replace_one"`` (default): one client's data are replaced by any other.
             ``"null_client"``: they are removed, while the client takes part with noise alone.
         max_dropout: How many clients may be lost; the others' noise makes up for it.
@@ -71,6 +71,9 @@ class FederatedVote:
         timeout: Seconds to wait for nodes, and for the replies to each message; None waits
             without an end.
         progress: Called with a line of text at every stage; by default it is logged.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
 
     Example:
         >>> vote = FederatedVote(space, candidates=100, k=5, epsilon=1.0)  # doctest: +SKIP
@@ -131,7 +134,15 @@ class FederatedVote:
         return [dict(c) for c in self._candidates]
 
     def plan(self, clients: int) -> VotePlan:
-        """Returns what a vote of this many clients looks like; refuses what cannot be done."""
+        """Returns what a vote of this many clients looks like; refuses what cannot be done.
+
+        Args:
+            clients: How many clients are asked, at least 1.
+
+        Raises:
+            InvalidArgumentError: If they are too few for ``max_dropout`` and ``max_colluding``, or
+                secure aggregation cannot keep the plan's promise.
+        """
         plan = VotePlan.calibrated(
             clients=clients,
             candidates=len(self._candidates),
@@ -158,7 +169,8 @@ class FederatedVote:
             noisy votes as ``attributes["noisy_votes"]`` (they are paid for).
 
         Raises:
-            VoteFailedError: No sum could be released; says what was spent.
+            VoteFailedError: If no sum could be released; says what was spent.
+            InvalidArgumentError: If the clients that are there are too few for the plan.
         """
         nodes = self._wait_for_nodes(grid)
         plan = self.plan(len(nodes))

@@ -66,10 +66,14 @@ class Release:
     distributions: dict[str, BaseDistribution] = field(default_factory=dict, repr=False)
     delta: float = 1e-5
     design: Design = field(kw_only=True, repr=False)
-    training: Any = field(default=None, kw_only=True, repr=False)
+    training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
 
     def with_training(
-        self, event: Any, *, value: float | None = None, artifact: bytes | None = None
+        self,
+        event: dp_event.DpEvent,
+        *,
+        value: float | None = None,
+        artifact: bytes | None = None,
     ) -> Release:
         """Returns this release with a final training on the same data composed on top.
 
@@ -81,6 +85,10 @@ class Release:
                 :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`.
             value: The trained model's score, if its cost is in ``event``; replaces :attr:`value`.
             artifact: The trained model; replaces :attr:`artifact`.
+
+        Raises:
+            InvalidArgumentError: If ``event`` is not an event.
+            UnsupportedEventError: If no accountant judges it.
 
         Example:
             >>> import optuna, optuna_dp as odp

@@ -57,20 +57,25 @@ class DPHyPOSampler(SelectionSampler):
             them (for ever, saying in the log for what: a run that gave up would depend on the
             durations of others). ``"any"``: a run sees whatever has ended and never
             waits; charged much more, because who ends first may depend on the data.
-        batch_size: Runs per batch under ``"batch"``; give it at least the number of workers.
+        batch_size: Runs per batch under ``"batch"``, at least 1; give it the number of workers or
+            more, so that none waits for nothing.
         projection: ``"kl"``, ``"l2"`` (the paper's), or ``Penalized(nu)`` (its equation C.1).
-        tau: Weight of the surrogate's uncertainty in a candidate's score.
-        beta: Inverse temperature of the softmax, on scores standardised to unit spread.
+        tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
+            explores more.
+        beta: Inverse temperature of the softmax, on scores standardised to unit spread; at least
+            0 (the prior's own weights).
         surrogate: Any :class:`optuna_dp.densities.surrogate.ScoreModel`; default a Gaussian
             process.
-        candidates: Fresh candidates per run.
+        candidates: Fresh candidates per run, at least 1.
         prior: None is Optuna's own uniform law; a
             :class:`~optuna_dp.densities.prior.Prior` or a weighted finite set,
             :class:`~optuna_dp.densities.informed.FixedCandidates`, need ``search_space``.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed.
+        InvalidArgumentError: If an argument is not allowed; when called, if the study has several
+            directions.
+        PlanError: When called in a study of another design or with enqueued trials.
 
     Example:
         >>> import optuna, optuna_dp as odp

@@ -38,7 +38,7 @@ class NoisyMaxSampler(UtilitySampler):
             search space; or None, every point of a finite search space. Fix them without looking
             at the data.
         n_partitions: k, at least 2.
-        epsilon: Privacy of the whole choice.
+        epsilon: Privacy of the whole choice; positive.
         resolve: Difference in averaged utility that matters to you. A
             :class:`~optuna_dp.propose_test.NoiseWarning` says at once when the noise hides it.
         seed: Makes the study repeatable, with numpy's noise, for simulations. It cannot be

@@ -99,23 +99,23 @@ class PilotSampler(SelectionSampler):
             pilots. Its seed is not used, except by samplers that keep it in
             ``reseed_rng`` (quasi-random ones: give every worker the same ``seed``, secret or
             not).
-        pilot_batch_size: Pilots per batch; at least the number of workers keeps all busy.
+        pilot_batch_size: Pilots per batch, at least 1; the number of workers keeps all busy.
         trials: The law of the number of selection runs.
         sharpness: Inverse temperature of the frozen prior, in units of the spread of the pilots'
-            scores: 0 is the uniform prior, 100 is greedy. It costs no privacy.
+            scores; at least 0. 0 is the uniform prior, 100 is greedy. It costs no privacy.
         uniform_share: Probability that a selection run is drawn uniformly all the same, in case
-            the pilots mislead.
-        candidates: Fresh candidates per draw from the frozen prior.
+            the pilots mislead; in [0, 1].
+        candidates: Fresh candidates per draw from the frozen prior, at least 1.
         surrogate: Any :class:`optuna_dp.densities.surrogate.ScoreModel`; default a Gaussian
             process.
         density_bounds: (c, C). (1, 1), the default, draws every selection run from the frozen
             prior. Others adapt within [c, C] of it (DP-HyPO), which is charged for.
-        batch_size: Selection runs per batch, with density bounds.
+        batch_size: Selection runs per batch, at least 1; of use with density bounds only.
         release_pilots: Whether ``release`` also shows the pilots' hyperparameters and scores, as
             attribute ``"pilots"``. They are paid for in any case.
-        timeout: Seconds a worker waits for runs of others. None, the default, waits as long as
-            it takes and says in the log for what. A worker that gives up makes the study
-            impossible to release, because its run failed for how long others took.
+        timeout: Seconds, positive, that a worker waits for runs of others. None, the default,
+            waits as long as it takes and says in the log for what. A worker that gives up makes
+            the study impossible to release, because its run failed for how long others took.
         seed: Makes the study repeatable (with the default proposer), for simulations. It cannot
             be released then.
 

@@ -76,7 +76,7 @@ class ProposeTestSampler(UtilitySampler):
             search space; or None, every point of a finite search space. Fix them without looking
             at the data. Not with ``proposer``.
         n_partitions: k, at least 2.
-        epsilon: Privacy of one iteration. See the warning above.
+        epsilon: Privacy of one iteration; positive. See the warning above.
         granularity: Smallest step of the threshold, in (0, 1).
         lower_bound: Where the threshold starts, in [0, 1).
         variant: ``"bounded"`` stops when the threshold has been pushed to 1, after at most

@@ -38,7 +38,9 @@ class RandTuneSampler(SelectionSampler):
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed.
+        InvalidArgumentError: If an argument is not allowed; when called, if the study has several
+            directions.
+        PlanError: When called in a study of another design or with enqueued trials.
 
     Example:
         >>> import optuna, optuna_dp as odp

@@ -53,7 +53,7 @@ class Audit:
     event: tuple[Any, ...]
 
     def refutes(self, claim: float) -> bool:
-        """Whether (claim, delta)-DP is refuted."""
+        """Returns whether (claim, delta)-DP is refuted, with the stated confidence."""
         return self.epsilon > claim
 
 
@@ -78,6 +78,10 @@ def audit(
         neighbour_outputs: Outputs on the neighbouring data set.
         delta: In [0, 1).
         confidence: In (0, 1).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed, or there are fewer than four outputs
+            of either.
     """
     delta = validation.number("delta", delta)
     if not 0.0 <= delta < 1.0:
@@ -133,9 +137,12 @@ def audit_procedure(
             parameters and score, say, as a tuple). Its randomness must be fresh in every call.
         data: One data set.
         neighbour: A data set that differs in one record.
-        runs: Calls on each.
+        runs: Calls on each, at least 4.
         delta: In [0, 1).
         confidence: In (0, 1).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
 
     Example:
         >>> import random

@@ -58,6 +58,9 @@ class Mechanisms:
 
     Args:
         frozen: Calls whose answers are given again, in order; None calls the mechanisms.
+
+    Attributes:
+        calls: What was asked so far, in order.
     """
 
     def __init__(self, frozen: list[Call] | None = None) -> None:
@@ -80,9 +83,15 @@ class Mechanisms:
             name: Names the mechanism in the report.
             mechanism: Takes the query and adds its noise.
             query: The exact answer.
-            sensitivity: How far the query may move between neighbouring data sets.
+            sensitivity: How far the query may move between neighbouring data sets; at least 0.
             norm: The norm of that: "l1", "l2" or "linf".
             settings: Whatever decides the mechanism's cost, to be compared.
+
+        Returns:
+            What the mechanism answered, of whatever type that is.
+
+        Raises:
+            InvalidArgumentError: If ``sensitivity`` or ``norm`` is not allowed.
         """
         if norm not in _ORDERS:
             raise InvalidArgumentError("norm", norm, 'it must be "l1", "l2" or "linf"')

@@ -15,6 +15,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import exact, special
 
 FloatArray = npt.NDArray[np.float64]
+WholeNumbers = int | list[int] | npt.NDArray[Any]
 
 _LARGEST_QUESTION = 10**300
 #: Bits of the uniform that :meth:`TrialCount.sample` inverts.
@@ -36,9 +37,13 @@ class TrialCount(ABC):
 
     Attributes:
         mean: E[T].
+        maximum: Largest possible T, or None if there is none.
+        law: Name of the law in its JSON record.
+
+    Raises:
+        InvalidArgumentError: By every method, if an argument is not allowed.
     """
 
-    #: Name of the law in its JSON record.
     law: ClassVar[str]
 
     if TYPE_CHECKING:  # a field of the dataclasses below
@@ -88,8 +93,15 @@ class TrialCount(ABC):
     def pmf(self, k: int) -> float: ...
     @overload
     def pmf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
-    def pmf(self, k: Any) -> Any:
-        """Returns P[T = k]; ``k`` is a whole number or an array of them."""
+    def pmf(self, k: WholeNumbers) -> float | FloatArray:
+        """Returns P[T = k].
+
+        Args:
+            k: A whole number, or an array of them; negative ones have probability 0.
+
+        Returns:
+            A float for one number, else an array of the shape of ``k``.
+        """
         array = _whole_numbers("k", k)
         inside = array >= 0.0
         values = np.where(inside, self._pmf(np.where(inside, array, 1.0)), 0.0)
@@ -99,8 +111,15 @@ class TrialCount(ABC):
     def tail(self, n: int) -> float: ...
     @overload
     def tail(self, n: npt.NDArray[Any] | list[int]) -> FloatArray: ...
-    def tail(self, n: Any) -> Any:
-        """Returns P[T > n], accurate also where it is tiny."""
+    def tail(self, n: WholeNumbers) -> float | FloatArray:
+        """Returns P[T > n], accurate also where it is tiny.
+
+        Args:
+            n: A whole number, or an array of them.
+
+        Returns:
+            A float for one number, else an array of the shape of ``n``.
+        """
         if np.ndim(n) == 0:
             return self._tail_at(_whole("n", n))
         array = np.asarray(n)
@@ -113,8 +132,15 @@ class TrialCount(ABC):
     def cdf(self, k: int) -> float: ...
     @overload
     def cdf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
-    def cdf(self, k: Any) -> Any:
-        """Returns P[T <= k]."""
+    def cdf(self, k: WholeNumbers) -> float | FloatArray:
+        """Returns P[T <= k].
+
+        Args:
+            k: A whole number, or an array of them.
+
+        Returns:
+            A float for one number, else an array of the shape of ``k``.
+        """
         if np.ndim(k) == 0:
             return self._cdf_at(_whole("k", k))
         array = np.asarray(k)
@@ -139,6 +165,9 @@ class TrialCount(ABC):
         """Returns the chance that at least one run lands in the best ``fraction`` of the prior.
 
         This is 1 - phi(1 - fraction) for runs drawn from the prior.
+
+        Args:
+            fraction: In [0, 1].
         """
         fraction = validation.number("fraction", fraction)
         if not 0.0 <= fraction <= 1.0:
@@ -149,22 +178,40 @@ class TrialCount(ABC):
     def pgf(self, s: float) -> float: ...
     @overload
     def pgf(self, s: npt.NDArray[Any]) -> FloatArray: ...
-    def pgf(self, s: Any) -> Any:
-        """Returns phi(s) = E[s^T] for s in [0, 1]."""
+    def pgf(self, s: float | npt.NDArray[Any]) -> float | FloatArray:
+        """Returns phi(s) = E[s^T].
+
+        Args:
+            s: In [0, 1], or an array of such numbers.
+
+        Returns:
+            A float for one number, else an array of the shape of ``s``.
+        """
         return special.as_result(self._pgf(_unit("s", s)), np.ndim(s) == 0)
 
     @overload
     def pgf_derivative(self, s: float) -> float: ...
     @overload
     def pgf_derivative(self, s: npt.NDArray[Any]) -> FloatArray: ...
-    def pgf_derivative(self, s: Any) -> Any:
-        """Returns phi'(s) = E[T s^(T-1)] for s in [0, 1]."""
+    def pgf_derivative(self, s: float | npt.NDArray[Any]) -> float | FloatArray:
+        """Returns phi'(s) = E[T s^(T-1)].
+
+        Args:
+            s: In [0, 1], or an array of such numbers.
+
+        Returns:
+            A float for one number, else an array of the shape of ``s``.
+        """
         return special.as_result(self._pgf_derivative(_unit("s", s)), np.ndim(s) == 0)
 
     # ---- new laws, drawing, records ------------------------------------------------------------
 
     def capped(self, n: int) -> TrialCount:
-        """Returns the law of min(T, n). A cap on a capped law keeps the smaller of the two."""
+        """Returns the law of min(T, n). A cap on a capped law keeps the smaller of the two.
+
+        Args:
+            n: The cap, from 1 to 10 million; the law itself is returned if T never exceeds it.
+        """
         from optuna_dp.trial_counts.bounded import Capped
 
         n = validation.whole("n", n, minimum=1)
@@ -173,7 +220,7 @@ class TrialCount(ABC):
         return Capped(self, n)
 
     def sample(self, uniform_bits: Callable[[int], int] | None = None) -> int:
-        """Draws T.
+        """Draws T, a secret: whoever knows it may learn from the number of runs.
 
         Args:
             uniform_bits: Source of uniform random bits, called once with 128. The default is the

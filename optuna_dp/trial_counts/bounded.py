@@ -24,8 +24,11 @@ class Binomial(TrialCount):
     """Binomial law, T = 0, 1, ..., n, with success probability mean / n.
 
     Args:
-        n: Largest T, at least 1.
-        mean: E[T], above 0 and at most ``n`` (exactly ``n``: T = n always).
+        n: Largest T, from 1 to 10^15.
+        mean: E[T], from 1e-100 to ``n`` (exactly ``n``: T = n always).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
 
     n: int
@@ -44,7 +47,7 @@ class Binomial(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """n."""
+        """Largest possible T: n."""
         return self.n
 
     @property
@@ -123,6 +126,12 @@ class Capped(TrialCount):
     Args:
         base: The law of T, not itself capped.
         n: The cap, from 1 to 10 million.
+
+    Attributes:
+        mean: E[min(T, n)].
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
 
     base: TrialCount
@@ -151,7 +160,7 @@ class Capped(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """The cap."""
+        """Largest possible T: the cap."""
         return self.n
 
     @cached_property

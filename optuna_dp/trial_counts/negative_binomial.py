@@ -27,9 +27,12 @@ class NegativeBinomial(TrialCount):
     concentrate T around its mean and cost more privacy: 2 + shape times epsilon for pure DP runs.
 
     Args:
-        shape: Above -1. 1 is the geometric law, 0 the logarithmic one.
-        gamma: In (0, 1). Give either this or ``mean``.
+        shape: Above -1, at most 1e6. 1 is the geometric law, 0 the logarithmic one.
+        gamma: From 1e-300 to below 1. Give either this or ``mean``.
         mean: E[T], at least 1. Exactly 1 stands for the limit gamma = 1, in which T = 1 always.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
 
     Example:
         >>> from optuna_dp.trial_counts import NegativeBinomial
@@ -96,12 +99,12 @@ class NegativeBinomial(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """None, or 1 in the limit gamma = 1."""
+        """Largest possible T: None (there is none), or 1 in the limit gamma = 1."""
         return 1 if self.gamma == 1.0 else None
 
     @property
     def log_inverse_gamma(self) -> float:
-        """log(1/gamma)."""
+        """log(1/gamma), natural; 0 in the limit gamma = 1."""
         return -math.log(self.gamma)
 
     def _pmf(self, k: FloatArray) -> FloatArray:
@@ -175,6 +178,9 @@ class Geometric(NegativeBinomial):
 
     Args:
         mean: E[T], at least 1 (exactly 1: T = 1 always).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
 
     law: ClassVar[str] = "geometric"
@@ -192,6 +198,9 @@ class Logarithmic(NegativeBinomial):
 
     Args:
         mean: E[T], at least 1 (exactly 1: T = 1 always).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
 
     law: ClassVar[str] = "logarithmic"

@@ -22,6 +22,9 @@ class Poisson(TrialCount):
 
     Args:
         mean: E[T], from 1e-100 to 1e8.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
 
     mean: float
@@ -37,7 +40,7 @@ class Poisson(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """None."""
+        """Largest possible T: None, there is none."""
         return None
 
     def _pmf(self, k: FloatArray) -> FloatArray:

@@ -165,7 +165,7 @@ def log_mean(shape: float, log_inverse_gamma: float) -> float:
     return log_odds + log_norm(shape, x)
 
 
-def as_result(values: Any, scalar: bool) -> Any:
+def as_result(values: Any, scalar: bool) -> float | npt.NDArray[np.float64]:
     """Returns a float for a scalar argument and a float64 array otherwise."""
     array = np.asarray(values, dtype=np.float64)
     return float(array) if scalar else array

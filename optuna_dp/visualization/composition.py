@@ -61,7 +61,9 @@ class _Counted:
     pilots: tuple[int, float] | None = None
 
 
-def plot_epsilon_by_trials(target: Any, *, delta: float | None = None) -> go.Figure:
+def plot_epsilon_by_trials(
+    target: Guarantee | Release | optuna.Study, *, delta: float | None = None
+) -> go.Figure:
     """Plots what 1, 2, 3, ... would cost if each were published, against the guarantee.
 
     ===================  ==========================================  ===========================
@@ -89,10 +91,13 @@ def plot_epsilon_by_trials(target: Any, *, delta: float | None = None) -> go.Fig
             sampler of optuna-dp. What a run costs must be recorded
             (:class:`~optuna_dp.PrivacyCallback`), where runs are private. A final training that
             was composed on top of a release is left out.
-        delta: By default that of the release or the study, else 1e-5.
+        delta: In (0, 1); by default that of the release or the study, else 1e-5.
 
     Raises:
-        InvalidArgumentError: If ``target`` is about something else, a vote for example.
+        InvalidArgumentError: If ``target`` is about something else, a vote for example, or
+            ``delta`` is not in (0, 1).
+        PlanError: If a study has no plan, or what a run costs is not recorded.
+        MissingExtraError: If plotly is not installed.
     """
     found = target_of(target, delta)
     guarantee = target._search_guarantee() if isinstance(target, Release) else found.guarantee

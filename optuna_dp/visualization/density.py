@@ -64,6 +64,8 @@ def plot_sampling_density(
         InvalidArgumentError: If the study has another sampler (the candidates of
             :class:`~optuna_dp.ProposeTestSampler` and :class:`~optuna_dp.NoisyMaxSampler` are not
             drawn from a density), or if pilots are still open.
+        PlanError: If the study has no plan.
+        MissingExtraError: If plotly is not installed.
     """
     plan = plan_of(study)
     runs = candidates_of(study, plan)

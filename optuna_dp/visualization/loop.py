@@ -19,10 +19,10 @@ from optuna_dp.visualization.targets import candidates_of, plan_of
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Result = LoopResult[Any] | Sequence[TraceStep] | optuna.Study
 
-
-def plot_doubling_trace(result: Result) -> go.Figure:
+def plot_doubling_trace(
+    result: LoopResult[Any] | Sequence[TraceStep] | optuna.Study,
+) -> go.Figure:
     """Plots how the threshold climbed: proposals that were reached, and those that were not.
 
     The step doubles after each proposal that some candidate reached and halves after each that
@@ -41,6 +41,8 @@ def plot_doubling_trace(result: Result) -> go.Figure:
 
     Raises:
         InvalidArgumentError: If it is none of these, or a study without an answer yet.
+        PlanError: If a study has no plan.
+        MissingExtraError: If plotly is not installed.
     """
     if isinstance(result, optuna.Study):
         return _of_study(result)

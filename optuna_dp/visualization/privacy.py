@@ -20,6 +20,7 @@ from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import design_of, pilots_and_selection, target_of
 
 if TYPE_CHECKING:
+    import optuna
     import plotly.graph_objects as go
 
 _DECADES_BELOW, _DECADES_ABOVE = 3, 2
@@ -30,7 +31,7 @@ Pair = tuple[float, float]
 
 
 def plot_privacy_profile(
-    target: Any, *, delta: float | None = None, attack: bool = True
+    target: Guarantee | Release | optuna.Study, *, delta: float | None = None, attack: bool = True
 ) -> go.Figure:
     """Plots the guaranteed epsilon against delta, and the strongest known attack beneath it.
 
@@ -45,9 +46,15 @@ def plot_privacy_profile(
         target: A :class:`~optuna_dp.Guarantee`, a :class:`~optuna_dp.Release` of any kind, or a
             study of any sampler of optuna-dp. What a run costs must be recorded
             (:class:`~optuna_dp.PrivacyCallback`), where runs are private.
-        delta: The delta that is marked; by default that of the release or the study, else 1e-5.
+        delta: The delta that is marked, in (0, 1); by default that of the release or the study,
+            else 1e-5.
         attack: Whether to look for attacks, most of the work (some seconds). There is no line
             where no attack is known.
+
+    Raises:
+        InvalidArgumentError: If ``target`` is anything else, or ``delta`` is not in (0, 1).
+        PlanError: If a study has no plan, or what a run costs is not recorded.
+        MissingExtraError: If plotly is not installed.
 
     Example:
         >>> import optuna_dp as odp

@@ -42,6 +42,8 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
 
     Raises:
         InvalidArgumentError: If it is a release without pilots: it holds one score.
+        PlanError: If a study has no plan.
+        MissingExtraError: If plotly is not installed.
     """
     if isinstance(study, Release):
         return _released_pilots(study)

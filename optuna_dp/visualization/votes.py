@@ -28,6 +28,10 @@ def plot_votes(release: Release) -> go.Figure:
 
     Args:
         release: What :meth:`optuna_dp.federated.FederatedVote.start` returned.
+
+    Raises:
+        InvalidArgumentError: If it is not the release of a vote.
+        MissingExtraError: If plotly is not installed.
     """
     if (
         not isinstance(release, Release)

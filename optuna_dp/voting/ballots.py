@@ -36,6 +36,12 @@ def ballot(
         votes: k, between 1 and p.
         maximize: Whether large scores are good.
         random_bytes: Source of the tie-breaks; the operating system's entropy.
+
+    Returns:
+        Zeros and ones, shape (p,).
+
+    Raises:
+        InvalidArgumentError: If there are no scores, or ``votes`` is not between 1 and p.
     """
     values = _as_floats(list(scores))
     if values.size == 0:

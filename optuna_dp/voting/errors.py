@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import OptunaDPError
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.guarantee import Guarantee
 
 
 class VoteFailedError(OptunaDPError):
@@ -13,10 +16,11 @@ class VoteFailedError(OptunaDPError):
     Attributes:
         reason: Why, in words.
         attempts: How many times clients were asked for their votes: each is spent.
-        guarantee: What those attempts cost, None if no client was asked.
+        guarantee: What those attempts cost, a :class:`~optuna_dp.Guarantee`; None if no client
+            was asked.
     """
 
-    def __init__(self, reason: str, attempts: int, guarantee: Any = None) -> None:
+    def __init__(self, reason: str, attempts: int, guarantee: Guarantee | None = None) -> None:
         self.reason = reason
         self.attempts = attempts
         self.guarantee = guarantee

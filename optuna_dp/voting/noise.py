@@ -41,8 +41,14 @@ class Skellam:
         * The sum of independent draws has the law of the sum of the variances.
 
     Args:
-        variance: Positive; a float stands for the rational number that it is.
-        random_bytes: Source of randomness.
+        variance: Positive, at most 2^40; a float stands for the rational number that it is.
+        random_bytes: Takes a number of bytes and returns that many; None is ``os.urandom``.
+
+    Attributes:
+        variance: The same, as a fraction.
+
+    Raises:
+        InvalidArgumentError: If ``variance`` is not in its range.
     """
 
     def __init__(
@@ -60,7 +66,7 @@ class Skellam:
         self._random_bytes = random_bytes
 
     def draw(self, size: int) -> IntArray:
-        """Returns ``size`` independent draws."""
+        """Returns ``size`` independent draws, shape (size,); ``size`` is at least 0."""
         count = validation.whole("size", size)
         result = np.empty(count, dtype=np.int64)
         for start in range(0, count, _CHUNK):

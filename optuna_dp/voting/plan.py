@@ -7,11 +7,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.guarantee import Guarantee
 
 ADJACENCIES = ("replace_one", "null_client")
 
@@ -28,6 +31,8 @@ _WHY_NOT_ADD_OR_REMOVE = (
 class VotePlan:
     """Everything about a vote that is fixed before any client looks at its data. Public.
 
+    Made by :meth:`calibrated` or :meth:`from_json`, which check what they are given.
+
     Guarantees:
         * If at least ``clients - max_dropout`` clients add their share, and at most
           ``max_colluding`` of those tell theirs, one attempt has the privacy of :meth:`event`.
@@ -37,7 +42,7 @@ class VotePlan:
     Attributes:
         clients: Number of clients asked, n.
         candidates: Number of candidates, p.
-        votes: Ones in a ballot, k.
+        votes: Ones in a ballot, k, at most p.
         adjacency: ``"replace_one"``: one client's data are others; ``"null_client"``: they are
             taken away, while the client takes part with noise alone.
         max_dropout: How many clients may fail to send their vote.
@@ -74,6 +79,18 @@ class VotePlan:
         attempts: int = 1,
     ) -> VotePlan:
         """Returns the plan with the least noise for a target, never overshooting it.
+
+        Args:
+            clients: Number of clients asked, n; at least 1.
+            candidates: Number of candidates, p; at least 1.
+            votes: Ones in a ballot, k; from 1 to p.
+            epsilon: What all attempts together may cost at ``delta``; positive.
+            delta: In (0, 1).
+            adjacency: ``"replace_one"`` or ``"null_client"``.
+            max_dropout: How many clients may fail to send their vote.
+            max_colluding: How many clients may tell the adversary their share of the noise;
+                with ``max_dropout`` less than n.
+            attempts: How many attempts at the sum the budget covers, at least 1.
 
         Raises:
             InvalidArgumentError: If an argument is not allowed, ``adjacency="add_or_remove_one"``
@@ -142,11 +159,14 @@ class VotePlan:
         """What one attempt at the sum costs."""
         return SkellamDpEvent(self.variance, self.votes, self.candidates)
 
-    def guarantee(self, attempts: int = 1) -> Any:
+    def guarantee(self, attempts: int = 1) -> Guarantee:
         """Returns the guarantee of releasing the sums of this many attempts.
 
         Args:
-            attempts: How many times clients were asked for their votes.
+            attempts: How many times clients were asked for their votes, at least 1.
+
+        Raises:
+            InvalidArgumentError: If it is not a whole number of at least 1.
         """
         from optuna_dp.accounting.events import compose
         from optuna_dp.accounting.guarantee import Guarantee
@@ -160,7 +180,11 @@ class VotePlan:
 
     @classmethod
     def from_json(cls, data: Any) -> VotePlan:
-        """Reads what :meth:`to_json` wrote; refuses anything else."""
+        """Reads what :meth:`to_json` wrote; refuses anything else.
+
+        Raises:
+            InvalidArgumentError: If ``data`` is anything else, or a plan that cannot be.
+        """
         if not isinstance(data, dict) or set(data) != set(cls.__dataclass_fields__):
             raise InvalidArgumentError("data", data, "it must be what VotePlan.to_json returned")
         counts: dict[str, int] = {

@@ -19,7 +19,14 @@ def gap(sums: npt.ArrayLike, good: npt.ArrayLike) -> float:
 
     Args:
         sums: Noiseless sums of votes, shape (p,).
-        good: Indices of the good candidates; at least one, and not all.
+        good: Indices of the good candidates, from 0; at least one, and not all.
+
+    Returns:
+        In votes; negative if a bad candidate has more than every good one.
+
+    Raises:
+        InvalidArgumentError: If ``good`` names none or all of the candidates, or one that is not
+            there.
     """
     votes, mask = _good_mask(sums, good)
     return float(votes[mask].min() - votes[~mask].max())
@@ -37,12 +44,15 @@ def chance_of_good_choice(
 
     Args:
         sums: Noiseless sums of votes, shape (p,).
-        good: Indices of the good candidates.
-        variance: Of the noise of one entry.
+        good: Indices of the good candidates, from 0; at least one.
+        variance: Of the noise of one entry, in squared votes; positive.
         noise: ``"skellam"``, or ``"gaussian"`` for the theorem as printed.
 
     Returns:
         A number in [0, 1]; 1 when no candidate is bad.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
     """
     votes, mask = _good_mask(sums, good, all_good=True)
     bad = int((~mask).sum())
