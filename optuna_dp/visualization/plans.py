@@ -53,7 +53,7 @@ def plot_plan(plan: Plan) -> go.Figure:
     white_box = plan.solved_for == "noise_multiplier"
     means = sorted({row.mean for row in plan.rows if row.mean is not None})
     if len(means) == 1 and not white_box:
-        return _side_by_side(plan)
+        return _side_by_side(plan, means[0])
     title = (
         f"Noise for epsilon {plan.target_epsilon:g}" if white_box else "What a search costs in all"
     )
@@ -129,11 +129,13 @@ def _solved(plan: Plan, unknown: str) -> go.Figure:
     return figure
 
 
-def _side_by_side(plan: Plan) -> go.Figure:
+def _side_by_side(plan: Plan, mean: float) -> go.Figure:
     """Bars: one for each way to search at the one mean that the plan has."""
     shown = [row for row in plan.rows if math.isfinite(row.epsilon)]
     figure = theme.figure(
-        "What learning adds to the cost of a search", x=f"epsilon at delta {plan.delta:g}", y=""
+        f"What a search of {mean:g} runs on average costs",
+        x=f"epsilon at delta {plan.delta:g}",
+        y="",
     )
     learning = [row for row in shown if row.price is not None]
     _bars(
