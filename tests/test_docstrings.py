@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
+import pydoc
 import re
 import textwrap
 from collections.abc import Iterator
@@ -201,14 +203,36 @@ def test_nothing_returns_any(name: str) -> None:
         assert returned not in ("Any", "typing.Any"), f"{name} returns Any"
 
 
-@pytest.mark.parametrize("part", [*PARTS, "optuna_dp.federated"])
+@pytest.mark.parametrize("part", PARTS)
 def test_help_on_a_module_shows_its_names_and_nothing_borrowed(part: str) -> None:
     module = importlib.import_module(part)
     assert set(module.__all__) <= set(dir(module))
-    for name in module.__all__:
-        if part not in ("optuna_dp", "optuna_dp.federated"):
+    shown = pydoc.render_doc(module, renderer=pydoc.plaintext)
+    assert "typing.Literal" not in shown
+    if part != "optuna_dp":
+        for name in module.__all__:
             home = getattr(getattr(module, name), "__module__", "optuna_dp")
             assert home.startswith("optuna_dp"), f"{part} shows {name} of {home}"
+
+
+@pytest.mark.parametrize(
+    ("part", "missing"), [("federated", "flwr"), ("testing", "pytest")], ids=str
+)
+def test_help_works_without_what_a_part_needs(
+    part: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(f"optuna_dp.{part}")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing else find(name)
+    )
+    asked: list[str] = []
+    load = module.__getattr__
+    monkeypatch.setattr(module, "__getattr__", lambda name: asked.append(name) or load(name))
+    for name in {"SamplerContract", "voter"} & set(vars(module)):  # loaded before
+        monkeypatch.delattr(module, name)
+    assert pydoc.render_doc(module, renderer=pydoc.plaintext)
+    assert not {"SamplerContract", "voter"} & set(asked)
 
 
 def test_events_say_that_they_are_events() -> None:

@@ -18,6 +18,7 @@ loaded when it is first used, and says so if Flower is missing.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import MissingExtraError
@@ -41,6 +42,8 @@ _HOME_OF = {
     "votes_to_study": "optuna_dp.federated.export",
 }
 
+_PACKAGES = ("flwr", "cryptography")
+
 __all__ = sorted(_HOME_OF)
 
 
@@ -52,7 +55,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(home), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
-        if package in ("flwr", "cryptography"):
+        if package in _PACKAGES:
             raise MissingExtraError(package, "federated") from error
         raise
     globals()[name] = value
@@ -60,4 +63,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    # help() loads every name that it is told of; without Flower there is one that loads.
+    here = all(importlib.util.find_spec(package) for package in _PACKAGES)
+    return __all__ if here else ["VoteFailedError"]

@@ -24,6 +24,7 @@ code          notation      meaning
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,4 +60,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    # help() loads every name that it is told of.
+    has_pytest = importlib.util.find_spec("pytest") is not None
+    return [name for name in __all__ if name != "SamplerContract" or has_pytest]
