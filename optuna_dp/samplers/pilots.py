@@ -222,10 +222,9 @@ class PilotSampler(SelectionSampler):
 
     # Optuna's hooks, where they differ.
 
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """See :class:`optuna.samplers.BaseSampler`; marks pilots for :func:`is_pilot`."""
-        super().before_trial(study, trial)
-        if trial.number < self._pilots and _key(study, trial) in self._under_way:
+    def _mark(self, study: Study, trial: FrozenTrial) -> None:
+        """Marks pilots for :func:`is_pilot`."""
+        if trial.number < self._pilots:
             study._storage.set_trial_system_attr(trial._trial_id, PILOT_KEY, True)
 
     def sample_independent(

@@ -209,10 +209,17 @@ class SlotSampler(BaseSampler):
             sampler=type(whole_study.sampler).__name__,
             draws=self._new_draws(trial.number),
         )
+        self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
         self._check_design(study, plan)
         self._under_way[key] = _UnderWay(me, plan, record, begun_here=True)
         _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
+
+    def _mark(self, study: Study, trial: FrozenTrial) -> None:
+        """Writes what a trial with a slot must have on record; just before the slot's record.
+
+        A worker that dies in between leaves a trial without a slot, which counts as a failed run.
+        """
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial

@@ -21,6 +21,7 @@ from optuna_dp.samplers import agreement
 from optuna_dp.samplers.plan import PLAN_KEY, Plan
 from optuna_dp.samplers.records import read_plan
 
+from .clocks import FakeClock
 from .storages import opened
 
 KINDS = ("sqlite", "journal", "postgresql", "grpc")
@@ -33,22 +34,6 @@ def storage(request, url_of):
         return
     with opened(url_of(request.param)) as found:
         yield found
-
-
-class FakeClock(polling.Clock):
-    """Time that passes when somebody sleeps, and lets things happen meanwhile."""
-
-    def __init__(self, happenings=()):
-        self.time, self._happenings = 0.0, list(happenings)
-
-    def now(self):
-        return self.time
-
-    def sleep(self, seconds):
-        self.time += max(seconds, 0.5)
-        assert self.time < 1e5, "waits for ever"
-        while self._happenings and self._happenings[0][0] <= self.time:
-            self._happenings.pop(0)[1]()
 
 
 def another_worker(study, count=6):
