@@ -37,7 +37,6 @@ class TrialCount(ABC):
 
     Attributes:
         mean: E[T].
-        maximum: Largest possible T, or None if there is none.
         law: Name of the law in its JSON record.
 
     Raises:

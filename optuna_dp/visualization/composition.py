@@ -69,7 +69,7 @@ def plot_epsilon_by_trials(
     ===================  ==========================================  ===========================
     sampler              the rising line                             the level line
     ===================  ==========================================  ===========================
-    DP-HyPO, RandTune    publishing that many runs (composition)      releasing one choice,
+    DP-HyPO, RandTune    publishing that many runs (composition)     releasing one choice,
                                                                      however many runs there
                                                                      were
     pilots               the same: the pilots first, then the runs   pilots and selection; the
