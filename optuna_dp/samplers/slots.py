@@ -198,7 +198,10 @@ class SlotSampler(BaseSampler):
             old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
             if (old.number, old.nonce) != (trial.number, plan.nonce):
                 raise PlanError(NOT_DRAWN.format(trial.number))
-            known = self._under_way.setdefault(key, _UnderWay(me, plan, old, begun_here=False))
+            known = self._under_way.get(key)
+            if known is None or known.record != old:
+                # Nothing, or what is left of a trial never told, in a storage that is gone.
+                known = self._under_way[key] = _UnderWay(me, plan, old, begun_here=False)
             known.thread = me
             return
         record = SlotRecord(

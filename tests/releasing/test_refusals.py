@@ -243,6 +243,22 @@ def test_choices_that_are_tuples_are_those_of_search_space() -> None:
             assert tuple(odp.release(study).params["c"]) in choices
 
 
+def test_a_trial_never_told_leaves_nothing_to_a_later_storage() -> None:
+    """In memory a storage is known by its id, which Python gives away again."""
+    mine = odp.RandTuneSampler(trials=exactly(1))
+    abandoned = study_of(mine)
+    trial = abandoned.ask()
+    left = mine._under_way[id(abandoned._storage), trial._trial_id]
+
+    study = study_of(odp.RandTuneSampler(trials=exactly(1)))
+    begun = study.ask()
+    mine._under_way[id(study._storage), begun._trial_id] = left
+    study.sampler = mine
+    continued = optuna.trial.Trial(study, begun._trial_id)
+    study.tell(begun, continued.suggest_float("x", -1.0, 1.0))
+    assert odp.release(study, RUN).params is not None
+
+
 def test_a_trial_made_anew_is_not_drawn_again() -> None:
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3)),
