@@ -317,7 +317,7 @@ def _check_pruning(trial: FrozenTrial) -> None:
             "it was pruned, and not by a pruner that looks at one trial only.",
             trial_number=trial.number,
             fix=f"{_NEW_STUDY} Use optuna_dp.WithinTrialPruner and leave study.pruner alone while "
-            "the study runs.",
+            "the study runs; an objective that ends a run by a rule of its own returns NaN.",
         )
 
 

@@ -344,6 +344,19 @@ def test_a_pruner_that_compares_trials_and_has_pruned(state: TrialState) -> None
         assert odp.release(study, RUN).params is not None
 
 
+def test_an_objective_that_ends_a_run_by_a_rule_of_its_own_returns_nan() -> None:
+    """As the refusal of its TrialPruned advises."""
+
+    def gives_up(trial: optuna.Trial) -> float:
+        value = objective(trial)
+        trial.report(value, step=0)
+        return float("nan") if trial.number == 1 else value
+
+    study = finished_study(function=gives_up)
+    assert study.trials[1].state == TrialState.FAIL
+    assert odp.release(study, RUN).params is not None
+
+
 def test_densities_changed_by_asking_for_other_ranges() -> None:
     def widens(trial: optuna.Trial) -> float:
         return trial.suggest_float("x", -1.0, 2.0)
