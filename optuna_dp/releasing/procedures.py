@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from optuna_dp.releasing.run_record import RunRecord
 
 _COMMON_ASSUMPTIONS = (
-    "Each run is an algorithm with the stated privacy event for every hyperparameter of the "
-    "search space, its score included.",
+    "Each run is an algorithm with the stated privacy event, its score included, whatever "
+    "hyperparameters it is given.",
     "The search space, the prior, the law of the number of runs and the event were fixed without "
     "looking at the data.",
     "A run depends on the data, its own hyperparameters and fresh randomness only: not on other "
@@ -127,8 +127,8 @@ class PilotsThenSelection(PrivateSelection):
 
     assumptions: tuple[str, ...] = (
         "Each pilot is an algorithm with the stated event of a pilot, and each selection run one "
-        "with the stated event of a run, for every hyperparameter of the search space, their "
-        "scores included.",
+        "with the stated event of a run, their scores included, whatever hyperparameters they are "
+        "given.",
         "The search space, the number of pilots, the law of the number of selection runs and both "
         "events were fixed without looking at the data, and before the first pilot.",
         "The proposer of the pilots uses nothing about the data but what it is given: the "

@@ -113,10 +113,6 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         "What is released": ", ".join(data["released"]),
     }
     table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows.items())
-    rdp = "\n".join(
-        f"| {order:g} | {_rounded_up(value)} |"
-        for order, value in zip(data["rdp"]["orders"], data["rdp"]["epsilons"], strict=True)
-    )
     assumptions = "\n".join(f"{i}. {text}" for i, text in enumerate(data["assumptions"], start=1))
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     return f"""# Privacy statement
@@ -135,12 +131,7 @@ every score and the choice among them.
 
 ## Rényi differential privacy of the release
 
-For reviewers who account in these terms. Converted to epsilon and delta it is looser than the
-guarantee above; to compose this release with others, use `Guarantee.compose`.
-
-| order | epsilon |
-|---|---|
-{rdp}
+{_rdp_in_words(data["rdp"])}
 
 It does not cover anything but the release: not the table of trials, not how many there were, not
 how long they took, not logs, and not the curator's dashboard.
@@ -149,6 +140,25 @@ Made with {versions}.
 
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 """
+
+
+def _rdp_in_words(rdp: dict[str, Any]) -> str:
+    if not any(value is not None for value in rdp["epsilons"]):
+        return (
+            "No bound in these terms is known for this search and this law of the number of\n"
+            "runs. To compose this release with others, use `Guarantee.compose`."
+        )
+    rows = "\n".join(
+        f"| {order:g} | {_rounded_up(value)} |"
+        for order, value in zip(rdp["orders"], rdp["epsilons"], strict=True)
+    )
+    return f"""\
+For reviewers who account in these terms. Converted to epsilon and delta it is looser than the
+guarantee above; to compose this release with others, use `Guarantee.compose`.
+
+| order | epsilon |
+|---|---|
+{rows}"""
 
 
 METHODS = {

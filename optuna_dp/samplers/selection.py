@@ -112,7 +112,9 @@ class SelectionSettings:
         return {
             "Search": f"{sampler}, best of a random number of runs",
             "Number of runs": f"secret, drawn once from {self.trials!r}",
-            "Density bounds": f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
+            "Density bounds": "none needed: every run is drawn from the prior itself"
+            if big_c == 1.0
+            else f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
             "Prior": _prior_in_words(self.prior),
             "Parameters": space,
             "Adaptivity": adaptive[self.schedule],
