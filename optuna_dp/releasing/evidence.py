@@ -101,6 +101,7 @@ def read_evidence(study: Study) -> Evidence:
         )
     slots = [trial for trial in trials if trial.number < plan.slots]
     records = [_slot_record(trial, plan) for trial in slots]
+    _check_one_successor(slots)
     _check_beyond(trials, plan)
     planned = _planned_space(plan)
     for trial, record in zip(slots, records, strict=True):
@@ -213,6 +214,22 @@ def _check_beyond(trials: Sequence[FrozenTrial], plan: Plan) -> None:
                 trial_number=trial.number,
                 fix=_NEW_STUDY,
             )
+
+
+def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:
+    """Refuses slots lost for certain, to plans that came too late to hold.
+
+    The trial whose plan holds is passed over. Others among the slots fail for certain, so the best
+    of fewer than T runs would be released, which may cost more than the best of T.
+    """
+    late = [trial for trial in slots if trial.number > 0 and succeeds(trial)][1:]
+    if late:
+        raise ReleaseRefusedError(
+            "it holds a second plan in place of trial 0's, made at the same moment as the first, "
+            "and so takes the place of a run.",
+            trial_number=late[0].number,
+            fix=_NEW_STUDY,
+        )
 
 
 def _check_run(

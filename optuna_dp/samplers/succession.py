@@ -14,8 +14,8 @@ Interleavings (``docs/how-to/resume-and-recover.md`` tells the user's side):
   MySQL, SQLite; not Journal or memory). Then trial 0 has failed and has a plan. Workers who saw
   it use it until there is a successor, and the successor's afterwards: slots with two different
   nonces, which the release refuses. Nothing is released that was not planned; the study is lost.
-* *Several workers succeed at once.* All of them take the lowest number; the other trials are slots
-  of failed runs like the successor's own.
+* *Several workers succeed at once.* All of them take the lowest number. Another successor among
+  the slots takes the place of a run for certain, and the release refuses the study.
 * *The new number of runs is drawn afresh* and depends on nothing that happened before. Trial 0 and
   the one that holds the plan are passed over (:func:`optuna_dp.samplers.records.read_plan`), so
   that T runs take place without them. Further slots that were lost in between stay lost: they
@@ -43,7 +43,8 @@ def may_succeed(storage: BaseStorage, study_id: int, leader: FrozenTrial) -> boo
 def is_next(storage: BaseStorage, study_id: int, number: int) -> bool:
     """Whether this is the open trial with the lowest number, whose worker makes the new plan.
 
-    One successor is enough; that it is one is thrift (each costs a slot), not safety.
+    One successor is enough. Two can only come of a worker that is told to have failed while it
+    makes its plan; the release refuses what they leave.
     """
     trials = storage.get_all_trials(study_id, deepcopy=False)
     return all(ended(trial) for trial in trials if trial.number < number)

@@ -195,13 +195,28 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
     design = study.sampler._design("maximize")
     plans = [Plan.drawn(design, 9) for _ in range(3)]
     taken = [succeed(storage, study._study_id, plan) for plan in plans]
-    # Two slots more, for the two trials that cannot run; the two late successors stay lost.
+    # Two slots more, for the two trials that cannot run.
     holds = replace(plans[0], slots=11)
     assert taken == [holds] * 3
     study.optimize(objective)
     assert plan_of(study) == holds
     assert [t.state for t in study.trials[:11]].count(TrialState.COMPLETE) == 7
-    odp.release(study, RUN)
+    # The late ones took two runs for certain: the best of T - 2 may cost more than that of T.
+    with pytest.raises(ReleaseRefusedError, match=r"trial 2.*takes the place of a run"):
+        odp.release(study, RUN)
+
+
+def test_a_late_successor_beyond_the_last_slot_is_no_matter(storage) -> None:
+    from optuna_dp.samplers.succession import succeed
+
+    study = dead_leader(storage, count=1)
+    storage.create_new_trial(study._study_id)
+    odp.recover(study, fail=[0])
+    plan = Plan.drawn(study.sampler._design("maximize"), 1)
+    for _ in range(3):
+        assert succeed(storage, study._study_id, plan).slots == 2
+    odp.recover(study, fail=[1])
+    assert odp.release(study, RUN).params is None  # The one run's worker has died.
 
 
 @pytest.mark.parametrize("dies_before", ["slot record", "parameters", "result"])
