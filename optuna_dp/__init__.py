@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from optuna_dp import testing as testing
     from optuna_dp import visualization as visualization
     from optuna_dp import voting as voting
-    from optuna_dp.accounting.calibration import calibrate as calibrate
     from optuna_dp.accounting.events import approximate_dp as approximate_dp
     from optuna_dp.accounting.events import compose as compose
     from optuna_dp.accounting.events import dp_sgd as dp_sgd
@@ -40,9 +39,11 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.events import zcdp as zcdp
     from optuna_dp.accounting.guarantee import Guarantee as Guarantee
     from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
-    from optuna_dp.accounting.planner import selection_plan as selection_plan
     from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
+    from optuna_dp.planning.calibration import calibrate as calibrate
+    from optuna_dp.planning.selection_plan import selection_plan as selection_plan
     from optuna_dp.propose_test import partition as partition
+    from optuna_dp.protocol.recovery import recover as recover
     from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.release import release as release
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from optuna_dp.samplers.pilots import is_pilot as is_pilot
     from optuna_dp.samplers.propose_test import ProposeTestSampler as ProposeTestSampler
     from optuna_dp.samplers.rand_tune import RandTuneSampler as RandTuneSampler
-    from optuna_dp.samplers.recovery import recover as recover
     from optuna_dp.samplers.utility_trials import report_utilities as report_utilities
     from optuna_dp.trial_counts import Binomial as Binomial
     from optuna_dp.trial_counts import Geometric as Geometric
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "optuna_dp.accounting.calibration": ("calibrate",),
+    "optuna_dp.planning.calibration": ("calibrate",),
     "optuna_dp.accounting.events": (
         "approximate_dp",
         "compose",
@@ -78,7 +78,7 @@ _HOMES = {
         "zcdp",
     ),
     "optuna_dp.accounting.guarantee": ("Guarantee", "selection_guarantee"),
-    "optuna_dp.accounting.planner": ("selection_plan",),
+    "optuna_dp.planning.selection_plan": ("selection_plan",),
     "optuna_dp.callbacks": ("PrivacyCallback",),
     "optuna_dp.pruners": ("WithinTrialPruner",),
     "optuna_dp.propose_test": ("partition",),
@@ -88,7 +88,7 @@ _HOMES = {
     "optuna_dp.samplers.pilots": ("PilotSampler", "is_pilot"),
     "optuna_dp.samplers.propose_test": ("ProposeTestSampler",),
     "optuna_dp.samplers.rand_tune": ("RandTuneSampler",),
-    "optuna_dp.samplers.recovery": ("recover",),
+    "optuna_dp.protocol.recovery": ("recover",),
     "optuna_dp.samplers.utility_trials": ("report_utilities",),
     "optuna_dp.trial_counts": (
         "Binomial",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
 from optuna_dp.releasing.run_record import (
     ONE_COST,
@@ -19,8 +21,6 @@ from optuna_dp.releasing.run_record import (
     read_run_records,
     write_run_record,
 )
-from optuna_dp.samplers.plan import Plan
-from optuna_dp.samplers.records import ended, read_plan
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

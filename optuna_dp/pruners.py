@@ -22,7 +22,7 @@ from optuna.pruners import (
 )
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.samplers.records import PRUNED_KEY
+from optuna_dp.protocol.records import PRUNED_KEY
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -18,15 +18,25 @@ LAYERS = [
     {"errors", "validation", "polling"},
     {"trial_counts"},
     {"accounting", "densities"},
-    {"propose_test", "scoring", "voting"},
-    {"samplers", "pruners"},
+    {"planning", "propose_test", "scoring", "voting"},
+    {"protocol", "pruners"},
+    {"samplers"},
     {"releasing"},
     {"callbacks", "cli", "dashboard", "digits", "federated", "testing", "visualization"},
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Only these may know Optuna. A density's prior is over Optuna's distributions.
-OPTUNA_ALLOWED = {"samplers", "pruners", "releasing", "callbacks", "cli", "digits", "federated"}
+OPTUNA_ALLOWED = {
+    "protocol",
+    "samplers",
+    "pruners",
+    "releasing",
+    "callbacks",
+    "cli",
+    "digits",
+    "federated",
+}
 OPTUNA_ALLOWED |= {"dashboard", "testing", "visualization"}
 DISTRIBUTIONS_ONLY = {"densities"}
 

@@ -27,10 +27,10 @@ PARTS = (
     "optuna_dp.voting",
 )
 MORE = {
-    "optuna_dp.accounting.calibration": ("Calibration", "bounds_of_ratio"),
+    "optuna_dp.planning.calibration": ("Calibration", "bounds_of_ratio"),
     "optuna_dp.accounting.guarantee": ("pilots_guarantee",),
-    "optuna_dp.accounting.plan_rows": ("PlanRow", "Search"),
-    "optuna_dp.accounting.planner": ("Plan",),
+    "optuna_dp.planning.selection_plan_rows": ("PlanRow", "Search"),
+    "optuna_dp.planning.selection_plan": ("Plan",),
 }
 # The arguments of one of these are its fields, which "Attributes:" explains.
 FIELDS = ("Args:", "Attributes:")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import optuna_dp as odp
-from optuna_dp.accounting.calibration import bounds_of_ratio
-from optuna_dp.accounting.plan_rows import law_of
+from optuna_dp.planning.calibration import bounds_of_ratio
+from optuna_dp.planning.selection_plan_rows import law_of
 
 STATIC = Path(__file__).parent.parent / "_static"
 DATA = STATIC / "choosing.json"

@@ -42,11 +42,11 @@ from optuna.distributions import FloatDistribution
 from simulate import Floats, Landscape, adaptive, best_so_far, interval, over_t, uniform
 
 import optuna_dp as odp
-from optuna_dp.accounting.calibration import NOISE
 from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee
-from optuna_dp.accounting.search import Found, largest_within
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.densities.policy import RunOutcome
+from optuna_dp.planning.calibration import NOISE
+from optuna_dp.planning.target_search import Found, largest_within
 
 PLACES = (("breast_cancer", 1.0), ("digits", 3.0), ("digits", 1.0), ("breast_cancer", 0.5))
 TWO_PLACES = (("digits", 3.0), ("breast_cancer", 1.0))

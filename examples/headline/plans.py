@@ -22,9 +22,9 @@ from dp_accounting.rdp import RdpAccountant
 from tasks import Size, size_of
 
 import optuna_dp as odp
-from optuna_dp.accounting.calibration import NOISE
 from optuna_dp.accounting.guarantee import pilots_guarantee
-from optuna_dp.accounting.search import Found, largest_within
+from optuna_dp.planning.calibration import NOISE
+from optuna_dp.planning.target_search import Found, largest_within
 from optuna_dp.propose_test import DoublingPlan, epsilon_per_iteration
 from optuna_dp.propose_test.accounting import iteration_event
 

@@ -14,7 +14,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp.accounting import run_rdp
-from optuna_dp.accounting.pairs import DominatingPair
+from optuna_dp.accounting.dominating_pairs import DominatingPair
 
 # The grid step over the standard deviation of the loss of one application. Discretisation adds
 # some interval^2 / 6 to the variance of each, 1.5e-4 of it: 1e-4 of epsilon.

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting import events, run_rdp, support
+from optuna_dp.accounting import events, run_rdp, supported_events
+from optuna_dp.accounting.epsilon_methods import Method, epsilons_of, methods_of
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.event_words import in_words
-from optuna_dp.accounting.methods import Method, epsilons_of, methods_of
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import TrialCount
 
@@ -58,7 +58,7 @@ class Guarantee:
     def __post_init__(self) -> None:
         events.neighboring_relation(self.neighboring_relation)
         events.as_event("event", self.event)
-        support.check_supported(self.event, self.neighboring_relation)
+        supported_events.check_supported(self.event, self.neighboring_relation)
 
     def __repr__(self) -> str:
         # In words: the tree of a training run is long. `event` has all of it.
@@ -81,14 +81,14 @@ class Guarantee:
     def by_method(self, delta: float) -> dict[str, float]:
         """Returns epsilon at ``delta`` under every method that applies, by name.
 
-        The names are explained in :mod:`optuna_dp.accounting.methods`.
+        The names are explained in :mod:`optuna_dp.accounting.epsilon_methods`.
         """
         target = validation.open_unit("delta", delta)
         return dict(epsilons_of(self.event, self.neighboring_relation, target))
 
     def reasons(self, delta: float) -> dict[str, str]:
         """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
-        not_private = support.non_private_reason(self.event)
+        not_private = supported_events.non_private_reason(self.event)
         methods = self._methods()
         return {
             name: not_private or methods[name].why_infinite(delta)
@@ -100,10 +100,10 @@ class Guarantee:
         """Returns (attack, bound): epsilon at ``delta`` is known to lie between the two.
 
         The attack is an explicit adversary against a run that the event allows, evaluated
-        exactly (:mod:`optuna_dp.accounting.attacks`, :mod:`optuna_dp.accounting.policy_attacks`).
-        It is 0 where no attainable run is known for the event.
+        exactly (:mod:`optuna_dp.accounting.attacks`). It is 0 where no attainable run is known for
+        the event.
         """
-        from optuna_dp.accounting.lower_bounds import strongest_known_attack
+        from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 
         target = validation.open_unit("delta", delta)
         attack = strongest_known_attack(self.event, self.neighboring_relation, target)

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp.accounting import events, run_rdp, support
+from optuna_dp.accounting import events, run_rdp, supported_events
 from optuna_dp.accounting.discretisation import DEFAULT_INTERVAL, Part, interval_for
+from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.pairs import DominatingPair
 
 _LARGEST_EPSILON = 600.0
 _PROFILE_POINTS = 4000
@@ -49,14 +49,14 @@ def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
 
     Returns:
         The pair; :meth:`DominatingPair.infinite` when the event protects nothing
-        (:func:`optuna_dp.accounting.support.non_private_reason` says why).
+        (:func:`optuna_dp.accounting.supported_events.non_private_reason` says why).
 
     Raises:
         UnsupportedEventError: Nothing judges a sub-event (named), before any work.
     """
     events.neighboring_relation(relation)
     key = canonical_key(event)
-    support.check_supported(event, relation)
+    supported_events.check_supported(event, relation)
     return _pair_cached(key, relation)
 
 
@@ -75,7 +75,7 @@ def pld_of(event: Any, relation: str = "add_or_remove_one") -> Any:
     """
     events.neighboring_relation(relation)
     key = canonical_key(event)
-    support.check_supported(event, relation)
+    supported_events.check_supported(event, relation)
     return _pld_cached(key, relation)
 
 
@@ -84,7 +84,7 @@ def _pair_cached(key: str, relation: str) -> DominatingPair:
     from optuna_dp.accounting import plds
 
     event = event_from_json(json.loads(key))
-    if support.non_private_reason(event) is not None:
+    if supported_events.non_private_reason(event) is not None:
         return DominatingPair.infinite()
     parts = _parts(event, relation)
     if not parts:
@@ -103,7 +103,9 @@ def _pld_cached(key: str, relation: str) -> Any:
     from optuna_dp.accounting import plds
 
     event = event_from_json(json.loads(key))
-    parts = [] if support.non_private_reason(event) is not None else _parts(event, relation)
+    parts = (
+        [] if supported_events.non_private_reason(event) is not None else _parts(event, relation)
+    )
     if not parts:
         return plds.pld_of_pair(_pair_cached(key, relation), DEFAULT_INTERVAL)
     return _composed(parts, relation)
@@ -113,7 +115,11 @@ def _pld_cached(key: str, relation: str) -> Any:
 
 
 def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
-    if count == 0 or isinstance(event, dp_event.NoOpDpEvent) or support.never_touches(event):
+    if (
+        count == 0
+        or isinstance(event, dp_event.NoOpDpEvent)
+        or supported_events.never_touches(event)
+    ):
         return
     if isinstance(event, dp_event.SelfComposedDpEvent):
         yield from _leaves(event.event, count * event.count)
@@ -154,7 +160,7 @@ def _parts(event: Any, relation: str) -> list[Part]:
         elif isinstance(leaf, events.SkellamDpEvent):
             if (changes := leaf.changes(relation)) > 0:
                 parts.append(Part(leaf, count * changes))  # one application is one entry
-        elif isinstance(leaf, _BY_PAIR) or support.has_profile(leaf, relation):
+        elif isinstance(leaf, _BY_PAIR) or supported_events.has_profile(leaf, relation):
             parts.append(Part(leaf, count))
         else:
             rdp_only.append(repeated)

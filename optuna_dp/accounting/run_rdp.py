@@ -20,9 +20,9 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import validation
-from optuna_dp.accounting import events, support
+from optuna_dp.accounting import events, supported_events
+from optuna_dp.accounting.dominating_pairs import FloatArray
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.pairs import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # Large epsilons are best converted at orders near 1, tiny ones at orders in the thousands
@@ -65,7 +65,7 @@ def rdp_of(
     events.neighboring_relation(relation)
     wanted = _checked_orders(orders)
     key = canonical_key(event)
-    support.check_supported(event, relation)
+    supported_events.check_supported(event, relation)
     return _rdp_cached(key, relation, tuple(wanted.tolist())).copy()
 
 
@@ -109,7 +109,7 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
     if isinstance(event, events.WorstCaseDpEvent):
         return np.asarray(np.max([of(e) for e in event.events], axis=0))
     if isinstance(event, events.PrivateSelectionDpEvent):
-        from optuna_dp.accounting.selection_rdp import selection_rdp
+        from optuna_dp.accounting.selection.renyi import selection_rdp
 
         run = of(event.run)
         result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
@@ -122,7 +122,7 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         return rdp_bound(event.variance, event.changes(relation), orders)
     pure = pure_of(event, relation)
     bound = pure_rdp(pure, orders)
-    if support.has_rdp(event, relation):
+    if supported_events.has_rdp(event, relation):
         accountant = RdpAccountant(orders, events.neighboring_relation(relation))
         native = _halve_gaussians(event) if relation == "replace_one" else event
         try:
@@ -176,7 +176,7 @@ def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
     if isinstance(event, events.WorstCaseDpEvent):
         return max(pure_of(e, relation) for e in event.events)
     if isinstance(event, events.PrivateSelectionDpEvent):
-        from optuna_dp.accounting.selection_rdp import pure_selection_epsilon
+        from optuna_dp.accounting.selection.renyi import pure_selection_epsilon
 
         run = pure_of(event.run, relation)
         return float(pure_selection_epsilon(run, event.trials, event.density_bounds))

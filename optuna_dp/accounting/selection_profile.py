@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
-from optuna_dp.accounting.history_bound import HistoryProfile
-from optuna_dp.accounting.pairs import DominatingPair
-from optuna_dp.accounting.profile_bound import DataProfile, smallest_epsilon
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -160,22 +160,22 @@ def plan(
     with clear_errors(_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
-        from optuna_dp.accounting import planner
+        from optuna_dp.planning import selection_plan
 
         run = _run(event, sample_rate, steps, score_noise)
         # An event does not say what more noise would make of it, so it has no pilots.
-        usual = () if event or solve is Unknown.density_bounds else planner.PILOTS
+        usual = () if event or solve is Unknown.density_bounds else selection_plan.PILOTS
         known = _pairs("--pilots", pilots, _PILOTS, int, float)
         bounds = _pairs("--density-bounds", density_bounds, _BOUNDS, float, float)
         with Console(stderr=True).status("Accounting ..."):
-            found = planner.selection_plan(
+            found = selection_plan.selection_plan(
                 run,
                 noise_multiplier=noise_multiplier,
                 delta=delta,
-                laws=law or planner.LAWS,
-                means=mean or planner.MEANS,
+                laws=law or selection_plan.LAWS,
+                means=mean or selection_plan.MEANS,
                 adaptive_laws=adaptive_law or ("geometric",),
-                density_bounds=planner.DENSITY_BOUNDS if bounds is None else bounds,
+                density_bounds=selection_plan.DENSITY_BOUNDS if bounds is None else bounds,
                 pilots=usual if known is None else known,
                 cap=cap,
                 fraction=top,

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optuna_dp.accounting.plan_rows import PlanRow
-    from optuna_dp.accounting.planner import Plan
+    from optuna_dp.planning.selection_plan import Plan
+    from optuna_dp.planning.selection_plan_rows import PlanRow
 
 
 def print_plan(console: Console, plan: Plan) -> None:

@@ -23,7 +23,7 @@ from optuna_dp.federated.secagg import MODULUS
 from optuna_dp.federated.transport import entry_bound
 from optuna_dp.validation import positive
 from optuna_dp.voting.ballots import IntArray, ballot
-from optuna_dp.voting.noise import Skellam
+from optuna_dp.voting.skellam_noise import Skellam
 
 _logger = logging.getLogger("optuna_dp")
 

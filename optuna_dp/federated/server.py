@@ -25,8 +25,8 @@ from optuna_dp.federated.query import (
 from optuna_dp.federated.secagg import SecAggPlus
 from optuna_dp.federated.transport import Attempt, Progress
 from optuna_dp.polling import poll
+from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release
-from optuna_dp.samplers.plan import Design
 from optuna_dp.voting.ballots import IntArray, argmax
 from optuna_dp.voting.errors import VoteFailedError
 from optuna_dp.voting.plan import VotePlan, checked_adjacency

@@ -46,7 +46,7 @@ from optuna_dp.propose_test.doubling import (
 )
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.propose_test.partitions import partition
-from optuna_dp.propose_test.planner import (
+from optuna_dp.propose_test.partitions_needed import (
     NoiseWarning,
     UtilityPlan,
     above_threshold_error,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.propose_test.noise import DiscreteLaplace, laplace_for
+from optuna_dp.propose_test.exact_noise import DiscreteLaplace, laplace_for
 from optuna_dp.propose_test.utilities import Utilities
 
 IntArray = npt.NDArray[np.int64]

@@ -16,8 +16,8 @@ from optuna.distributions import BaseDistribution, distribution_to_json, json_to
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.samplers.plan import MEND, Plan
-from optuna_dp.samplers.records import (
+from optuna_dp.protocol.plan import MEND, Plan
+from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
     GAVE_UP_KEY,

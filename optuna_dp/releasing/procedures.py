@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import Evidence
 from optuna_dp.releasing.statement import RELATIONS
 from optuna_dp.releasing.winner import choose
-from optuna_dp.samplers.plan import Design
-from optuna_dp.samplers.records import score
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

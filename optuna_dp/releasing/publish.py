@@ -10,7 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.samplers.records import is_ours
+from optuna_dp.protocol.records import is_ours
 
 if TYPE_CHECKING:
     from optuna.study import Study

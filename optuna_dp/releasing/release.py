@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.records import is_ours, score
 from optuna_dp.releasing.evidence import Evidence, read_evidence
 from optuna_dp.releasing.procedures import Procedure, procedure_of
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.releasing.statement import statement_data, statement_markdown
-from optuna_dp.samplers.plan import Design
-from optuna_dp.samplers.records import is_ours, score
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
-from optuna_dp.samplers.plan import canonical_json
+from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.samplers.plan import Design
+from optuna_dp.protocol.plan import Design
 
 RELATIONS = {
     "add_or_remove_one": "adding or removing one record",

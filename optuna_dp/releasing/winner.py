@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from optuna.trial import FrozenTrial
 
+from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import Run
-from optuna_dp.samplers.records import score
 
 
 def choose(runs: Iterable[Run], *, maximize: bool) -> FrozenTrial | None:

@@ -18,7 +18,7 @@ from optuna.distributions import (
 
 from optuna_dp.densities.prior import check_space, n_points, to_external, to_internal
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.samplers.plan import canonical_json
+from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.validation import whole
 
 MOST = 1_000_000

@@ -13,7 +13,7 @@ from optuna_dp.densities.prior import Prior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.samplers.history import completed_batches, ended_runs, outcomes
+from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts import TrialCount
 from optuna_dp.validation import search_bounds, whole
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.samplers.plan import Plan
+    from optuna_dp.protocol.plan import Plan
 
 _DEFAULTS = Policy()
 

@@ -11,8 +11,8 @@ from optuna.distributions import distribution_to_json
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import OptunaDPError, PlanError
-from optuna_dp.samplers.plan import MEND, canonical_json
-from optuna_dp.samplers.records import score
+from optuna_dp.protocol.plan import MEND, canonical_json
+from optuna_dp.protocol.records import score
 from optuna_dp.samplers.selection import SelectionSettings
 
 PROCEDURE = "pilots_then_selection"

@@ -22,15 +22,15 @@ from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.densities.policy import Policy
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, WaitError
-from optuna_dp.samplers import entropy
-from optuna_dp.samplers.draws import drawn_once
-from optuna_dp.samplers.history import completed_batches, outcomes
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import drawn_once
+from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.records import FROZEN_KEY, GAVE_UP_KEY, PILOT_KEY, PROPOSER_KEY
+from optuna_dp.protocol.slots import _key
+from optuna_dp.protocol.visible_runs import completed_batches, outcomes
 from optuna_dp.samplers.pilot_settings import PROCEDURE, PilotSettings, outputs_digest
-from optuna_dp.samplers.plan import Design
 from optuna_dp.samplers.proposals import Proposer, memory
-from optuna_dp.samplers.records import FROZEN_KEY, GAVE_UP_KEY, PILOT_KEY, PROPOSER_KEY
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
-from optuna_dp.samplers.slots import _key
 from optuna_dp.trial_counts import TrialCount
 from optuna_dp.validation import positive, search_bounds, whole
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.study import Study
 
-    from optuna_dp.samplers.plan import Plan
+    from optuna_dp.protocol.plan import Plan
 
 _DEFAULTS = FrozenPriorSettings()
 # Candidates of the frozen prior among which DP-HyPO chooses; each is the choice among its own.

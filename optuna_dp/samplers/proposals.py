@@ -25,8 +25,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.samplers import entropy
-from optuna_dp.samplers.records import PROPOSER_KEY, score
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.records import PROPOSER_KEY, score
 
 _LONG_AGO = datetime.datetime(2000, 1, 1)
 _NAME = "pilots"

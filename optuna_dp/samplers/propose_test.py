@@ -16,11 +16,12 @@ from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, PROPOSER_KEY, ended
+from optuna_dp.protocol.slots import _stop
+from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
-from optuna_dp.samplers.plan import Plan
 from optuna_dp.samplers.proposals import Proposer, memory
-from optuna_dp.samplers.records import DRAW_KEY, GATE_KEY, PROPOSER_KEY, ended
-from optuna_dp.samplers.slots import _stop
 from optuna_dp.samplers.utility_choice import (
     WAITS_KEY,
     Choice,
@@ -32,7 +33,6 @@ from optuna_dp.samplers.utility_choice import (
 )
 from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
 from optuna_dp.samplers.utility_trials import UtilitySampler
-from optuna_dp.samplers.waiting import Waiting
 from optuna_dp.validation import whole
 
 if TYPE_CHECKING:

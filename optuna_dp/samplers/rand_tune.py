@@ -15,7 +15,7 @@ from optuna_dp.trial_counts import TrialCount
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from optuna_dp.samplers.plan import Plan
+    from optuna_dp.protocol.plan import Plan
 
 
 class RandTuneSampler(SelectionSampler):

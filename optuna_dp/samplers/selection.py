@@ -14,9 +14,9 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
-from optuna_dp.samplers import entropy
-from optuna_dp.samplers.plan import MEND, Design
-from optuna_dp.samplers.slots import SlotSampler
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.plan import MEND, Design
+from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.trial_counts import Geometric, TrialCount
 from optuna_dp.validation import density_bounds as checked_density_bounds
 

@@ -30,12 +30,12 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.propose_test.above_threshold import above_threshold, first_above
 from optuna_dp.propose_test.doubling import DoublingPlan, LoopState, TraceStep
-from optuna_dp.propose_test.noise import DiscreteLaplace
+from optuna_dp.propose_test.exact_noise import DiscreteLaplace
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.propose_test.utilities import Utilities
-from optuna_dp.samplers import entropy
-from optuna_dp.samplers.plan import Plan
-from optuna_dp.samplers.records import (
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import (
     SLOT_KEY,
     UNSTARTED_KEY,
     did_nothing,

@@ -8,7 +8,7 @@ from typing import Any
 from optuna_dp.errors import OptunaDPError, PlanError
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
-from optuna_dp.samplers.plan import MEND
+from optuna_dp.protocol.plan import MEND
 from optuna_dp.validation import whole
 
 PROPOSE_TEST = "propose_test"

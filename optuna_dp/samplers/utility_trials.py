@@ -23,16 +23,16 @@ from optuna_dp.densities.prior import UniformPrior, to_internal
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
-from optuna_dp.propose_test.planner import plan_utilities
+from optuna_dp.propose_test.partitions_needed import plan_utilities
 from optuna_dp.propose_test.utilities import _MOST_PARTITIONS_OF_MEANS as MOST_PARTITIONS_OF_MEANS
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import drawn_once
+from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.records import read_plan
+from optuna_dp.protocol.slots import SlotSampler
+from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.pruners import SilencedPruner
-from optuna_dp.samplers import entropy
 from optuna_dp.samplers.candidate_lists import candidate_list
-from optuna_dp.samplers.draws import drawn_once
-from optuna_dp.samplers.history import completed_batches
-from optuna_dp.samplers.plan import Design, Plan
-from optuna_dp.samplers.records import read_plan
-from optuna_dp.samplers.slots import SlotSampler
 from optuna_dp.samplers.utility_choice import UTILITIES_KEY, settle, worst
 from optuna_dp.samplers.utility_settings import UtilitySettings
 from optuna_dp.validation import number as real_number

@@ -1,6 +1,6 @@
 """The contract of a private sampler, as a pytest class to inherit from.
 
-It checks the promises of :class:`optuna_dp.samplers.slots.SlotSampler` on a sampler of your own::
+It checks the promises of :class:`optuna_dp.protocol.slots.SlotSampler` on a sampler of your own::
 
     class TestMySampler(optuna_dp.testing.SamplerContract):
         def make(self, trials, seed=None):
@@ -37,9 +37,9 @@ from optuna_dp.errors import (
     SeedWarning,
     UnfinishedStudyError,
 )
+from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
+from optuna_dp.protocol.recovery import recover
 from optuna_dp.releasing.release import release
-from optuna_dp.samplers.records import GATE_KEY, SLOT_KEY, read_plan
-from optuna_dp.samplers.recovery import recover
 from optuna_dp.trial_counts import Geometric, Poisson, TrialCount
 
 RUN = gaussian(noise_multiplier=4.0)

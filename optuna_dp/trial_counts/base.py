@@ -270,7 +270,7 @@ class TrialCount(ABC):
     @staticmethod
     def from_json(record: Any) -> TrialCount:
         """Reads back a law from :meth:`to_json`; refuses anything else."""
-        from optuna_dp.trial_counts.records import read
+        from optuna_dp.trial_counts.reading import read
 
         return read(record)
 

@@ -19,8 +19,8 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test.accounting import composed_epsilon as composed_pure
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release
-from optuna_dp.samplers.plan import Design
 from optuna_dp.samplers.utility_choice import read_trace
 from optuna_dp.samplers.utility_settings import UtilitySettings
 from optuna_dp.visualization import theme

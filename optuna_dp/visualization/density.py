@@ -18,10 +18,10 @@ from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.policy import Direction, Policy
 from optuna_dp.densities.shares import integer_masses
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.samplers.dp_hypo import DPHyPOSampler
-from optuna_dp.samplers.history import outcomes
 from optuna_dp.samplers.pilots import PilotSampler
-from optuna_dp.samplers.plan import Plan
 from optuna_dp.samplers.rand_tune import RandTuneSampler
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.panels import Law, Marks, panels

@@ -9,8 +9,8 @@ import optuna
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test.doubling import LoopResult, TraceStep
-from optuna_dp.samplers.plan import Plan
-from optuna_dp.samplers.records import score
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import score
 from optuna_dp.samplers.utility_choice import choices, read_trace
 from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
 from optuna_dp.visualization import theme

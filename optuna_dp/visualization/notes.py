@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.propose_test.doubling import DoublingPlan
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.statement import METHODS
-from optuna_dp.samplers.plan import Plan
-from optuna_dp.samplers.records import score
 from optuna_dp.samplers.utility_choice import (
     candidate_trials,
     final_choice,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.accounting.plan_rows import PlanRow
-from optuna_dp.accounting.planner import Plan
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.planning.selection_plan import Plan
+from optuna_dp.planning.selection_plan_rows import PlanRow
 from optuna_dp.visualization import theme
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp import validation
+from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.accounting.lower_bounds import strongest_known_attack
 from optuna_dp.releasing.release import Release
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import design_of, pilots_and_selection, target_of

@@ -10,11 +10,11 @@ import numpy as np
 import optuna
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import score
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.samplers.pilot_settings import PROCEDURE as PILOTS_THEN_SELECTION
-from optuna_dp.samplers.plan import Plan
-from optuna_dp.samplers.records import score
 from optuna_dp.samplers.utility_choice import final_choice
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import candidates_of, pilots_of, plan_of

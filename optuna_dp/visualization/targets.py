@@ -12,11 +12,11 @@ from optuna.trial import FrozenTrial
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.run_record import RunRecord, read_run_record
-from optuna_dp.samplers.plan import Design, Plan
-from optuna_dp.samplers.records import ended, read_plan
 from optuna_dp.samplers.utility_choice import end_of, final_choice, never_began
 
 

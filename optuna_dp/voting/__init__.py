@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from optuna_dp.voting.ballots import argmax, ballot
 from optuna_dp.voting.errors import VoteFailedError
-from optuna_dp.voting.noise import Skellam
 from optuna_dp.voting.plan import ADJACENCIES, VotePlan
+from optuna_dp.voting.skellam_noise import Skellam
 from optuna_dp.voting.utility import chance_of_good_choice, gap
 
 __all__ = [

@@ -12,7 +12,7 @@ import pytest
 from dp_accounting import dp_event
 
 import optuna_dp as odp
-from optuna_dp.accounting.methods import epsilons_of
+from optuna_dp.accounting.epsilon_methods import epsilons_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
 DELTA = 1e-5

@@ -12,7 +12,14 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from scipy.special import log_ndtr
 
-from optuna_dp.accounting import discretisation, plds, run_profile, selection_profile, support
+from optuna_dp.accounting import (
+    discretisation,
+    plds,
+    run_profile,
+    selection_profile,
+    supported_events,
+)
+from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import (
     PrivateSelectionDpEvent,
     approximate_dp,
@@ -25,7 +32,6 @@ from optuna_dp.accounting.events import (
     worst_case,
     zcdp,
 )
-from optuna_dp.accounting.pairs import DominatingPair
 from optuna_dp.accounting.run_profile import pair_of, pld_of
 from optuna_dp.accounting.run_rdp import DEFAULT_ORDERS, rdp_of, rdp_to_delta
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
@@ -393,12 +399,14 @@ class TestRefusals:
     def test_no_privacy_is_infinite_with_a_reason(self, event: Any, word: str) -> None:
         assert pair_of(event).is_infinite
         assert pair_of(event).epsilon(0.5) == math.inf
-        assert word in str(support.non_private_reason(event))
+        assert word in str(supported_events.non_private_reason(event))
 
     def test_private_events_have_no_such_reason(self) -> None:
-        assert support.non_private_reason(compose(sgd(1.0), zcdp(0.1), pure_dp(1.0))) is None
+        assert (
+            supported_events.non_private_reason(compose(sgd(1.0), zcdp(0.1), pure_dp(1.0))) is None
+        )
         never = dp_event.PoissonSampledDpEvent(0.0, dp_event.GaussianDpEvent(0.0))
-        assert support.non_private_reason(never) is None
+        assert supported_events.non_private_reason(never) is None
         assert pair_of(never).epsilon(1e-12) == 0.0
 
 

@@ -25,7 +25,7 @@ from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.samplers.plan import PLAN_KEY
+from optuna_dp.protocol.plan import PLAN_KEY
 
 from .junk import write
 

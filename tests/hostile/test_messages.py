@@ -11,8 +11,8 @@ from support import RUN, exactly, finished_study, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.samplers.plan import PLAN_KEY
-from optuna_dp.samplers.records import SLOT_KEY
+from optuna_dp.protocol.plan import PLAN_KEY
+from optuna_dp.protocol.records import SLOT_KEY
 
 from .junk import write
 

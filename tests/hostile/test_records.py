@@ -16,10 +16,10 @@ import optuna_dp as odp
 from optuna_dp.accounting import events
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.records import SlotRecord
 from optuna_dp.releasing.run_record import RunRecord
 from optuna_dp.samplers.pilot_settings import PilotSettings
-from optuna_dp.samplers.plan import PLAN_KEY, Plan
-from optuna_dp.samplers.records import SlotRecord
 from optuna_dp.samplers.selection import SelectionSettings
 from optuna_dp.samplers.utility_choice import CHOICE_KEY, Choice
 from optuna_dp.samplers.utility_settings import UtilitySettings

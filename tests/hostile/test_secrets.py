@@ -13,9 +13,9 @@ from support import RUN, exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, read_plan
 from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.statement import digest
-from optuna_dp.samplers.records import SLOT_KEY, SlotRecord, read_plan
 
 SECRET = 41
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}

@@ -13,7 +13,7 @@ from scipy import stats
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test import Utilities, above_threshold
 from optuna_dp.propose_test.above_threshold import first_above
-from optuna_dp.propose_test.noise import DiscreteLaplace, _tail_bits, laplace_for
+from optuna_dp.propose_test.exact_noise import DiscreteLaplace, _tail_bits, laplace_for
 
 from .laws import SeededLaplace, above_threshold_law, tail
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import optuna_dp.propose_test.noise as noise_module
+import optuna_dp.propose_test.exact_noise as noise_module
 from optuna_dp.propose_test import (
     RESOLUTION,
     DoublingPlan,
@@ -24,7 +24,7 @@ from optuna_dp.propose_test import (
     above_threshold,
     noisy_max,
 )
-from optuna_dp.propose_test.noise import DiscreteLaplace
+from optuna_dp.propose_test.exact_noise import DiscreteLaplace
 
 from .laws import SeededLaplace, above_threshold_law
 from .test_noisy_max import exponential_max_law

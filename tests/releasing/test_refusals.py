@@ -24,8 +24,8 @@ from optuna_dp.errors import (
     UnsupportedEventError,
     WaitError,
 )
-from optuna_dp.samplers.plan import PLAN_KEY
-from optuna_dp.samplers.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY, SLOT_KEY
+from optuna_dp.protocol.plan import PLAN_KEY
+from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY, SLOT_KEY
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 

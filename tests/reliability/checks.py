@@ -5,8 +5,8 @@ from __future__ import annotations
 import optuna
 from optuna.trial import TrialState
 
+from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
 from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.samplers.records import GATE_KEY, SLOT_KEY, read_plan
 
 
 def plan_of(study: optuna.Study):

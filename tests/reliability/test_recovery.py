@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.samplers import agreement
-from optuna_dp.samplers.plan import PLAN_KEY, Plan
-from optuna_dp.samplers.records import read_plan
+from optuna_dp.protocol import shared_plan
+from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.records import read_plan
 
 from .clocks import FakeClock
 from .storages import opened
@@ -79,7 +79,7 @@ def test_a_leader_that_died_without_a_plan_is_succeeded(storage, monkeypatch) ->
 )
 def test_as_many_runs_take_place_as_the_new_plan_has(storage, count, waiting, slots) -> None:
     """Whether the trial that holds it comes before the last slot or after it."""
-    from optuna_dp.samplers.succession import succeed
+    from optuna_dp.protocol.succession import succeed
 
     study = dead_leader(storage, count=max(count, 1))
     for _ in range(waiting):
@@ -123,18 +123,18 @@ def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> No
 def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
     """It was paused right before writing its plan; meanwhile everything went on without it."""
     study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage)
-    genuine = agreement.write_plan
+    genuine = shared_plan.write_plan
     made = []
 
     def asleep(backend, trial, plan):
-        monkeypatch.setattr(agreement, "write_plan", genuine)
+        monkeypatch.setattr(shared_plan, "write_plan", genuine)
         odp.recover(study, fail=[0])
         other = another_worker(study)
         other.optimize(objective)
         made.append(plan_of(other))
         genuine(backend, trial, plan)
 
-    monkeypatch.setattr(agreement, "write_plan", asleep)
+    monkeypatch.setattr(shared_plan, "write_plan", asleep)
     with pytest.raises(PlanError, match="told to have failed"):
         study.optimize(objective)
     assert plan_of(study) == made[0]
@@ -188,7 +188,7 @@ def test_slots_of_two_plans_are_refused(url_of) -> None:
 
 
 def test_of_several_successors_everybody_takes_the_first(storage) -> None:
-    from optuna_dp.samplers.succession import succeed
+    from optuna_dp.protocol.succession import succeed
 
     study = dead_leader(storage, count=9)
     odp.recover(study, fail=[0])
@@ -207,7 +207,7 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
 
 
 def test_a_late_successor_beyond_the_last_slot_is_no_matter(storage) -> None:
-    from optuna_dp.samplers.succession import succeed
+    from optuna_dp.protocol.succession import succeed
 
     study = dead_leader(storage, count=1)
     storage.create_new_trial(study._study_id)

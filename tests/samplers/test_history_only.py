@@ -19,7 +19,7 @@ from support import exactly, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.densities.policy import Policy, RunOutcome
-from optuna_dp.samplers.records import DRAW_KEY
+from optuna_dp.protocol.records import DRAW_KEY
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 FORBIDDEN = (

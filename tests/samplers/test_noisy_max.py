@@ -24,7 +24,7 @@ from optuna_dp.errors import (
     UnfinishedStudyError,
 )
 from optuna_dp.propose_test import NoiseWarning
-from optuna_dp.samplers.records import read_plan
+from optuna_dp.protocol.records import read_plan
 from optuna_dp.samplers.utility_choice import CHOICE_KEY, choices, settle
 
 BOTH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -40,7 +40,7 @@ from optuna_dp.errors import (
     UnsupportedEventError,
     WaitError,
 )
-from optuna_dp.samplers.records import DRAW_KEY, FROZEN_KEY, PILOT_KEY, read_plan
+from optuna_dp.protocol.records import DRAW_KEY, FROZEN_KEY, PILOT_KEY, read_plan
 
 PILOT = odp.gaussian(noise_multiplier=16.0)
 X: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0)}

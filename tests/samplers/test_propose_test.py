@@ -32,8 +32,8 @@ from optuna_dp.errors import (
     WaitError,
 )
 from optuna_dp.propose_test import DoublingPlan, composed_epsilon
+from optuna_dp.protocol.records import GATE_KEY, read_plan
 from optuna_dp.samplers import utility_choice
-from optuna_dp.samplers.records import GATE_KEY, read_plan
 from optuna_dp.samplers.utility_choice import CHOICE_KEY, choices, end_of, read_trace
 from optuna_dp.samplers.utility_settings import UtilitySettings
 

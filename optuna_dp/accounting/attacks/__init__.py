@@ -1,0 +1,1 @@
+"""What a procedure certainly costs: explicit attacks. No guarantee rests on them."""

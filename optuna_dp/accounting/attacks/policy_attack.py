@@ -1,0 +1,336 @@
+"""Explicit attacks on adaptive selection: how much privacy a policy in [c, C] certainly costs.
+
+The adversary owns everything the analysis leaves open: a space of two or three hyperparameters
+lambda with prior masses w, the order of outputs, and the policy. Every run, whatever its lambda,
+has the output laws of one *attainable* pair (O, O'). Outputs of lambda_i are labelled by their
+privacy loss and ordered
+
+    block   (its lowest losses, O-mass beta_i)   above
+    event   (its highest losses, O-mass theta_i) above
+    rest.
+
+The attacker guesses D when the winner lies in the event E: there was no output in the block and at
+least one in E. Two kinds of policy (``docs/explanation/history-bound.md``, "The attacks"):
+
+* ``history``: the density is a function of the history's label so far (event seen or not) and of
+  its log-likelihood ratio z, rounded to a lattice; found by dynamic programming. It runs the same
+  on D and on D'. A(E) and A'(E) are then evaluated exactly, by running the two measures forward.
+* ``data``: the density also knows the data set. It maximises A(E) on D and minimises A'(E) on D'.
+
+Either way A(E) - e^eps A'(E) is a lower bound on delta of an explicit mechanism and policy; the
+search over (beta, theta) can only make it weaker than it might be, never wrong.
+
+============  ============  =================================================================
+code          notation      meaning
+============  ============  =================================================================
+``vertices``  w_i pihat_i   probability of each lambda, at the extreme points of the policy set
+``seen``                    value once an output in E has occurred
+``unseen``                  value before
+============  ============  =================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp import validation
+from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
+from optuna_dp.accounting.attacks.selection_attack import SelectionAttack, strongest_attack
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import NegativeBinomial, TrialCount
+
+FloatArray = npt.NDArray[np.float64]
+
+# Taken from the attack's advantage for the rounding of sums and of linear systems.
+_ROUNDING = 1e-9
+_LONGEST_RUN = 20_000
+
+
+@dataclass(frozen=True)
+class PolicyAttack:
+    """A reproducible attack on a selection with an adaptive policy, and what it proves.
+
+    Attributes:
+        epsilon: The selection is not (epsilon', delta)-DP for any epsilon' below this.
+        delta: At this delta.
+        policy: "history" or "data".
+        direction: "forward" for (O, O') as the pair has them, "reverse" for (O', O).
+        prior: Prior mass of each lambda.
+        top_masses: beta_i, O-mass of lambda_i's outputs in the block ranked first.
+        event_masses: theta_i, O-mass of lambda_i's outputs in the event, ranked next.
+        plain: The attack without adaptivity, where no policy was found to be stronger (then the
+            three fields before this one are empty).
+    """
+
+    epsilon: float
+    delta: float
+    policy: str
+    direction: str
+    prior: tuple[float, ...] = ()
+    top_masses: tuple[float, ...] = ()
+    event_masses: tuple[float, ...] = ()
+    plain: SelectionAttack | None = None
+
+    def describe(self) -> str:
+        """Returns the recipe in words."""
+        if self.plain is not None:
+            return self.plain.describe()
+        parts = "; ".join(
+            f"lambda {i} (prior {w:.3g}): block {b:.3g}, event {e:.3g}"
+            for i, (w, b, e) in enumerate(
+                zip(self.prior, self.top_masses, self.event_masses, strict=True)
+            )
+        )
+        sees = "earlier outputs" if self.policy == "history" else "the data"
+        return (
+            f"{parts}. Outputs in the block (lowest losses, {self.direction} direction) win over "
+            f"those in the event (highest losses), these over the rest; a policy that sees {sees} "
+            f"chooses between densities at the bounds. Guessing the first data set when the "
+            f"winner is in the event shows epsilon >= {self.epsilon:.4f} at "
+            f"delta = {self.delta:g}."
+        )
+
+
+def strongest_policy_attack(
+    pair: DominatingPair,
+    trials: TrialCount,
+    density_bounds: tuple[float, float],
+    delta: float,
+    policy: Literal["history", "data"] = "history",
+) -> PolicyAttack:
+    """Returns the strongest attack found by a policy with densities in [c, C], both directions.
+
+    Guarantees:
+        * ``epsilon`` is reached by an explicit mechanism, policy and event, whose probabilities
+          are computed exactly up to rounding (which is taken against the attacker).
+        * It is never below the attack without adaptivity, which needs no policy.
+
+    Args:
+        pair: *Attainable* output laws of one run on D and on D'.
+        trials: The law of T.
+        density_bounds: (c, C), with 0 < c <= 1 <= C.
+        delta: In (0, 1).
+        policy: What the density may depend on.
+    """
+    c, big_c = validation.density_bounds(density_bounds)
+    target = validation.open_unit("delta", delta)
+    if policy not in ("history", "data"):
+        raise InvalidArgumentError("policy", policy, 'it must be "history" or "data"')
+    plain = strongest_attack(pair, trials, target)
+    best = PolicyAttack(plain.epsilon, target, policy, plain.direction, plain=plain)
+    if c == big_c or not math.isfinite(plain.epsilon) or not np.any(pair.mass > 0.0):
+        return best
+    for direction, one_way in (("forward", pair), ("reverse", pair.reversed())):
+        if policy == "history":
+            if direction != plain.direction:
+                continue  # one direction is dearer, with and without a policy
+            found = _search_history(one_way, trials, c, big_c, plain)
+        else:
+            found = _search_data(one_way, trials, c, big_c, target)
+        for epsilon, prior, tops, events in found:
+            if epsilon > best.epsilon:
+                best = PolicyAttack(epsilon, target, policy, direction, prior, tops, events)
+    return best
+
+
+_Found = tuple[float, tuple[float, ...], tuple[float, ...], tuple[float, ...]]
+
+
+# -- history policies ---------------------------------------------------------------------------
+
+
+def _advantage(on: float, off: float, delta: float) -> float:
+    """Returns the epsilon that (A(E), A'(E)) shows at delta, rounded down."""
+    excess = on * (1.0 - _ROUNDING) - delta
+    if excess <= 0.0:
+        return -math.inf
+    return math.log(excess) - math.log(off * (1.0 + _ROUNDING) + 1e-300) - _ROUNDING
+
+
+def _search_history(
+    pair: DominatingPair, trials: TrialCount, c: float, big_c: float, start: SelectionAttack
+) -> list[_Found]:
+    """Returns attacks found by descent over (beta, theta), best last."""
+    delta, plain = start.delta, start.epsilon
+    spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2)))
+    # Policies at the bounds can about square the likelihood ratio they steer by.
+    reach = 1.6 * plain + 6.0 * spread
+    geometric = isinstance(trials, NegativeBinomial) and trials.shape == 1.0
+    gamma = 1.0 / max(trials.mean, 1.0 + 1e-6)
+    pmf, tail = (np.zeros(0), 0.0) if geometric else _truncated(trials, delta, 1.5 * plain)
+    w = (1.0 - c) / (big_c - c)
+
+    def shown(v: FloatArray, prior: tuple[float, float], eps: float, own: bool) -> float:
+        attack = HistoryAttack(pair, (c, big_c), prior, *_unpack(v), reach)
+        if geometric or not own:
+            return _advantage(*attack.geometric(gamma, eps), delta)
+        on, off = attack.finite(pmf, eps)
+        return _advantage(on, off + tail, delta)
+
+    # Long laws are searched under the geometric law of their mean first, which is solved at once.
+    own = pmf.size <= 60
+    middle = min(max(start.blocks[-1] if start.blocks else 0.5, 1e-6), 0.999)
+    common = math.log(middle / (1.0 - middle))
+    share = min(max(start.masses[-1] if start.masses else delta, 1e-300), 0.999)
+    guesses = [
+        np.array([common - lower, common, -math.log(share * one), -math.log(share * other)])
+        for lower in (0.0, 3.0)
+        for one, other in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.1))
+    ]
+    priors = ((w, 1.0 - w), (1.0 - w, w))
+    best: tuple[float, FloatArray, tuple[float, float]] = (plain, guesses[0], priors[0])
+    for prior in priors:
+        gain = functools.partial(shown, prior=prior, eps=plain, own=own)
+        point, level = max(guesses, key=gain), plain
+        for size, evaluations in ((1.0, 60), (0.6, 50), (0.3, 40), (0.15, 30)):
+            gain = functools.partial(shown, prior=prior, eps=level, own=own)
+            point, level = _descend(gain, point, level, size, evaluations)
+        if level >= best[0]:
+            best = (level, point, prior)
+    level, point, prior = best
+    if not own and not geometric:
+        gain = functools.partial(shown, prior=prior, eps=level, own=True)
+        point, level = _descend(gain, point, plain, 0.4, 5000 // pmf.size)
+    found: list[_Found] = []
+    eps = level
+    for _ in range(4):
+        eps = shown(point, prior, eps, True)
+        if not math.isfinite(eps):
+            break
+        tops, events = _unpack(point)
+        found.append((eps, prior, tuple(tops.tolist()), tuple(events.tolist())))
+    return found
+
+
+def _unpack(v: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns (beta, theta) from unconstrained coordinates."""
+    tops = 1.0 / (1.0 + np.exp(-np.clip(v[:2], -40.0, 40.0)))
+    return tops, np.exp(-np.minimum(np.abs(v[2:]), 300.0))
+
+
+def _descend(
+    gain: Callable[[FloatArray], float],
+    point: FloatArray,
+    level: float,
+    size: float,
+    evaluations: int,
+) -> tuple[FloatArray, float]:
+    """Returns the best point of a Nelder-Mead search and the larger of its gain and ``level``."""
+    from scipy.optimize import minimize
+
+    outcome = minimize(
+        lambda v: -max(gain(v), -1e3),
+        point,
+        method="Nelder-Mead",
+        options={
+            "maxfev": max(evaluations, 8),
+            "initial_simplex": point + size * np.vstack([np.zeros(4), np.eye(4)]),
+        },
+    )
+    return np.asarray(outcome.x, dtype=np.float64), max(level, -float(outcome.fun))
+
+
+def _truncated(trials: TrialCount, delta: float, epsilon: float) -> tuple[FloatArray, float]:
+    """Returns (P[T = 1..N], P[T > N]) with a tail that hardly matters to the attack."""
+    wanted = 1e-4 * delta * math.exp(-max(epsilon, 0.0))
+    n = 1
+    while float(trials.tail(n)) > wanted and n < _LONGEST_RUN:
+        n = n + max(1, n // 8)
+    if trials.maximum is not None:
+        n = min(n, trials.maximum)
+    return np.array([float(trials.pmf(k)) for k in range(1, n + 1)]), float(trials.tail(n))
+
+
+# -- policies that see the data -------------------------------------------------------------------
+
+
+def data_attack(
+    pair: DominatingPair,
+    pmf: FloatArray,
+    vertices: FloatArray,
+    tops: FloatArray,
+    events: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (max A(E) on D, min A'(E) on D') of the runs T <= len(pmf).
+
+    Args:
+        pair: Attainable pair of one run, one direction.
+        pmf: P[T = 1..N].
+        vertices: Extreme points of the policy set, shape (V, L).
+        tops: beta, one mechanism per row, shape (M, L).
+        events: theta, shape (M, L).
+    """
+    low, low_prime = pair.trade_off_vertices
+    high = np.concatenate([[0.0], pair.infinite_mass + np.cumsum(pair.mass[::-1])])
+    high_prime = np.concatenate([[0.0], np.cumsum(pair.mass_prime[::-1])])
+    if pair.infinite_mass > 0.0:
+        high = np.insert(high, 1, pair.infinite_mass)
+        high_prime = np.insert(high_prime, 1, 0.0)
+    events = np.minimum(events, 1.0 - tops)
+    # An empty block leaves out the O-null outputs too: the adversary may rank them anywhere.
+    block = np.where(tops > 0.0, np.interp(tops, low, low_prime), 0.0)
+    inside = np.minimum(np.interp(events, high, high_prime), 1.0 - block)
+    result = []
+    for top, event, best in ((tops, events, np.max), (block, inside, np.min)):
+        stay, rest = 1.0 - top, np.maximum(1.0 - top - event, 0.0)
+        factor = best(stay @ vertices.T, axis=1)
+        seen = np.zeros(tops.shape[0])
+        unseen = np.zeros(tops.shape[0])
+        for p in pmf[::-1]:
+            seen = p + factor * seen
+            values = event * seen[:, None] + rest * unseen[:, None]
+            unseen = best(values @ vertices.T, axis=1)
+        result.append(unseen)
+    return result[0], result[1]
+
+
+def _search_data(
+    pair: DominatingPair, trials: TrialCount, c: float, big_c: float, delta: float
+) -> list[_Found]:
+    """Returns attacks found by a seeded evolution over (beta, theta), best last."""
+    pmf, tail = _truncated(trials, delta, math.log(big_c / c) * 2.0 + 5.0)
+    w = (1.0 - c) / (big_c - c)
+    small, rest = (w, 1.0 - 2.0 * w) if w < 0.5 else (1.0 - w, 2.0 * w - 1.0)
+    # One lambda for the event, one for the block, each small enough to have density C (or, if
+    # that is more than half of the space, the complements of sets that are), and the others.
+    prior = (small, small, rest) if rest > 1e-9 else (0.5, 0.5)
+    vertices = policy_vertices(prior, c, big_c)
+    size = len(prior)
+    # A few mechanisms at a time for laws with long tails.
+    population = int(np.clip(60_000 / pmf.size, 24, 400))
+    keep = population // 4
+    rng = np.random.default_rng(0)  # a search, not a source of privacy: fixed, to be reproducible
+    tops = np.exp(rng.uniform(math.log(1e-4), 0.0, (population, size)))
+    tops[rng.random(tops.shape) < 0.4] = 0.0
+    events = np.exp(rng.uniform(math.log(0.1 * delta), 0.0, (population, size)))
+    events[rng.random(events.shape) < 0.3] = 0.0
+    found: list[_Found] = []
+    for generation in range(40):
+        on, off = data_attack(pair, pmf, vertices, tops, events)
+        score = np.array([_advantage(a, b + tail, delta) for a, b in zip(on, off, strict=True)])
+        order = np.argsort(-score)[:keep]
+        if math.isfinite(score[order[0]]):
+            i = int(order[0])
+            found.append(
+                (float(score[i]), prior, tuple(tops[i].tolist()), tuple(events[i].tolist()))
+            )
+        # The best stay, unchanged; the others are their offspring, ever closer to them.
+        parents = order[rng.integers(0, keep, population - keep)]
+        width = 1.5 * 0.9**generation
+        new = []
+        for values in (tops, events):
+            child = values[parents] * np.exp(rng.normal(0.0, width, (parents.size, size)))
+            fresh = rng.random(child.shape) < 0.05
+            child[fresh] = np.exp(rng.uniform(math.log(delta), 0.0, int(fresh.sum())))
+            child[rng.random(child.shape) < 0.05] = 0.0
+            new.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
+        tops, events = new
+    return found

@@ -1,0 +1,1 @@
+"""Bounds of others, for comparison. No guarantee rests on them."""

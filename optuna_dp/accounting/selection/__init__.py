@@ -1,0 +1,1 @@
+"""Bounds of what a private selection costs."""

@@ -1,0 +1,155 @@
+"""The stationary recursion of the history bound, solved to rounding and then made sound.
+
+For a law of T whose probabilities have ratios P[T=k+1]/P[T=k] in [r_low, r_high] for every
+k >= N, r_high < 1, the scaled values V_k / P[T=k] are all bounded by the solution of
+
+    V = S + R K V,    R v = max(r_low v, r_high v)
+
+(lemma 8 of ``docs/explanation/history-bound.md``; geometric laws have r_low = r_high, N = 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.accounting.selection.history_kernel import SLACK, FloatArray, Removal, Values
+
+BoolArray = npt.NDArray[np.bool_]
+
+_MAX_POLICIES = 50
+
+
+def solve_stationary(removal: Removal, source: Values, low: float, high: float) -> Values:
+    """Returns an upper bound on the solution of V = source + R K V.
+
+    K is the maximum of linear kernels, so Newton's method is policy iteration: guess where V and
+    K V are negative, solve the linear system (banded), look again. Whatever it returns is then
+    made sound: its residual T V - V <= a r + b s is measured on the whole grid, and
+    (a r + b s) / (1 - high) is added. By monotonicity of T and T(V + g) <= T V + high g for
+    linear g, the sum W satisfies T W <= W, hence bounds the fixed point from above.
+
+    Args:
+        removal: The operator K.
+        source: S, of the grid's shape.
+        low: Smallest ratio, positive.
+        high: Largest ratio, below one.
+
+    Guarantees:
+        * The result W satisfies W >= S + R K W up to nothing: the residual is added, not assumed.
+    """
+    g = removal.grid
+    high = high * (1.0 + SLACK)
+    low = low * (1.0 - SLACK)
+    right = source.right / (1.0 - np.minimum(high * removal.keep_right, high))
+    left = source.left / (1.0 - low * removal.keep_left)
+    inner = np.empty_like(source.inner)
+    negative = g.x < 0.0
+    shrunk = negative.copy()
+    for row in range(inner.shape[0]):
+        system = _System(removal, row, float(left[row]), float(right[row]))
+        for _ in range(_MAX_POLICIES):
+            inner[row] = system.solve(source.inner[row], negative, shrunk, low, high)
+            now = inner[row] < 0.0
+            then = inner[row] < source.inner[row] if low < high else shrunk
+            same = bool(np.array_equal(now, negative) and np.array_equal(then, shrunk))
+            # The next interval of p starts from this policy: it rarely changes much.
+            negative, shrunk = now, then
+            if same:
+                break
+    return _made_sound(removal, source, Values(inner, left, right), low, high)
+
+
+def ratio_step(
+    removal: Removal, source: Values, values: Values, low: float, high: float
+) -> Values:
+    """Returns source + R K values."""
+    after = removal.apply(values)
+    return Values(
+        source.inner + np.maximum(low * after.inner, high * after.inner),
+        source.left + low * after.left,
+        source.right + high * after.right,
+    )
+
+
+def _made_sound(
+    removal: Removal, source: Values, values: Values, low: float, high: float
+) -> Values:
+    g = removal.grid
+    step = ratio_step(removal, source, values, low, high)
+    excess = np.maximum(step.inner - values.inner, 0.0)
+    # Far left V grows like t, and so does its rounding: measure it there in units of t.
+    scale = (1.0 + 1e-6) / (1.0 - high)
+    flat = np.maximum(excess[:, g.t <= 1.0].max(axis=1), step.right - values.right)
+    steep = np.zeros_like(flat)
+    if np.any(g.t > 1.0):
+        steep = (excess / g.t)[:, g.t > 1.0].max(axis=1)
+    steep = np.maximum(steep, step.left - values.left)
+    flat, steep = np.maximum(flat, 0.0) * scale, np.maximum(steep, 0.0) * scale
+    return Values(
+        values.inner + flat[:, None] + steep[:, None] * g.t,
+        np.minimum(values.left + steep, 0.0),
+        values.right + flat,
+    )
+
+
+class _System:
+    """The linear system of one interval of p, for any guess of the signs."""
+
+    def __init__(self, removal: Removal, row: int, left: float, right: float) -> None:
+        g = removal.grid
+        n = g.size
+        lo, hi = removal.keep_lo[row], removal.keep_hi[row]
+        prime = np.exp(-g.taps)
+        index = np.arange(n)
+        # Taps of row i that land before the first point, and (from `beyond` on) after the last.
+        before = np.clip(-index - g.first_tap, 0, lo.size)
+        beyond = np.clip(n - index - g.first_tap, 0, lo.size)
+        self._first = tuple(_heads(k)[before] for k in (lo, hi))
+        # Rows too far from the end for any tap have a zero beside this factor.
+        reach = np.exp(np.minimum(g.x[-1] - g.x, 700.0))
+        self._last = tuple(_tails(k * prime)[beyond] * reach for k in (lo, hi))
+        to_left = _heads(hi * prime)[before] * g.t - self._first[1] * g.t[0]
+        to_right = _tails(lo)[beyond] - self._last[0]
+        self._constant = left * to_left + right * (to_right + removal.keep_infinite[row])
+        self._lower = min(max(0, -g.first_tap), n - 1)
+        self._upper = min(max(0, g.last_tap), n - 1)
+        # Kernels by diagonal, from the highest tap to the lowest, as LAPACK stores bands.
+        offsets = np.arange(self._upper, -self._lower - 1, -1) - g.first_tap
+        valid = (offsets >= 0) & (offsets < lo.size)
+        at = np.where(valid, offsets, 0)
+        self._bands = tuple(np.where(valid, k[at], 0.0)[:, None] for k in (lo, hi))
+        self._rows = np.arange(-self._upper, self._lower + 1)[:, None] + index[None, :]
+
+    def solve(
+        self, source: FloatArray, negative: BoolArray, shrunk: BoolArray, low: float, high: float
+    ) -> FloatArray:
+        """Returns V with V = source + r (kernel V), kernels and r by the given signs."""
+        # scipy.linalg costs a second to import; only this path needs it.
+        from scipy.linalg import solve_banded
+
+        n = source.size
+        lower, upper = self._lower, self._upper
+        matrix = np.where(negative[None, :], self._bands[1], self._bands[0])
+        near = np.arange(0, lower + 1)
+        matrix[upper + near, 0] += self._first[int(negative[0])][near]
+        near = np.arange(n - 1 - upper, n)
+        matrix[upper + near - (n - 1), n - 1] += self._last[int(negative[-1])][near]
+        ratio = np.where(shrunk, low, high)
+        matrix *= -ratio[np.clip(self._rows, 0, n - 1)]
+        matrix[upper] += 1.0
+        right_side = source + ratio * self._constant
+        solution = solve_banded(
+            (lower, upper), matrix, right_side, overwrite_ab=True, check_finite=False
+        )
+        return np.asarray(solution, dtype=np.float64)
+
+
+def _heads(values: FloatArray) -> FloatArray:
+    """Returns the sums of the first 0, 1, ..., n values."""
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+def _tails(values: FloatArray) -> FloatArray:
+    """Returns the sums of all values from 0, 1, ..., n on."""
+    return np.concatenate([np.cumsum(values[::-1])[::-1], [0.0]])

@@ -1,0 +1,1 @@
+"""Chooses settings; the accounting judges what is chosen. No guarantee rests on it."""

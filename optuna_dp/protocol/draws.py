@@ -1,0 +1,86 @@
+"""What is a draw of ours and what is not: every parameter of a run is drawn once, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+NOT_DRAWN = (
+    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
+    "its parameters were not drawn from the sampler's density and the study has no privacy "
+    "guarantee. Start a new study without enqueued trials; a failed run is a run and is never "
+    "repeated."
+)
+
+
+def checked_space(
+    space: dict[str, BaseDistribution] | None,
+) -> dict[str, BaseDistribution] | None:
+    """Returns a search space in the order of its names, None as it is."""
+    if space is None:
+        return None
+    if not isinstance(space, dict) or not all(
+        isinstance(name, str) and isinstance(d, BaseDistribution) for name, d in space.items()
+    ):
+        raise InvalidArgumentError(
+            "search_space", space, "it must be a dict of parameter names and Optuna distributions"
+        )
+    if not space:
+        raise InvalidArgumentError(
+            "search_space",
+            space,
+            "it must not be empty",
+            "Leave it out to have the parameters found while the study runs.",
+        )
+    return dict(sorted(space.items()))
+
+
+def drawn_once(
+    study: Study,
+    trial: FrozenTrial,
+    name: str,
+    distribution: BaseDistribution,
+    draw: Callable[[], Any],
+) -> Any:
+    """Returns what the trial drew for a parameter before, else draws and records it."""
+    storage, key = study._storage, INDEPENDENT_KEY + name
+    text = distribution_to_json(distribution)
+    before = storage.get_trial(trial._trial_id).system_attrs.get(key)
+    if before is not None and before["distribution"] == text:
+        return distribution.to_external_repr(before["internal"])
+    value = draw()
+    internal = float(distribution.to_internal_repr(value))
+    record: dict[str, Any] = {"distribution": text, "internal": internal}
+    storage.set_trial_system_attr(trial._trial_id, key, record)
+    return value
+
+
+def note_what_others_drew(study: Study, trial: FrozenTrial, asked: Collection[str]) -> None:
+    """Notes the parameters of a finished trial that no sampler of ours has drawn.
+
+    Args:
+        study: The study.
+        trial: The trial, as it was before it is told how it ended.
+        asked: Parameters that were drawn without a record of their own.
+    """
+    joint = trial.system_attrs.get(DRAW_KEY)
+    recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}
+    others = [
+        name
+        for name, distribution in trial.distributions.items()
+        if name not in asked
+        and name not in recorded
+        and INDEPENDENT_KEY + name not in trial.system_attrs
+        and not distribution.single()  # Optuna asks no sampler for what has one value.
+    ]
+    if others:
+        study._storage.set_trial_system_attr(trial._trial_id, NOT_DRAWN_KEY, others)

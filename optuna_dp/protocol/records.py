@@ -1,0 +1,237 @@
+"""What a study's storage holds of ours, and how it is read and written.
+
+All of it is in trial system attributes, except for what is only known after a trial has ended
+(the run's event, the release), which is in study system attributes. Optuna gives no
+compare-and-set, so nothing here relies on one: each record is written by one trial only, or is
+written under a key that contains the digest of its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.densities.prior import value_at
+from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.plan import MEND, PLAN_KEY, Plan
+
+SLOT_KEY = "optuna_dp:slot"
+DRAW_KEY = "optuna_dp:draw"
+PRUNED_KEY = "optuna_dp:pruned_by"
+GATE_KEY = "optuna_dp:beyond_the_last_run"
+GAVE_UP_KEY = "optuna_dp:gave_up_waiting"
+UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
+INDEPENDENT_KEY = "optuna_dp:independent:"
+NOT_DRAWN_KEY = "optuna_dp:not_drawn"
+PILOT_KEY = "optuna_dp:pilot"
+PROPOSER_KEY = "optuna_dp:proposer"
+FROZEN_KEY = "optuna_dp:frozen"
+TIE_BITS = 128
+# Secret numbers of a record, in hexadecimal digits.
+_DIGITS = {"tie_break": TIE_BITS // 4, "draws": entropy.KEY_BITS // 4}
+# What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
+_NOT_DRAWN = ("fixed_params", "failed_trial", "retry_history")
+
+
+@dataclass(frozen=True)
+class SlotRecord:
+    """What a slot gets when it starts, before anything of the run is known.
+
+    Attributes:
+        number: The trial's number, so that a copy of a trial is recognised.
+        nonce: The plan's nonce.
+        fingerprint: Fingerprint of the design that this worker was configured with.
+        tie_break: A uniform on ``[0, 2**128)``, drawn independently of everything else.
+        sampler: Class name of the sampler that the study used at that moment.
+        draws: A uniform on ``[0, 2**256)`` that fixes every parameter drawn by itself from the
+            uniform prior (:func:`draw_alone`). It spares a record per parameter: whoever asks for
+            one again gets the same value, and the release draws it again.
+    """
+
+    number: int
+    nonce: str
+    fingerprint: str
+    tie_break: int = field(repr=False)
+    sampler: str
+    draws: int = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {
+            "number": self.number,
+            "nonce": self.nonce,
+            "fingerprint": self.fingerprint,
+            "tie_break": f"{self.tie_break:0{_DIGITS['tie_break']}x}",
+            "sampler": self.sampler,
+            "draws": f"{self.draws:0{_DIGITS['draws']}x}",
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> SlotRecord:
+        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
+        names = ("nonce", "fingerprint", "tie_break", "sampler", "draws")
+        if (
+            not isinstance(data, dict)
+            or set(data) != {"number", *names}
+            or type(data["number"]) is not int
+            or not all(isinstance(data[name], str) for name in names)
+            or any(len(data[name]) != digits for name, digits in _DIGITS.items())
+        ):
+            raise PlanError(f"The slot record of a run is corrupted. {MEND}")
+        try:
+            tie_break, draws = (int(data[name], 16) for name in _DIGITS)
+        except ValueError:
+            raise PlanError(f"The slot record of a run is corrupted. {MEND}") from None
+        record = cls(
+            data["number"], data["nonce"], data["fingerprint"], tie_break, data["sampler"], draws
+        )
+        if record.to_json() != data:  # int() also reads "0x", "_", "-" and spaces.
+            raise PlanError(f"The slot record of a run is corrupted. {MEND}")
+        return record
+
+
+def checked_study(study: Any) -> Study:
+    """Returns ``study`` if it is an Optuna study; refuses anything else."""
+    if not isinstance(study, Study):
+        raise InvalidArgumentError(
+            "study",
+            study,
+            "it must be an Optuna study",
+            "Load one with optuna.load_study(study_name=..., storage=...).",
+        )
+    return study
+
+
+def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
+    """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
+
+    Args:
+        draws: The number of that name in the run's :class:`SlotRecord`.
+        name: The parameter.
+        distribution: Its range.
+    """
+    return value_at(distribution, entropy.unit(draws, name))
+
+
+def leader_id(storage: BaseStorage, study_id: int) -> int | None:
+    """Returns the trial id of trial number 0, or None if there is no trial yet."""
+    try:
+        return storage.get_trial_id_from_study_id_trial_number(study_id, 0)
+    except KeyError:
+        return None
+
+
+def read_plan(
+    storage: BaseStorage, study_id: int, *, parse: Callable[[Any], Plan] = Plan.from_json
+) -> tuple[Plan | None, FrozenTrial | None]:
+    """Returns the plan and the leading trial, each None if it is not there (yet).
+
+    The plan is trial 0's, unless that trial ended before it did anything and another plan was
+    made in its place (:mod:`optuna_dp.protocol.succession`), which then holds for everybody.
+
+    Args:
+        storage: The study's storage.
+        study_id: The study.
+        parse: Reads the record of a plan.
+    """
+    trial_id = leader_id(storage, study_id)
+    if trial_id is None:
+        return None, None
+    leader = storage.get_trial(trial_id)
+    record = leader.system_attrs.get(PLAN_KEY)
+    lost: tuple[int, ...] = ()
+    if did_nothing(leader) and ended(leader):
+        trials = storage.get_all_trials(study_id, deepcopy=False)
+        later = [t for t in trials if t.number > 0 and succeeds(t)]
+        if later:
+            successor = min(later, key=lambda t: t.number)
+            record, lost = successor.system_attrs[PLAN_KEY], (0, successor.number)
+    return (None if record is None else _passing_over(parse(record), lost)), leader
+
+
+def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:
+    """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
+
+    That trial 0 and the one with the new plan do not run is certain, not a chance that every run
+    has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
+    below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
+    not made up for.
+    """
+    settings, slots = plan.design.settings, plan.slots
+    first = settings.get("pilots") if "selection" in settings else 0
+    if not {"trials", "selection"} & settings.keys() or type(first) is not int:
+        return plan
+    for number in lost:  # In ascending order.
+        slots += first <= number < slots
+    return replace(plan, slots=slots)
+
+
+def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: Plan) -> None:
+    """Writes the plan beside trial 0."""
+    storage.set_trial_system_attr(trial._trial_id, PLAN_KEY, plan.to_json())
+
+
+def was_enqueued(trial: FrozenTrial) -> bool:
+    """Whether the parameters of a trial were given by hand instead of drawn."""
+    return any(key in trial.system_attrs for key in _NOT_DRAWN)
+
+
+def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
+    """Tells a trial to have failed, and vouches that it was this package that did so.
+
+    A trial without a slot record that failed is a run whose worker died before it began; a failed
+    trial that somebody added by hand looks the same but for this mark.
+    """
+    storage.set_trial_system_attr(trial_id, UNSTARTED_KEY, True)
+    storage.set_trial_state_values(trial_id, TrialState.FAIL)
+
+
+def did_nothing(trial: FrozenTrial) -> bool:
+    """Whether a trial shows no sign of a run: it is open or failed, and holds nothing of one."""
+    return (
+        trial.state in (TrialState.RUNNING, TrialState.FAIL)
+        and not was_enqueued(trial)
+        and not trial.params
+        and not trial.values
+        and not trial.intermediate_values
+        and not trial.user_attrs
+        and DRAW_KEY not in trial.system_attrs
+    )
+
+
+def is_ours(storage: BaseStorage, study_id: int) -> bool:
+    """Whether a study was begun by a sampler of optuna-dp."""
+    trial_id = leader_id(storage, study_id)
+    if trial_id is None:
+        return False
+    leader = storage.get_trial(trial_id)
+    trials = storage.get_all_trials(study_id, deepcopy=False) if did_nothing(leader) else [leader]
+    return any(PLAN_KEY in t.system_attrs or SLOT_KEY in t.system_attrs for t in trials)
+
+
+def succeeds(trial: FrozenTrial) -> bool:
+    """Whether a trial was made to hold the plan in place of trial 0."""
+    return PLAN_KEY in trial.system_attrs and trial.state == TrialState.FAIL
+
+
+def ended(trial: FrozenTrial) -> bool:
+    """Whether a trial has ended, however it ended."""
+    return trial.state.is_finished()
+
+
+def score(trial: FrozenTrial) -> float | None:
+    """The score of an ended run; None is the lowest outcome.
+
+    A pruned trial keeps the last value it reported, so ``trial.value`` alone is not the score.
+    """
+    if trial.state != TrialState.COMPLETE or trial.values is None or len(trial.values) != 1:
+        return None
+    value = float(trial.values[0])
+    return None if value != value else value

@@ -1,0 +1,110 @@
+"""Runs whose worker has died: listing them, and telling them to have failed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import TrialState
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.records import checked_study, did_nothing, fail_unstarted, read_plan
+from optuna_dp.validation import whole
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+@dataclass(frozen=True)
+class OpenTrial:
+    """A trial that has not ended: a worker is at it, or has died. For the curator only.
+
+    Attributes:
+        number: Its number.
+        started: When it started; None if the storage does not know.
+        did_nothing: Whether there is no sign of a run yet.
+        leads: Whether others wait for it to write the plan.
+    """
+
+    number: int
+    started: datetime.datetime | None
+    did_nothing: bool
+    leads: bool
+
+
+def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
+    """Tells runs whose workers have died to have failed, and lists those that are still open.
+
+    Optuna leaves the trial of a killed worker running for ever. Its slot is one of the study's
+    runs: it is not repeated, it counts as a failed run (the lowest outcome), and until it has
+    been told so the study cannot be released. Choose trials by whether their worker is alive,
+    never by how long they take or what they have reported: that would make the outcome of a run
+    depend on something its event does not cover.
+
+    If trial 0 died before it had written the study's plan, the worker that waits longest writes a
+    new one (with a number of runs drawn afresh, trial 0 not among them) once trial 0 has been
+    told to have failed.
+
+    Guarantees:
+        * No trial that has ended is changed, and no trial is added; the number of runs stays.
+        * Either all trials of ``fail`` are open, or nothing is changed.
+        * A worker that is alive after all cannot bring its trial back: its result is refused.
+
+    Args:
+        study: The study.
+        fail: Numbers of trials whose workers have died.
+
+    Returns:
+        The trials that are open now.
+
+    Raises:
+        InvalidArgumentError: If ``study`` is none, or a number is not that of an open trial.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=9)))
+        >>> _ = study.ask()  # ... and its worker is killed
+        >>> [trial.number for trial in odp.recover(study)]
+        [0]
+        >>> odp.recover(study, fail=[0])
+        []
+    """
+    storage, study_id = checked_study(study)._storage, study._study_id
+    if not isinstance(fail, Iterable):
+        raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
+    numbers = {whole("fail", number) for number in fail}
+    is_open = {trial.number: trial for trial in _open(study)}
+    if not numbers <= is_open.keys():
+        wrong = min(numbers - is_open.keys())
+        raise InvalidArgumentError(
+            "fail",
+            wrong,
+            "it is not the number of an open trial",
+            f"Open trials: {', '.join(map(str, sorted(is_open))) or 'none'}.",
+        )
+    ids = {t.number: t._trial_id for t in storage.get_all_trials(study_id, deepcopy=False)}
+    for number in sorted(numbers):
+        try:
+            fail_unstarted(storage, ids[number])
+        except UpdateFinishedTrialError:
+            continue  # Its worker was alive after all and has just ended it.
+    return _open(study)
+
+
+def _open(study: Study) -> list[OpenTrial]:
+    storage, study_id = study._storage, study._study_id
+    plan, _ = read_plan(storage, study_id)
+    trials = storage.get_all_trials(study_id, deepcopy=False)
+    return [
+        OpenTrial(
+            number=trial.number,
+            started=trial.datetime_start,
+            did_nothing=did_nothing(trial),
+            leads=trial.number == 0 and plan is None,
+        )
+        for trial in sorted(trials, key=lambda t: t.number)
+        if trial.state == TrialState.RUNNING
+    ]

@@ -1,0 +1,101 @@
+"""One plan for all workers: who writes it, who waits for it, and who may not run under it.
+
+Trial 0 writes it. Every other worker reads it, waits for it, or succeeds a leader that died
+(:mod:`optuna_dp.protocol.succession`), and ends if it was configured differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import PlanError
+from optuna_dp.polling import poll
+from optuna_dp.protocol.plan import PLAN_KEY, Design, Plan
+from optuna_dp.protocol.records import fail_unstarted, read_plan, write_plan
+from optuna_dp.protocol.succession import is_next, may_succeed, succeed
+from optuna_dp.protocol.waiting import Waiting
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+def plan_for(
+    study: Study, trial: FrozenTrial, new_plan: Callable[[], Plan], parse: Callable[[Any], Plan]
+) -> Plan:
+    """Returns the study's plan for a trial that starts: written here, read or waited for.
+
+    Args:
+        study: The study.
+        trial: The trial that starts; number 0 writes the plan.
+        new_plan: Draws a plan for this study.
+        parse: Reads a plan from its record.
+
+    Raises:
+        PlanError: If there is no plan and nobody is left who may write it.
+    """
+    storage, study_id = study._storage, study._study_id
+    if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
+        plan = new_plan()
+        write_plan(storage, trial, plan)
+        return plan
+
+    def read() -> Plan | str | None:
+        found, leader = read_plan(storage, study_id, parse=parse)
+        if found is not None:
+            return found
+        if leader is None or not leader.state.is_finished():
+            return None
+        if not may_succeed(storage, study_id, leader):
+            return (
+                "trial 0 ended without writing it (it was added by hand, or made by another "
+                "sampler)"
+            )
+        if is_next(storage, study_id, trial.number):
+            return succeed(storage, study_id, new_plan())
+        return None
+
+    answer = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
+    if isinstance(answer, Plan):
+        return answer
+    refuse(storage, trial, f"This study has no plan: {answer}. Start a new study.")
+
+
+def written_plan(study: Study) -> Plan:
+    """Returns the plan that was written; refuses a study that has none."""
+    plan, _ = read_plan(study._storage, study._study_id)
+    if plan is None:
+        raise PlanError(
+            "This study has no plan: its first trial was not started by a sampler of "
+            "optuna-dp. Start a new study."
+        )
+    return plan
+
+
+def check_same_design(mine: Design, fingerprint: str, plan: Plan) -> None:
+    """Refuses to run under a plan that is not this worker's own.
+
+    The slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it
+    as a failed run instead would be unsound. A run may fail as one draw from the law that all runs
+    share; this one would fail for certain, and which slots do is up to whoever starts workers. One
+    that is started again and again takes every slot after the first s, and the best of min(T, s)
+    runs may cost more than the best of T: with pure 0.1-DP runs and T geometric of mean 1000 the
+    bound is 0.300, and an attack on min(T, 10) reaches 0.852
+    (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
+    """
+    if mine != plan.design and fingerprint != plan.design.fingerprint:
+        raise PlanError(
+            "This worker is configured differently from the study's plan "
+            f"({mine.differences(plan.design)}; here against the plan). All workers of a "
+            "study need the same sampler with the same arguments. A run has been lost to this "
+            "worker, so the study cannot be released: stop it and start a new one."
+        )
+
+
+def refuse(storage: BaseStorage, trial: FrozenTrial, message: str) -> NoReturn:
+    """Ends the trial, so that none is left running, and raises."""
+    fail_unstarted(storage, trial._trial_id)
+    raise PlanError(message)

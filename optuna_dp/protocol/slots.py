@@ -1,0 +1,422 @@
+"""Slots: exactly T runs, whatever the number of workers.
+
+A trial owns a slot if and only if its number is below the plan's number of slots. Trial numbers
+are unique and consecutive on every Optuna storage, so nothing is counted and nothing races.
+
+=====================  =========================================================================
+hook                   what happens there
+=====================  =========================================================================
+``before_trial``       trial 0 draws T and writes the plan; others wait for it. The slot gets its
+                       tie-break. The loop is stopped when the last slot has started.
+``infer_relative...``  a trial without a slot ends here, before it has parameters.
+``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
+``sample_independent`` whatever was not drawn jointly comes from the prior.
+``after_trial``        a parameter that somebody else has drawn is noted.
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import NOT_DRAWN, checked_space, drawn_once, note_what_others_drew
+from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.records import (
+    DRAW_KEY,
+    GATE_KEY,
+    GAVE_UP_KEY,
+    SLOT_KEY,
+    TIE_BITS,
+    SlotRecord,
+    draw_alone,
+    fail_unstarted,
+    was_enqueued,
+)
+from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
+from optuna_dp.pruners import guarded
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+_logger = logging.getLogger("optuna_dp")
+
+
+class SlotSampler(BaseSampler):
+    """Base of all samplers here: the plan, the slots, the gate behind the last one.
+
+    Guarantees:
+        * Exactly the plan's number of slots is ever started, on every storage and with any
+          number of workers; a trial beyond the last slot ends before it has parameters.
+        * T, the tie-breaks and all draws come from the operating system unless ``seed`` is
+          given; a seeded study says so in its plan and cannot be released.
+        * A worker that was configured differently ends before its objective is called; the study
+          then cannot be released.
+
+    Args:
+        search_space: Distributions by parameter name, or None (define-by-run).
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+    """
+
+    def __init__(
+        self, search_space: dict[str, BaseDistribution] | None, *, seed: int | None
+    ) -> None:
+        self._search_space = checked_space(search_space)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
+        if seed is not None:
+            warnings.warn(
+                f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
+                "the seed knows T and every draw, so release() will refuse the study. Leave seed "
+                "out where the data are real.",
+                SeedWarning,
+                stacklevel=4,  # Where a sampler of this package is made.
+            )
+        self._seed = seed
+        # Trials under way in this process. Never more than a copy of what the storage holds, and
+        # of what was asked of this sampler; gone when the trial has ended.
+        self._under_way: dict[tuple[int, int], _UnderWay] = {}
+        self._designs: dict[str, tuple[Design, str]] = {}
+        self._space_json: dict[str, str] | None = None
+        self._told: set[str] = set()
+        self._last_plan: tuple[Any, Plan] | None = None
+
+    # What a procedure supplies.
+
+    @abstractmethod
+    def _design(self, direction: str) -> Design:
+        """Returns what all workers must agree on."""
+
+    @abstractmethod
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        """Returns the number of runs of a new study."""
+
+    @abstractmethod
+    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+        """Returns the parameters that this slot draws jointly."""
+
+    @abstractmethod
+    def _draw(
+        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the slot's joint draw, and what the curator may want to know of it."""
+
+    def _draw_alone(
+        self, number: int, name: str, distribution: BaseDistribution
+    ) -> Callable[[], Any] | None:
+        """How one parameter is drawn from a prior; None if the prior is uniform."""
+        return None
+
+    def _each_alone(self) -> bool:
+        """Whether parameters known beforehand are drawn one by one from the uniform prior too."""
+        return False
+
+    def _in_words(self) -> dict[str, Any]:
+        """What :meth:`__repr__` shows, by argument: public settings only."""
+        shown: dict[str, Any] = {}
+        if self._search_space is not None:
+            shown["search_space"] = list(self._search_space)
+        return shown
+
+    def __repr__(self) -> str:
+        # A seed would tell T to whoever reads a log.
+        shown = {name: repr(value) for name, value in self._in_words().items()}
+        shown |= {} if self._seed is None else {"seed": "<given>"}
+        words = ", ".join(f"{name}={value}" for name, value in shown.items())
+        return f"{type(self).__name__}({words})"
+
+    def _last_to_start(self, plan: Plan) -> int:
+        """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
+        return plan.slots - 1
+
+    # Optuna's hooks.
+
+    def _raise_error_if_multi_objective(self, study: Study) -> None:
+        if study._is_multi_objective():
+            raise InvalidArgumentError(
+                "directions",
+                [direction.name.lower() for direction in study.directions],
+                f"{type(self).__name__} releases the best run by one score, so it is not for "
+                "multi-objective studies",
+                "Make the study with direction=, and let the objective return one number.",
+            )
+
+    def reseed_rng(self) -> None:
+        """Does nothing: no draw uses a state that workers could share."""
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Gives the trial its slot; see :class:`optuna.samplers.BaseSampler`."""
+        storage = study._storage
+        if study._is_multi_objective():
+            fail_unstarted(storage, trial._trial_id)
+            self._raise_error_if_multi_objective(study)
+        if was_enqueued(trial):
+            refuse(storage, trial, NOT_DRAWN.format(trial.number))
+        if trial.params and SLOT_KEY not in trial.system_attrs:
+            refuse(storage, trial, NOT_DRAWN.format(trial.number))
+        try:
+            self._begin(study, trial)
+        except UpdateFinishedTrialError as error:
+            raise PlanError(
+                f"Trial {trial.number} was told to have failed while this worker was starting it. "
+                "It counts as a failed run. Start the worker again for the runs that remain."
+            ) from error
+        except BaseException:
+            # Optuna would leave the trial running, and others would wait for it for ever.
+            if not storage.get_trial(trial._trial_id).state.is_finished():
+                fail_unstarted(storage, trial._trial_id)
+            raise
+
+    def _begin(self, study: Study, trial: FrozenTrial) -> None:
+        storage = study._storage
+        plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
+        whole_study: Study = getattr(study, "_study", study)
+        whole_study.pruner = guarded(whole_study.pruner)
+        if trial.number >= self._last_to_start(plan):
+            _stop(study)
+        if trial.number >= plan.slots:
+            storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            return
+        key, me = _key(study, trial), threading.get_ident()
+        if SLOT_KEY in trial.system_attrs:
+            # Optuna makes a Trial anew from a running one: its slot stays as it is.
+            old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
+            if (old.number, old.nonce) != (trial.number, plan.nonce):
+                raise PlanError(NOT_DRAWN.format(trial.number))
+            known = self._under_way.get(key)
+            if known is None or known.record != old:
+                # Nothing, or what is left of a trial never told, in a storage that is gone.
+                known = self._under_way[key] = _UnderWay(me, plan, old, begun_here=False)
+            known.thread = me
+            return
+        record = SlotRecord(
+            number=trial.number,
+            nonce=plan.nonce,
+            fingerprint=self._own_design(study)[1],
+            tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
+            sampler=type(whole_study.sampler).__name__,
+            draws=self._new_draws(trial.number),
+        )
+        self._mark(study, trial)
+        storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
+        self._check_design(study, plan)
+        self._under_way[key] = _UnderWay(me, plan, record, begun_here=True)
+        _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
+
+    def _mark(self, study: Study, trial: FrozenTrial) -> None:
+        """Writes what a trial with a slot must have on record; just before the slot's record.
+
+        A worker that dies in between leaves a trial without a slot, which counts as a failed run.
+        """
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Returns what is drawn jointly; ends trials that have no slot."""
+        self._raise_error_if_multi_objective(study)
+        plan = self._plan_of(study, trial)
+        if trial.number >= plan.slots:
+            raise optuna.TrialPruned("The study's last run has started already.")
+        self._check_design(study, plan)
+        with self._noting_that_it_waits(study, trial):
+            return self._space_of(study, plan, trial.number)
+
+    @contextmanager
+    def _noting_that_it_waits(self, study: Study, trial: FrozenTrial) -> Iterator[None]:
+        """Marks a run that could not wait for others: failing now would depend on durations."""
+        try:
+            yield
+        except WaitError:
+            study._storage.set_trial_system_attr(trial._trial_id, GAVE_UP_KEY, True)
+            raise
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Draws the slot's joint parameters and records the draw."""
+        self._raise_error_if_multi_objective(study)
+        if not search_space:
+            return {}
+        if self._each_alone():
+            return {
+                name: self.sample_independent(study, trial, name, distribution)
+                for name, distribution in search_space.items()
+            }
+        # A Trial object may be made again from a running trial: it is drawn once.
+        drawn = study._storage.get_trial(trial._trial_id).system_attrs.get(DRAW_KEY)
+        if drawn is not None:
+            return {
+                name: d.to_external_repr(drawn["internal"][name])
+                for name, d in search_space.items()
+                if name in drawn["internal"]
+            }
+        plan = self._plan_of(study, trial)
+        with self._noting_that_it_waits(study, trial):
+            params, notes = self._draw(study, plan, trial.number, search_space)
+        record = {
+            "space": self._space_as_json(search_space),
+            "internal": {
+                name: float(d.to_internal_repr(params[name])) for name, d in search_space.items()
+            },
+            **notes,
+        }
+        study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
+        return params
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draws one parameter from the prior.
+
+        A parameter drawn from the uniform prior is a function of the slot's record, which is
+        there already: nothing is read and nothing written.
+        """
+        self._raise_error_if_multi_objective(study)
+        if self._search_space is not None and param_name not in self._search_space:
+            self._warn_once(
+                f"The objective asks for {param_name!r}, which search_space does not have: it is "
+                "drawn from the prior by itself, and nothing is learnt about it. If the name is "
+                "misspelt, start a new study."
+            )
+        draw = self._draw_alone(trial.number, param_name, param_distribution)
+        known = self._under_way.get(_key(study, trial))
+        if draw is None and known is not None and known.begun_here:
+            known.asked.add(param_name)
+            return draw_alone(known.record.draws, param_name, param_distribution)
+        if draw is None:
+            key = self._draws_of(study, trial)
+            draw = functools.partial(draw_alone, key, param_name, param_distribution)
+        return drawn_once(study, trial, param_name, param_distribution, draw)
+
+    def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
+        """What fixes the draws of a trial that another process has begun, say."""
+        known = self._under_way.get(_key(study, trial))
+        if known is not None:
+            return known.record.draws
+        record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
+        if record is not None:
+            return SlotRecord.from_json(record).draws
+        # No sampler of ours has begun it. It is drawn all the same, and never released.
+        return self._new_draws(trial.number)
+
+    def _new_draws(self, number: int) -> int:
+        return entropy.bits(self._seed, "draws", number)(entropy.KEY_BITS)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        """Notes which parameters were not drawn here; forgets the trial.
+
+        Whether the study is finished is decided on reading.
+        """
+        known = self._under_way.pop(_key(study, trial), None)
+        if known is None:
+            return
+        unused = sorted((self._search_space or {}).keys() - trial.params.keys())
+        if unused and state == TrialState.COMPLETE:
+            self._warn_once(
+                f"A run has not asked for {unused} of search_space. That is as it should be if "
+                "other parameters decide which are used; if a name is misspelt, start a new study."
+            )
+        if known.begun_here:
+            note_what_others_drew(study, trial, known.asked)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            _logger.warning(message)
+
+    # The plan.
+
+    def _plan_of(self, study: Study, trial: FrozenTrial) -> Plan:
+        """Returns the plan under which a trial runs."""
+        known = self._under_way.get(_key(study, trial))
+        if known is not None:
+            return known.plan
+        return written_plan(study)
+
+    def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
+        known = self._under_way.get(_key(study, trial))
+        return known is not None and known.thread == threading.get_ident()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_under_way": {}, "_last_plan": None}
+
+    def _parsed(self, record: Any) -> Plan:
+        """Returns the plan that a record holds; reads the very same record only once."""
+        last = self._last_plan
+        if last is None or last[0] is not record:
+            last = self._last_plan = (record, Plan.from_json(record))
+        return last[1]
+
+    def _space_as_json(self, space: dict[str, BaseDistribution]) -> dict[str, str]:
+        if space is not self._search_space:
+            return {name: distribution_to_json(d) for name, d in space.items()}
+        if self._space_json is None:
+            self._space_json = {name: distribution_to_json(d) for name, d in space.items()}
+        return dict(self._space_json)
+
+    def _own_design(self, study: Study) -> tuple[Design, str]:
+        """What this worker was configured with, and its fingerprint."""
+        direction = study.direction.name.lower()
+        if direction not in self._designs:
+            # Settings do not change once a sampler is made; three looks per trial add up.
+            design = self._design(direction)
+            self._designs[direction] = design, design.fingerprint
+        return self._designs[direction]
+
+    def _check_design(self, study: Study, plan: Plan) -> None:
+        check_same_design(*self._own_design(study), plan)
+
+    def _new_plan(self, study: Study) -> Plan:
+        design, _ = self._own_design(study)
+        return Plan.drawn(design, self._draw_slots(entropy.bits(self._seed, "slots")))
+
+
+@dataclass
+class _UnderWay:
+    """A trial under way in this process.
+
+    Attributes:
+        thread: The thread that asked for it.
+        plan: The plan under which it runs.
+        record: Its slot record.
+        begun_here: Whether this sampler began it, so that nobody has drawn for it before.
+        asked: Parameters that this sampler drew without a record of their own.
+    """
+
+    thread: int
+    plan: Plan
+    record: SlotRecord
+    begun_here: bool
+    asked: set[str] = field(default_factory=set)
+
+
+def _key(study: Study, trial: FrozenTrial) -> tuple[int, int]:
+    # Trial ids are unique within a storage only.
+    return id(study._storage), trial._trial_id
+
+
+def _stop(study: Study) -> None:
+    """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
+    if study._thread_local.in_optimize_loop:
+        study.stop()

@@ -1,0 +1,89 @@
+"""Which earlier runs a slot may see, and what of them.
+
+Under ``schedule="batch"`` the set is fixed by slot numbers alone, never by who ended first, and
+only hyperparameters and scores go on to the policy: durations, orders of arrival, reported values
+and attributes stay behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from optuna.trial import FrozenTrial
+
+from optuna_dp.densities.policy import RunOutcome
+from optuna_dp.errors import WaitError
+from optuna_dp.polling import poll
+from optuna_dp.protocol.records import GATE_KEY, ended, score
+from optuna_dp.protocol.waiting import Waiting
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:
+    """Returns what a policy may know of runs that have ended, in the order given."""
+    return [RunOutcome(dict(trial.params), score(trial)) for trial in trials]
+
+
+def ended_runs(study: Study, number: int) -> list[FrozenTrial]:
+    """Returns the runs that have ended by now, the slot's own excepted, by slot."""
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    found = [
+        trial
+        for trial in trials
+        if ended(trial) and trial.number != number and GATE_KEY not in trial.system_attrs
+    ]
+    return sorted(found, key=lambda trial: trial.number)
+
+
+def completed_batches(
+    study: Study,
+    first_of_batch: int,
+    *,
+    own: Callable[[FrozenTrial], bool],
+    batches: str = "DPHyPOSampler a batch_size",
+    otherwise: str = ", or schedule='any' (which costs more)",
+    timeout: float | None = None,
+) -> list[FrozenTrial] | None:
+    """Returns all runs of slots below ``first_of_batch``, when all of them have ended.
+
+    Waits without an end unless told otherwise: a run that gave up after some time depends on how
+    long others take, and must not count as an ordinary failed run.
+
+    Args:
+        study: The study.
+        first_of_batch: The first slot of the batch that asks.
+        own: Whether this very thread started a run; waiting for it would be for ever.
+        batches: What to enlarge so that fewer runs wait, in words.
+        otherwise: What else would help, in words.
+        timeout: Seconds after which None is returned.
+
+    Raises:
+        WaitError: If a run waited for is this thread's own.
+    """
+
+    def read() -> list[FrozenTrial] | None:
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+        before = [trial for trial in trials if trial.number < first_of_batch]
+        unfinished = [trial for trial in before if not ended(trial)]
+        mine = [trial.number for trial in unfinished if own(trial)]
+        if mine:
+            raise WaitError(
+                f"This run may start only when all runs before number {first_of_batch} have "
+                f"ended, and number {mine[0]} was started by this same thread. Tell its "
+                f"result first (study.tell), or give {batches} of at least the number of runs "
+                f"asked for together{otherwise}."
+            )
+        if unfinished or len(before) < first_of_batch:
+            return None
+        return sorted(before, key=lambda trial: trial.number)
+
+    waiting = Waiting(
+        study,
+        "for runs of batches before this one",
+        below=first_of_batch,
+        advice=f"To keep n workers busy, give {batches} of n.",
+    )
+    return poll(read, timeout=timeout, on_pause=waiting.pause)

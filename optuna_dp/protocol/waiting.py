@@ -1,0 +1,72 @@
+"""What a worker does while it waits for others: says for whom, and notices who has died."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import TYPE_CHECKING
+
+from optuna.exceptions import ExperimentalWarning
+from optuna.storages import fail_stale_trials
+from optuna.storages._heartbeat import is_heartbeat_enabled
+
+from optuna_dp.protocol.records import ended
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+_logger = logging.getLogger("optuna_dp")
+
+_SAY_AFTER = 30.0
+_LOOK_AFTER = 1.0
+
+
+class Waiting:
+    """One wait of one worker.
+
+    Args:
+        study: The study.
+        what: What is waited for, in words.
+        below: Only runs with numbers below this are waited for; None: any.
+        advice: What else may help, in words.
+    """
+
+    def __init__(
+        self, study: Study, what: str, *, below: int | None = None, advice: str = ""
+    ) -> None:
+        self._study = study
+        self._what = what
+        self._below = below
+        self._advice = advice
+        self._said = 0
+        self._looked = 0.0
+
+    def pause(self, waited: float) -> None:
+        """Called before each pause.
+
+        Optuna looks for runs whose heartbeat has stopped when a worker starts a trial. If every
+        worker waits for a dead one, nobody would ever look.
+        """
+        if waited >= self._looked + _LOOK_AFTER and is_heartbeat_enabled(self._study._storage):
+            self._looked = waited
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ExperimentalWarning)
+                fail_stale_trials(getattr(self._study, "_study", self._study))
+        if waited < _SAY_AFTER * (self._said + 1):
+            return
+        self._said += 1
+        trials = self._study._storage.get_all_trials(self._study._study_id, deepcopy=False)
+        open_numbers = sorted(
+            t.number
+            for t in trials
+            if not ended(t) and (self._below is None or t.number < self._below)
+        )
+        _logger.warning(
+            "Waiting since %.0f seconds %s; the open trials are %s. If the worker of one has "
+            "died, tell it to have failed: optuna-dp recover STORAGE STUDY --fail NUMBER (or "
+            "study.tell(number, state=optuna.trial.TrialState.FAIL)). %s",
+            waited,
+            self._what,
+            open_numbers,
+            self._advice,
+        )

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from accounting.selection.history_reference import Instance, exhaustive
+
+from optuna_dp.accounting import events
+from optuna_dp.accounting.attacks.attainable import attainable_pairs
+from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
+from optuna_dp.accounting.attacks.policy_attack import data_attack, strongest_policy_attack
+from optuna_dp.accounting.attacks.selection_attack import strongest_attack
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.profile_bound import DataProfile
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.trial_counts import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
+
+DELTA = 1e-5
+BOUNDS = (0.75, 2.0)
+
+
+def sgd(noise):
+    return events.dp_sgd(noise_multiplier=noise, sample_rate=256 / 60000, steps=2344)
+
+
+def bound_of(event, trials, bounds, kind):
+    pair = pair_of(event)
+    return max(kind(side, trials, bounds).epsilon(DELTA) for side in (pair, pair.reversed()))
+
+
+@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.77), (0.71, 4.04)])
+def test_history_attack_reaches_the_reference(noise, reference) -> None:
+    event = sgd(noise)
+    attack = strongest_policy_attack(
+        attainable_pairs(event)[0], Geometric(10), BOUNDS, DELTA, "history"
+    )
+    assert attack.epsilon > reference - 0.01
+    assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, HistoryProfile)
+    assert "earlier outputs" in attack.describe()
+
+
+@pytest.mark.parametrize(
+    ("trials", "bounds"),
+    [
+        (Geometric(10), (0.9, 1.25)),
+        pytest.param(Logarithmic(4), (0.5, 4.0), marks=pytest.mark.slow),
+        pytest.param(NegativeBinomial(shape=2.0, mean=6), (0.75, 1.5), marks=pytest.mark.slow),
+        (Poisson(5), (0.5, 4.0)),
+        (Binomial(8, 4.0), (0.9, 1.25)),
+        (Geometric(6).capped(8), (0.5, 4.0)),
+    ],
+)
+def test_attacks_stay_below_their_bounds(trials, bounds) -> None:
+    event = events.gaussian(4.0)
+    pair = attainable_pairs(event)[0]
+    plain = strongest_attack(pair, trials, DELTA).epsilon
+    history = strongest_policy_attack(pair, trials, bounds, DELTA, "history").epsilon
+    data = strongest_policy_attack(pair, trials, bounds, DELTA, "data").epsilon
+    assert plain <= history <= bound_of(event, trials, bounds, HistoryProfile)
+    assert plain <= data <= bound_of(event, trials, bounds, DataProfile)
+    # Seeing the data is worth more than seeing private outputs, and the search shows it.
+    assert data > history
+
+
+def test_data_attack_breaks_the_history_bound() -> None:
+    """The two adversaries differ: what the history bound promises fails if policies see data."""
+    event = sgd(1.0)
+    attack = strongest_policy_attack(
+        attainable_pairs(event)[0], Geometric(10), BOUNDS, DELTA, "data"
+    )
+    assert attack.epsilon > bound_of(event, Geometric(10), BOUNDS, HistoryProfile) + 1.0
+    assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, DataProfile)
+    assert "the data" in attack.describe()
+
+
+def _response_instance(pmf, prior, bounds):
+    """Two lambdas with randomised response: lambda 0 has the event, lambda 1 the block."""
+    high = math.e / (1.0 + math.e)
+    low = 1.0 - high
+    return Instance(
+        losses=np.array([-1.0, 1.0]),
+        mass=np.array([low, high]),
+        infinite=0.0,
+        null=0.0,
+        # Outputs: (lambda 0, low), (lambda 0, high), (lambda 1, low), (lambda 1, high).
+        on=np.array([low, high, low, high]),
+        off=np.array([high, low, high, low]),
+        owner=np.array([0, 0, 1, 1]),
+        score=np.array([0, 1, 2, 0]),
+        prior=np.asarray(prior),
+        bounds=bounds,
+        law=None,
+        pmf=pmf,
+    )
+
+
+@pytest.mark.parametrize("bounds", [(0.5, 2.0), (0.75, 1.5)])
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (0.3, 0.7)])
+def test_history_attack_is_exact_and_optimal_on_a_small_tree(bounds, prior) -> None:
+    pmf = np.array([0.1, 0.2, 0.3, 0.25, 0.15])
+    inst = _response_instance(pmf, prior, bounds)
+    high = math.e / (1.0 + math.e)
+    pair = DominatingPair.randomized_response(1.0)
+    attack = HistoryAttack(pair, bounds, prior, [0.0, 1.0 - high], [high, 0.0], reach=12.0)
+    event = np.array([0.0, 1.0, 0.0, 0.0])
+    for eps in (-0.5, 0.0, 0.4, 1.0, 1.7):
+        on, off = attack.finite(pmf, eps)
+        assert on - math.exp(eps) * off == pytest.approx(
+            exhaustive(inst, event, math.exp(eps)), abs=1e-12
+        )
+
+
+def test_geometric_attack_is_the_limit_of_finite_ones() -> None:
+    pair = attainable_pairs(events.gaussian(4.0))[0]
+    attack = HistoryAttack(pair, BOUNDS, (0.2, 0.8), [0.01, 0.2], [1e-3, 1e-4], reach=4.0)
+    pmf = np.array([Geometric(4).pmf(k) for k in range(1, 160)])
+    assert attack.geometric(0.25, 1.0) == pytest.approx(attack.finite(pmf, 1.0), rel=1e-6)
+
+
+def test_coarse_lattices_give_weaker_attacks_not_wrong_ones() -> None:
+    """The policy's statistic is rounded, its outcome is not: O-mass and O'-mass are conserved."""
+    pair = attainable_pairs(events.gaussian(4.0))[0]
+    attack = HistoryAttack(pair, BOUNDS, (0.2, 0.8), [0.0, 0.0], [1.0, 1.0], reach=4.0)
+    # All outputs are in the event, so a run happens with certainty on either side.
+    assert attack.geometric(0.1, 1.0) == pytest.approx((1.0, 1.0), abs=1e-9)
+
+
+def test_data_attack_matches_its_closed_form_without_adaptivity() -> None:
+    pair = DominatingPair.randomized_response(1.0)
+    pmf = np.array([Geometric(3).pmf(k) for k in range(1, 200)])
+    on, off = data_attack(pair, pmf, np.array([[1.0]]), np.array([[0.2]]), np.array([[0.3]]))
+    phi = Geometric(3).pgf
+    block = float(pair.trade_off(0.2))
+    inside = 0.3 * math.exp(-1.0)
+    assert on[0] == pytest.approx(phi(0.8) - phi(0.5), rel=1e-9)
+    assert off[0] == pytest.approx(phi(1 - block) - phi(1 - block - inside), rel=1e-9)
+
+
+def test_vertices_are_densities_at_the_bounds() -> None:
+    for prior in ((0.2, 0.8), (0.3, 0.3, 0.4)):
+        vertices = policy_vertices(prior, 0.75, 2.0)
+        ratio = vertices / np.array(prior)
+        assert np.allclose(vertices.sum(axis=1), 1.0)
+        assert np.all((ratio >= 0.75 - 1e-9) & (ratio <= 2.0 + 1e-9))
+        assert len(vertices) >= 2
+
+
+@pytest.mark.parametrize("policy", ["history", "data"])
+def test_without_room_for_a_policy_it_is_the_plain_attack(policy) -> None:
+    pair = attainable_pairs(events.gaussian(4.0))[0]
+    attack = strongest_policy_attack(pair, Geometric(10), (1.0, 1.0), DELTA, policy)
+    plain = strongest_attack(pair, Geometric(10), DELTA)
+    assert attack.epsilon == plain.epsilon
+    assert attack.describe() == plain.describe()
+
+
+@pytest.mark.parametrize("policy", ["history", "data"])
+def test_edges_give_no_nan(policy) -> None:
+    for pair in (
+        DominatingPair.identity(),
+        DominatingPair.infinite(),
+        DominatingPair.randomized_response(1.0, 1e-3),
+    ):
+        found = strongest_policy_attack(pair, Geometric(3), BOUNDS, DELTA, policy)
+        assert not math.isnan(found.epsilon)
+        assert found.epsilon >= 0.0
+        assert found.describe()
+
+
+def test_unknown_policy_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="policy"):
+        strongest_policy_attack(
+            DominatingPair.identity(),
+            Geometric(3),
+            BOUNDS,
+            DELTA,
+            "everything",  # type: ignore
+        )

@@ -1,0 +1,398 @@
+"""The planner: every figure is what it says, and solved rows keep within their target."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.accounting.guarantee import pilots_guarantee
+from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.planning import selection_plan
+from optuna_dp.planning.selection_plan import Plan, PlanRow, law_of
+
+DELTA = 1e-5
+RUN = odp.gaussian(4.0)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return odp.selection_plan(
+        RUN, laws=["geometric", "poisson"], means=[10], density_bounds=[(0.8, 1.25)]
+    )
+
+
+def row_of(plan: Plan, law: str, mean: float, adaptive: bool = False) -> PlanRow:
+    (row,) = [r for r in plan.rows if (r.law, r.mean, r.adaptive) == (law, float(mean), adaptive)]
+    return row
+
+
+def test_rows(plan: Plan) -> None:
+    assert [(r.law, r.mean, r.density_bounds) for r in plan.rows] == [
+        ("geometric", 10.0, (1.0, 1.0)),
+        ("poisson", 10.0, (1.0, 1.0)),
+        ("geometric", 10.0, (0.8, 1.25)),
+    ]
+    assert plan.run == RUN
+    assert plan.one_run == odp.Guarantee(RUN).epsilon(DELTA)
+    assert plan.target_epsilon is plan.solved_for is None
+
+
+def test_epsilon_is_the_guarantee(plan: Plan) -> None:
+    for row in plan.rows:
+        assert row.trials is not None
+        assert row.density_bounds is not None
+        guarantee = odp.selection_guarantee(RUN, row.trials, density_bounds=row.density_bounds)
+        assert row.epsilon == guarantee.epsilon(DELTA)
+        assert row.attack is not None
+        assert 0.0 < row.attack <= row.epsilon
+
+
+def test_naive_is_the_composition_of_that_many_runs(plan: Plan) -> None:
+    row = row_of(plan, "geometric", 10)
+    whole = odp.Guarantee(odp.gaussian(4.0 / math.sqrt(10.0))).epsilon(DELTA)
+    assert row.naive == pytest.approx(whole, rel=2e-3)
+    assert row.naive is not None
+    assert row.naive > row.epsilon
+
+
+def test_rdp_is_dp_accountings_own(plan: Plan) -> None:
+    from dp_accounting import dp_event
+    from dp_accounting.rdp import RdpAccountant
+
+    for law, shape in (("geometric", 1.0), ("poisson", math.inf)):
+        event = dp_event.RepeatAndSelectDpEvent(RUN, mean=10.0, shape=shape)
+        theirs = RdpAccountant().compose(event).get_epsilon(DELTA)
+        assert row_of(plan, law, 10).rdp == pytest.approx(theirs, rel=1e-6)
+    assert row_of(plan, "geometric", 10, adaptive=True).rdp is None
+    printed = row_of(plan, "geometric", 10, adaptive=True).theorem_1
+    assert printed is not None
+    assert printed > row_of(plan, "geometric", 10, adaptive=True).epsilon
+
+
+def test_chances(plan: Plan) -> None:
+    row = row_of(plan, "geometric", 10)
+    assert row.few == pytest.approx(1.0 - 0.9**3)
+    # At least one of geometric(1/10) draws in the best 5 %: f / (f + gamma (1 - f)).
+    assert row.hit == pytest.approx(0.05 / (0.05 + 0.1 * 0.95))
+    assert row.hit_worst == row.hit == row.hit_best
+    adaptive = row_of(plan, "geometric", 10, adaptive=True)
+    assert adaptive.hit_worst == pytest.approx(0.04 / (0.04 + 0.1 * 0.96))
+    assert adaptive.hit_best == pytest.approx(0.0625 / (0.0625 + 0.1 * 0.9375))
+    assert row.likely_runs == odp.Geometric(10).quantile(0.95) == 29
+
+
+def test_no_policy_hits_more_often_than_the_planner_says() -> None:
+    """The policy that always puts density C on the best part, simulated."""
+    rng = np.random.default_rng(0)
+    plan = odp.selection_plan(
+        RUN, laws=[], means=[10], density_bounds=[(0.75, 2.0)], attacks=False
+    )
+    (row,) = plan.rows
+    runs = rng.geometric(0.1, 20_000)
+    hits = 1.0 - (1.0 - 2.0 * 0.05) ** runs
+    error = float(hits.std() / math.sqrt(hits.size))
+    assert row.hit_best == pytest.approx(float(hits.mean()), abs=4.0 * error)
+
+
+def test_price_and_rival(plan: Plan) -> None:
+    plain = row_of(plan, "geometric", 10)
+    row = row_of(plan, "geometric", 10, adaptive=True)
+    assert row.price == row.epsilon - plain.epsilon > 0.0
+    assert plain.price is plain.rival_mean is None
+    assert row.any_schedule is not None
+    assert row.any_schedule > row.epsilon
+    assert row.rival_mean is not None
+    rival = odp.selection_guarantee(RUN, odp.Geometric(row.rival_mean)).epsilon(DELTA)
+    assert 0.99 * row.epsilon <= rival <= row.epsilon
+    assert row.rival_hit == odp.Geometric(row.rival_mean).hit_probability(0.05)
+
+
+def test_json(plan: Plan) -> None:
+    record = json.loads(json.dumps(plan.to_json()))
+    assert len(record["rows"]) == len(plan.rows)
+    for row, written in zip(plan.rows, record["rows"], strict=True):
+        assert written["epsilon"] == row.epsilon
+        assert odp.TrialCount.from_json(written["trials"]) == row.trials
+
+
+def test_nothing_finite_is_written_as_a_word() -> None:
+    plan = odp.selection_plan(
+        odp.approximate_dp(0.1, 1e-3), laws=["geometric"], means=[10], density_bounds=[]
+    )
+    assert plan.rows[0].epsilon == math.inf
+    text = json.dumps(plan.to_json(), allow_nan=False)
+    assert json.loads(text)["rows"][0]["epsilon"] == "inf"
+
+
+def test_cap_policy_and_relation_are_passed_on() -> None:
+    plan = odp.selection_plan(
+        RUN,
+        laws=["geometric"],
+        means=[10],
+        density_bounds=[(0.8, 1.25)],
+        cap=20,
+        policy="data",
+        neighboring_relation="replace_one",
+        delta=1e-6,
+        fraction=0.1,
+        attacks=False,
+    )
+    plain, adaptive = plan.rows
+    assert plain.trials == odp.Geometric(10).capped(20)
+    assert adaptive.trials is not None
+    expected = odp.selection_guarantee(
+        RUN,
+        adaptive.trials,
+        density_bounds=(0.8, 1.25),
+        policy="data",
+        neighboring_relation="replace_one",
+    )
+    assert adaptive.epsilon == expected.epsilon(1e-6)
+    assert plain.hit == plain.trials.hit_probability(0.1)
+    assert plain.attack is None
+    assert plain.rdp == math.inf
+
+
+def test_pilots_stand_beside_density_bounds() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        noise_multiplier=4.0,
+        laws=["geometric"],
+        means=[5],
+        density_bounds=[(0.9, 1.25)],
+        pilots=[(4, 2.0), (4, 4.0), (8, 4.0)],
+    )
+    assert plan.run == RUN
+    plain, bounded, *pilots = plan.rows
+    assert bounded.price == bounded.epsilon - plain.epsilon > 0.0
+    assert [(r.pilots, r.noise_ratio, r.density_bounds) for r in pilots] == [
+        (4, 2.0, (1.0, 1.0)),
+        (4, 4.0, (1.0, 1.0)),
+        (8, 4.0, (1.0, 1.0)),
+    ]
+    assert [r.learns for r in plan.rows] == [False, True, True, True, True]
+    for row in pilots:
+        assert row.noise_ratio is not None
+        pilot = odp.gaussian(4.0 * row.noise_ratio)
+        whole = pilots_guarantee(pilot, row.pilots, RUN, odp.Geometric(5))
+        assert row.epsilon == whole.epsilon(DELTA)
+        assert row.price == row.epsilon - plain.epsilon > 0.0
+        # The selection alone is an attack on the whole; what pilots teach is not known.
+        assert row.attack is not None
+        assert plain.attack is not None
+        assert plain.attack <= row.attack <= row.epsilon
+        assert row.hit is row.hit_best is row.hit_worst is row.naive is None
+        assert row.rdp is not None
+        assert row.rdp > row.epsilon
+        rival = odp.selection_guarantee(RUN, odp.Geometric(row.rival_mean or 0.0)).epsilon(DELTA)
+        assert 0.98 * row.epsilon <= rival <= row.epsilon
+    assert pilots[0].epsilon > pilots[2].epsilon > pilots[1].epsilon
+    names = [row.name for row in plan.rows]
+    assert len(set(names)) == len(names)
+    assert names[2] == "geometric, after 4 pilots at 2x noise"
+    written = json.loads(json.dumps(plan.to_json()))["rows"][2]
+    assert (written["pilots"], written["noise_ratio"]) == (4, 2.0)
+
+
+def test_a_function_of_known_noise_is_judged_as_its_event() -> None:
+    common: dict[str, Any] = {"laws": ["geometric"], "means": [3], "density_bounds": []}
+    given = odp.selection_plan(odp.gaussian, noise_multiplier=4.0, **common)
+    assert given == odp.selection_plan(RUN, **common)
+
+
+# -- with a target -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "density_bounds", [[], pytest.param([(0.8, 1.25)], marks=pytest.mark.slow)]
+)
+def test_solving_for_the_noise(density_bounds: list[tuple[float, float]]) -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        target_epsilon=1.5,
+        laws=["geometric"],
+        means=[3, 10],
+        density_bounds=density_bounds,
+    )
+    assert (plan.solved_for, plan.run, plan.one_run) == ("noise_multiplier", None, None)
+    assert len(plan.rows) == 2 + 2 * len(density_bounds)
+    for row in plan.rows:
+        assert row.noise_multiplier is not None
+        assert row.trials is not None
+        assert row.density_bounds is not None
+        guarantee = odp.selection_guarantee(
+            odp.gaussian(row.noise_multiplier), row.trials, density_bounds=row.density_bounds
+        )
+        assert 0.97 * 1.5 <= guarantee.epsilon(DELTA) == row.epsilon <= 1.5
+    by_mean = {r.mean: r.noise_multiplier for r in plan.rows if not r.adaptive}
+    assert by_mean[3.0] < by_mean[10.0]
+
+
+def test_solving_for_the_noise_of_pilots_and_selection() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        target_epsilon=1.5,
+        laws=["geometric"],
+        means=[3],
+        density_bounds=[],
+        pilots=[(5, 3.0)],
+    )
+    plain, row = plan.rows
+    assert plain.noise_multiplier is not None
+    assert row.noise_multiplier is not None
+    assert row.noise_multiplier > plain.noise_multiplier
+    run, pilot = odp.gaussian(row.noise_multiplier), odp.gaussian(3.0 * row.noise_multiplier)
+    whole = pilots_guarantee(pilot, 5, run, odp.Geometric(3)).epsilon(DELTA)
+    assert 0.97 * 1.5 <= whole == row.epsilon <= 1.5
+
+
+def test_solving_for_the_mean_after_pilots() -> None:
+    plan = odp.selection_plan(
+        odp.gaussian,
+        noise_multiplier=4.0,
+        target_epsilon=1.6,
+        laws=["geometric"],
+        density_bounds=[],
+        pilots=[(5, 4.0), (500, 1.0)],
+    )
+    assert plan.solved_for == "mean"
+    plain, row, hopeless = plan.rows
+    assert plain.mean is not None
+    assert row.mean is not None
+    assert row.mean < plain.mean
+    whole = pilots_guarantee(odp.gaussian(16.0), 5, RUN, odp.Geometric(row.mean)).epsilon(DELTA)
+    assert 0.97 * 1.6 <= whole == row.epsilon <= 1.6
+    assert hopeless.trials is None
+    assert "out of reach" in hopeless.note
+    assert hopeless.pilots == 500
+
+
+def test_solving_for_the_mean() -> None:
+    plan = odp.selection_plan(
+        RUN, target_epsilon=1.5, laws=["geometric", "poisson"], density_bounds=[(0.8, 1.25)]
+    )
+    assert plan.solved_for == "mean"
+    assert [(r.law, r.density_bounds) for r in plan.rows] == [
+        ("geometric", (1.0, 1.0)),
+        ("poisson", (1.0, 1.0)),
+        ("geometric", (0.8, 1.25)),
+    ]
+    for row in plan.rows:
+        assert row.mean is not None
+        assert row.trials == law_of(row.law, row.mean)
+        assert 0.97 * 1.5 <= row.epsilon <= 1.5
+
+
+def test_solving_for_density_bounds() -> None:
+    plan = odp.selection_plan(RUN, target_epsilon=1.6, solve="density_bounds", means=[3, 300])
+    near, far = plan.rows
+    assert near.density_bounds is not None
+    assert near.adaptive
+    assert 0.97 * 1.6 <= near.epsilon <= 1.6
+    # 300 runs cost more than that even without adaptivity.
+    assert far.trials is None
+    assert far.epsilon == math.inf
+    plain = odp.selection_guarantee(RUN, odp.Geometric(300)).epsilon(DELTA)
+    assert f"at least {plain:.3g}"[:-1] in far.note
+    json.dumps(plan.to_json(), allow_nan=False)
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"delta": 0.0}, "delta"),
+        ({"fraction": 1.5}, "fraction"),
+        ({"policy": "both"}, "policy"),
+        ({"neighboring_relation": "twins"}, "neighboring_relation"),
+        ({"laws": ["uniform"]}, "law"),
+        ({"laws": ["negative-binomial:x"]}, "law"),
+        ({"laws": ["negative-binomial:-1"]}, "shape"),
+        ({"laws": ["binomial:5"]}, "mean"),
+        ({"laws": [3]}, "law"),
+        ({"adaptive_laws": ["uniform"]}, "law"),
+        ({"means": [0.5]}, "mean"),
+        ({"means": [-1.0]}, "means"),
+        ({"means": [math.nan]}, "means"),
+        ({"density_bounds": [(2.0, 1.0)]}, "density_bounds"),
+        ({"density_bounds": [1.0]}, "density_bounds"),
+        ({"cap": 0}, "cap="),
+        ({"run": "sgd"}, "run"),
+        ({"run": odp.gaussian}, "target_epsilon"),
+        ({"solve": "mean"}, "target_epsilon"),
+        ({"target_epsilon": -1.0}, "target_epsilon"),
+        ({"target_epsilon": 1.0, "solve": "noise_multiplier"}, "run"),
+        ({"run": odp.gaussian, "target_epsilon": 1.0, "solve": "mean"}, "run"),
+        ({"target_epsilon": 1.0, "solve": "everything"}, "solve"),
+        ({"noise_multiplier": 1.0}, "noise_multiplier"),
+        ({"run": odp.gaussian, "noise_multiplier": 0.0}, "noise_multiplier"),
+        (
+            {
+                "run": odp.gaussian,
+                "noise_multiplier": 1.0,
+                "target_epsilon": 1.0,
+                "solve": "noise_multiplier",
+            },
+            "run",
+        ),
+        ({"pilots": [(10, 4.0)]}, "pilots"),
+        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [(0, 4.0)]}, "pilots"),
+        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [(10, 0.0)]}, "pilots"),
+        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [10]}, "pilots"),
+        (
+            {
+                "run": odp.gaussian,
+                "noise_multiplier": 1.0,
+                "pilots": [(10, 4.0)],
+                "target_epsilon": 1.0,
+                "solve": "density_bounds",
+            },
+            "pilots",
+        ),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(change: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=match):
+        odp.selection_plan(**{"run": RUN, **change})
+
+
+def test_unsupported_runs_are_refused() -> None:
+    from dp_accounting import dp_event
+
+    with pytest.raises(UnsupportedEventError, match="UnsupportedDpEvent"):
+        odp.selection_plan(dp_event.UnsupportedDpEvent())
+
+
+def test_law_of() -> None:
+    assert law_of("geometric", 5) == odp.Geometric(5)
+    assert law_of("logarithmic", 5) == odp.Logarithmic(5)
+    assert law_of("poisson", 5) == odp.Poisson(5)
+    assert law_of("binomial:20", 5) == odp.Binomial(20, 5)
+    assert law_of("negative-binomial:-0.5", 5) == odp.NegativeBinomial(shape=-0.5, mean=5)
+    assert law_of("geometric", 5, cap=7) == odp.Geometric(5).capped(7)
+
+
+# -- the reference table -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_whole_table() -> None:
+
+    def run(noise: float) -> Any:
+        return odp.dp_sgd(noise_multiplier=noise, sample_rate=0.0043, steps=2344)
+
+    plan = odp.selection_plan(run, noise_multiplier=1.0, pilots=selection_plan.PILOTS)
+    assert len(plan.rows) == len(selection_plan.MEANS) * (len(selection_plan.LAWS) + 5)
+    row = next(r for r in plan.rows if r.density_bounds == (0.75, 2.0) and r.mean == 10.0)
+    # Theory: the same epsilon buys plain search with a mean of about 67 runs.
+    assert row.rival_mean == pytest.approx(67.0, rel=0.1)
+    for one in plan.rows:
+        assert one.attack is not None
+        assert one.attack <= one.epsilon

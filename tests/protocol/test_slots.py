@@ -1,0 +1,431 @@
+"""Exactly T runs: whatever the workers, the hooks, the storage."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.storages import JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from support import exactly, logged, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+    SeedWarning,
+    WaitError,
+)
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.records import SLOT_KEY, draw_alone, read_plan
+
+SAMPLERS: dict[str, Any] = {
+    "rand_tune": lambda **kw: odp.RandTuneSampler(**kw),
+    "dp_hypo_batch": lambda **kw: odp.DPHyPOSampler(candidates=16, batch_size=2, **kw),
+    "dp_hypo_any": lambda **kw: odp.DPHyPOSampler(candidates=16, schedule="any", **kw),
+}
+
+
+def slots_of(study: optuna.Study) -> int:
+    plan, _ = read_plan(study._storage, study._study_id)
+    assert plan is not None
+    return plan.slots
+
+
+def check_exactly_t(study: optuna.Study) -> None:
+    """Every run that the plan has is there and has ended, and no other trial has run."""
+    slots = slots_of(study)
+    trials = study.trials
+    assert [t.number for t in trials] == list(range(len(trials)))
+    assert len(trials) >= slots
+    for trial in trials:
+        if trial.number < slots:
+            assert trial.state in (TrialState.COMPLETE, TrialState.FAIL)
+            assert trial.params
+        else:
+            assert trial.state == TrialState.PRUNED
+            assert not trial.params
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("n_jobs", [1, 4])
+def test_exactly_t_runs_take_place(name: str, n_jobs: int) -> None:
+    for _ in range(50):
+        study = study_of(SAMPLERS[name](trials=odp.Geometric(mean=4)))
+        study.optimize(objective, n_jobs=n_jobs)
+        check_exactly_t(study)
+        if n_jobs == 1:
+            assert len(study.trials) == slots_of(study)
+
+
+def test_no_arguments_are_needed() -> None:
+    study = optuna.create_study(sampler=odp.DPHyPOSampler())
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2)
+    check_exactly_t(study)
+
+
+def test_the_callback_changes_nothing() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
+    assert len(study.trials) == 5
+
+
+def test_resuming_adds_no_run() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(6)))
+    study.optimize(objective, n_trials=2)
+    study.optimize(objective, n_trials=2)
+    study.optimize(objective)
+    study.optimize(objective)
+    study.optimize(objective, n_jobs=3)
+    check_exactly_t(study)
+    assert slots_of(study) == 6
+
+
+def test_ask_and_tell_stops_at_t() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    for _ in range(3):
+        trial = study.ask()
+        study.tell(trial, objective(trial))
+    beyond = study.ask()
+    with pytest.raises(optuna.TrialPruned):
+        objective(beyond)
+    study.tell(beyond, state=TrialState.PRUNED)
+    check_exactly_t(study)
+
+
+def test_a_poisson_law_may_give_no_run_at_all() -> None:
+    study = study_of(odp.RandTuneSampler(trials=odp.Poisson(mean=1e-9)))
+    study.optimize(objective)
+    assert slots_of(study) == 0
+    assert [t.state for t in study.trials] == [TrialState.PRUNED]
+    assert odp.release(study, odp.gaussian(4.0)).params is None
+
+
+def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
+    def fails(trial: optuna.Trial) -> float:
+        trial.suggest_float("x", 0, 1)
+        raise RuntimeError("out of memory")
+
+    study = study_of(odp.RandTuneSampler(trials=exactly(4)))
+    study.optimize(fails, catch=(RuntimeError,))
+    assert [t.state for t in study.trials] == [TrialState.FAIL] * 4
+
+
+def test_hyperbands_wrapped_study_works() -> None:
+    def reports(trial: optuna.Trial) -> float:
+        value = objective(trial)
+        trial.report(value, step=1)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+        return value
+
+    for sampler in (
+        odp.RandTuneSampler(trials=exactly(8)),
+        odp.DPHyPOSampler(trials=exactly(8), candidates=16),
+    ):
+        pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=4)
+        study = study_of(sampler, pruner=pruner)
+        study.optimize(reports)
+        assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
+        odp.release(study, odp.gaussian(4.0))
+
+
+def test_every_run_has_a_tie_break_of_its_own() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(50)))
+    study.optimize(objective)
+    ties = {t.system_attrs[SLOT_KEY]["tie_break"] for t in study.trials}
+    assert len(ties) == 50
+
+
+def test_an_enqueued_trial_is_refused_at_once() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.enqueue_trial({"x": 0.5})
+    with pytest.raises(PlanError, match="enqueued"):
+        study.optimize(objective)
+    assert [t.state for t in study.trials] == [TrialState.FAIL]
+
+
+def test_a_study_begun_by_another_sampler_is_refused() -> None:
+    study = optuna.create_study(direction="maximize")
+    study.optimize(objective, n_trials=1)
+    study.sampler = odp.RandTuneSampler(trials=exactly(3))
+    with pytest.raises(PlanError, match="no plan"):
+        study.optimize(objective)
+    assert all(t.state.is_finished() for t in study.trials)
+
+
+def test_a_worker_with_another_plan_does_not_run() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, n_trials=2)
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    calls: list[int] = []
+    with pytest.raises(PlanError, match=r"trials\..*7.*against the plan.*start a new one"):
+        # Optuna's catch= would otherwise spend every run that remains.
+        study.optimize(lambda trial: calls.append(1) or objective(trial), catch=(PlanError,))
+    assert calls == []
+    assert [t.state for t in study.trials[2:]] == [TrialState.FAIL]
+    assert not study.trials[2].params
+    study.sampler = odp.RandTuneSampler(trials=exactly(5))
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match="cannot count as a failed run"):
+        odp.release(study, odp.gaussian(4.0))
+
+
+def test_a_sampler_exchanged_within_a_run_does_not_draw_for_it() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    trial = study.ask()
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    with pytest.raises(PlanError, match="configured differently"):
+        objective(trial)
+
+
+def test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run() -> None:
+    """A worker in a loop of restarts would take every slot after the first ten.
+
+    The best of min(T, 10) runs is attacked with more than the best of T is bounded by, so a
+    release that passed over such slots would state too little.
+    """
+    run, law = odp.pure_dp(0.1), odp.Geometric(mean=1000)
+    stated = odp.selection_guarantee(run, law).epsilon(1e-9)
+    attack, _ = odp.selection_guarantee(run, law.capped(10)).bounds(1e-9)
+    assert stated < 0.31
+    assert attack > 0.85
+
+
+SPACE = {name: optuna.distributions.FloatDistribution(-1.0, 1.0) for name in ("lr", "x")}
+
+
+def misspelt(trial: optuna.Trial) -> float:
+    return objective(trial) + 0.0 * trial.suggest_float("rate", -1.0, 1.0)
+
+
+def conditional(trial: optuna.Trial) -> float:
+    return trial.suggest_float("lr", -1.0, 1.0) if trial.number % 2 else objective(trial)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        odp.RandTuneSampler(SPACE, trials=exactly(4)),
+        odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8),
+        odp.PilotSampler(
+            SPACE, pilots=2, pilot_run=odp.gaussian(4.0), trials=exactly(2), candidates=8
+        ),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: Any) -> None:
+    """Early and once; the guarantee holds all the same, and the statement says what is true."""
+    study = study_of(sampler)
+    with logged() as lines:
+        study.optimize(misspelt)
+    (unused,) = [line for line in lines if "has not asked for ['lr']" in line]
+    assert unused.startswith("WARNING")
+    assert len([line for line in lines if "asks for 'rate'" in line]) == 1
+    found = odp.release(study, odp.gaussian(4.0))
+    assert found.params is not None
+    assert set(found.params) == {"x", "rate"}
+    (row,) = [line for line in found.statement().splitlines() if "| Parameters |" in line]
+    assert "lr, x: the search space fixed beforehand, of which a run may use a part" in row
+
+
+def test_a_conditional_space_is_released_with_what_the_winner_used() -> None:
+    study = study_of(odp.RandTuneSampler(SPACE, trials=exactly(4)))
+    study.optimize(conditional)
+    found = odp.release(study, odp.gaussian(4.0))
+    assert found.params is not None
+    assert len(found.params) == 1
+
+
+def test_a_search_space_that_is_used_is_not_remarked_on() -> None:
+    study = study_of(odp.DPHyPOSampler({"x": SPACE["x"]}, trials=exactly(3), candidates=8))
+    with logged() as lines:
+        study.optimize(objective)
+    assert not [line for line in lines if line.startswith("WARNING")]
+
+
+def test_waiting_for_a_run_of_ones_own_thread_is_an_error_that_can_be_mended() -> None:
+    space = {"x": optuna.distributions.FloatDistribution(-1, 1)}
+    study = study_of(odp.DPHyPOSampler(space, trials=exactly(3)))
+    first = study.ask()
+    second = study.ask()
+    with pytest.raises(WaitError, match="batch_size"):
+        objective(second)
+    study.tell(first, 0.5)
+    study.tell(second, objective(second))
+
+
+def test_multi_objective_studies_are_refused() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=odp.RandTuneSampler())
+    with pytest.raises(ValueError, match="multi-objective"):
+        study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0))
+
+
+def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
+    def run(n_jobs: int) -> list[dict[str, Any]]:
+        study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=9), seed=5))
+        study.optimize(objective, n_jobs=n_jobs)
+        return [t.params for t in study.trials if t.params]
+
+    assert run(1) == run(1) == run(3)
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 2.0), (1, 2), (0.5, 1.0)])
+def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: Any) -> None:
+    for make in (
+        lambda bounds: odp.DPHyPOSampler(density_bounds=bounds),
+        lambda bounds: odp.PilotSampler(pilot_run=odp.gaussian(4.0), density_bounds=bounds),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"nothing is learnt. Give c < 1 < C"):
+            make(bounds)
+        make((1, 1))
+    # The accounting knows that such a density is the prior, and charges accordingly.
+    law = odp.Geometric(mean=3)
+    assert odp.selection_guarantee(odp.gaussian(4.0), law, density_bounds=bounds).epsilon(
+        1e-5
+    ) == odp.selection_guarantee(odp.gaussian(4.0), law).epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: odp.RandTuneSampler(seed=seed),
+        lambda seed: odp.DPHyPOSampler(seed=seed),
+        lambda seed: odp.PilotSampler(pilot_run=odp.gaussian(4.0), seed=seed),
+        lambda seed: odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0, seed=seed),
+        lambda seed: odp.ProposeTestSampler(
+            candidates=2,
+            n_partitions=90_000,
+            epsilon=0.2,
+            granularity=0.2,
+            resolve=0.3,
+            seed=seed,
+        ),
+    ],
+)
+def test_a_seed_is_warned_of_once_where_the_sampler_is_made(make: Any) -> None:
+    with pytest.warns(SeedWarning, match=r"release\(\) will refuse") as caught:
+        make(31_415)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert "31415" not in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(None)
+
+
+def test_without_a_seed_nothing_repeats() -> None:
+    def first() -> float:
+        study = study_of(odp.RandTuneSampler(trials=exactly(1)))
+        study.optimize(objective)
+        return float(study.trials[0].params["x"])
+
+    assert len({first() for _ in range(20)}) == 20
+
+
+def _work(path: str, kind: str, name: str, sampler: str) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        study_name=name,
+        storage=_storage(path, kind),
+        direction="maximize",
+        sampler=SAMPLERS[sampler](trials=odp.Geometric(mean=6)),
+        load_if_exists=True,
+    )
+    study.optimize(objective)
+
+
+def _storage(path: str, kind: str) -> Any:
+    if kind == "sqlite":
+        # Eight writers: the five seconds of Python's default are a matter of luck.
+        return RDBStorage(f"sqlite:///{path}.db", engine_kwargs={"connect_args": {"timeout": 240}})
+    return JournalStorage(JournalFileBackend(f"{path}.log"))
+
+
+def _many_processes(tmp_path: Path, kind: str, sampler: str, studies: int) -> None:
+    path = str(tmp_path / "study")
+    names = [f"study {i}" for i in range(studies)]
+    for name in names:
+        optuna.create_study(study_name=name, storage=_storage(path, kind), direction="maximize")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(8, mp_context=context) as pool:
+        for name in names:
+            for job in [pool.submit(_work, path, kind, name, sampler) for _ in range(8)]:
+                job.result()
+    for name in names:
+        check_exactly_t(optuna.load_study(study_name=name, storage=_storage(path, kind)))
+
+
+def test_eight_processes_make_exactly_t_runs(tmp_path: Path) -> None:
+    _many_processes(tmp_path, "journal", "rand_tune", studies=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_eight_processes_make_exactly_t_runs_in_fifty_studies(
+    tmp_path: Path, kind: str, sampler: str
+) -> None:
+    _many_processes(tmp_path, kind, sampler, studies=50)
+
+
+def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path: Path) -> None:
+    """SQLite gives the id of a deleted study to the next one."""
+    storage = f"sqlite:///{tmp_path / 'tuning.db'}"
+    sampler = odp.RandTuneSampler(trials=exactly(5))
+    first = study_of(sampler, storage=storage, study_name="same")
+    first.optimize(objective, n_trials=3)
+    old_plan, _ = read_plan(first._storage, first._study_id)
+    optuna.delete_study(study_name="same", storage=storage)
+    second = study_of(sampler, storage=storage, study_name="same")
+    assert second._study_id == first._study_id
+    second.optimize(objective)
+    new_plan, _ = read_plan(second._storage, second._study_id)
+    assert old_plan is not None
+    assert new_plan is not None
+    assert new_plan.nonce != old_plan.nonce
+    assert len(second.trials) == 5
+    odp.release(second, odp.gaussian(4.0))
+
+
+def test_a_trial_object_made_anew_keeps_the_plan_and_its_slot() -> None:
+    """Distributed training makes ``optuna.trial.Trial`` again from a running trial's id."""
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(mean=50)))
+    first = study.ask()
+    before = dict(study.trials[0].system_attrs)
+    again = optuna.trial.Trial(study, first._trial_id)
+    assert study.trials[0].system_attrs == before
+    assert objective(again) == objective(optuna.trial.Trial(study, first._trial_id))
+
+
+def test_a_leader_that_cannot_draw_a_plan_leaves_nobody_waiting() -> None:
+    class Broken(odp.RandTuneSampler):
+        def _draw_slots(self, bits: Any) -> int:
+            raise RuntimeError("no entropy")
+
+    study = study_of(Broken(trials=odp.Geometric(mean=5)))
+    with pytest.raises(RuntimeError, match="no entropy"):
+        study.optimize(objective, n_jobs=3)
+    assert all(t.state == TrialState.FAIL for t in study.trials)
+
+
+def test_parameters_drawn_alone_are_uniform_and_independent_of_each_other() -> None:
+    """Fixed keys, so the test has one outcome; fresh ones would fail with probability 2e-7."""
+    keys = [int.from_bytes(np.random.default_rng(i).bytes(32), "big") for i in range(4000)]
+    a, b = (np.array([entropy.unit(key, name) for key in keys]) for name in ("a", "b"))
+    for u in (a, b, (a + b) % 1.0, (a - b) % 1.0):
+        assert 0.0 <= u.min() <= u.max() < 1.0
+        distance = np.abs(np.sort(u) - (np.arange(4000) + 0.5) / 4000).max()
+        assert distance < 2.9 / 4000**0.5  # Kolmogorov: 2 exp(-2 * 2.9^2) = 1e-7 each.
+    assert entropy.unit(keys[0], "a") == a[0]
+    law = optuna.distributions.CategoricalDistribution(["p", "q", "r"])
+    drawn = [draw_alone(key, "c", law) for key in keys]
+    assert all(abs(drawn.count(choice) / 4000 - 1 / 3) < 0.04 for choice in law.choices)
