@@ -143,7 +143,7 @@ def test_claims_are_named_so_and_used_by_nothing():
     )
     # Both are far below what m iterations can cost.
     assert composed_epsilon(1e-5, 0.1, DoublingPlan(0.1).iteration_bound) > 6
-    for module in ("accounting", "doubling", "planner", "noisy_max", "above_threshold"):
+    for module in ("accounting", "doubling", "partitions_needed", "noisy_max", "above_threshold"):
         source = inspect.getsource(
             inspect.getmodule(__import__(f"optuna_dp.propose_test.{module}", fromlist=["_"]))
         )

@@ -305,7 +305,14 @@ def test_noisy_max_is_better_at_the_same_total_budget():
 
 
 def test_no_mechanism_imports_the_simulation():
-    for name in ("above_threshold", "doubling", "noise", "noisy_max", "partitions", "utilities"):
+    for name in (
+        "above_threshold",
+        "doubling",
+        "exact_noise",
+        "noisy_max",
+        "partitions",
+        "utilities",
+    ):
         module = __import__(f"{package.__name__}.{name}", fromlist=["_"])
         tree = ast.parse(inspect.getsource(inspect.getmodule(module)))
         words = {getattr(node, "module", None) for node in ast.walk(tree)}

@@ -552,7 +552,7 @@ def test_poisson_null_outcome_is_counted_exactly() -> None:
 
 
 def test_the_proof_page_exists() -> None:
-    page = Path(__file__).parents[2] / "docs" / "explanation" / "rdp-of-selection.md"
+    page = Path(__file__).parents[3] / "docs" / "explanation" / "rdp-of-selection.md"
     text = page.read_text(encoding="utf-8")
     for heading in ("Theorem 1", "Theorem 2", "Theorem 3", "Precondition", "Proof"):
         assert heading in text
