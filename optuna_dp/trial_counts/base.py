@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record
 from optuna_dp.trial_counts import exact, special
 
 FloatArray = npt.NDArray[np.float64]
@@ -22,7 +23,11 @@ _LARGEST_QUESTION = 10**300
 UNIFORM_BITS = 128
 
 
-class TrialCount(ABC):
+# Every law by its name, registered by the law's class: this file makes none of them by itself.
+_LAWS: dict[str, type[TrialCount]] = {}
+
+
+class TrialCount(Record, ABC):
     """Law of the secret number of runs T.
 
     Laws are frozen data: they compare by value, can be keys of dictionaries, and survive a round
@@ -81,10 +86,6 @@ class TrialCount(ABC):
     @abstractmethod
     def _exact_tail(self, ctx: Any, n: int) -> Any:
         """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Returns the law as plain data; :meth:`from_json` reads it back exactly."""
 
     # ---- probabilities -------------------------------------------------------------------------
 
@@ -211,12 +212,11 @@ class TrialCount(ABC):
         Args:
             n: The cap, from 1 to 10 million; the law itself is returned if T never exceeds it.
         """
-        from optuna_dp.trial_counts.bounded import Capped
-
         n = validation.whole("n", n, minimum=1)
         if self.maximum is not None and self.maximum <= n:
             return self
-        return Capped(self, n)
+        law: Callable[..., TrialCount] = _LAWS["capped"]
+        return law(self, n)
 
     def sample(self, uniform_bits: Callable[[int], int] | None = None) -> int:
         """Draws T, a secret: whoever knows it may learn from the number of runs.
@@ -267,12 +267,33 @@ class TrialCount(ABC):
                 high = middle
         return high
 
-    @staticmethod
-    def from_json(record: Any) -> TrialCount:
-        """Reads back a law from :meth:`to_json`; refuses anything else."""
-        from optuna_dp.trial_counts.reading import read
+    # ---- records -------------------------------------------------------------------------------
 
-        return read(record)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "law" in vars(cls):
+            cls.constants = {"law": cls.law}
+            _LAWS.setdefault(cls.law, cls)
+
+    @classmethod
+    def from_json(cls, data: Any) -> TrialCount:
+        """Reads back any law from :meth:`to_json`; refuses anything else."""
+        name = data.get("law") if isinstance(data, dict) else None
+        if not isinstance(name, str) or name not in _LAWS:
+            raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(_LAWS)}")
+        return _LAWS[name]._read(data)
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> TrialCount:
+        """Reads back a law of this class."""
+        return super().from_json(data)
+
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+        """Returns the error for a record that is not one of a law."""
+        return InvalidArgumentError(
+            "record", data, why, fix or "The record is corrupted or of another version."
+        )
 
     # ---- helpers -------------------------------------------------------------------------------
 

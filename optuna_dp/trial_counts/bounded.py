@@ -111,10 +111,6 @@ class Binomial(TrialCount):
     def _exact_tail(self, ctx: Any, n: int) -> Any:
         return exact.binomial_tail(ctx, n, self.n, self.mean)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the law as plain data."""
-        return {"law": self.law, "n": self.n, "mean": self.mean}
-
 
 @dataclass(frozen=True, repr=False)
 class Capped(TrialCount):
@@ -206,10 +202,6 @@ class Capped(TrialCount):
 
     def _exact_tail(self, ctx: Any, n: int) -> Any:
         return self.base._exact_tail(ctx, n) if n < self.n else ctx.mpf(0)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the law as plain data."""
-        return {"law": self.law, "n": self.n, "base": self.base.to_json()}
 
 
 def _polynomial(coefficients: FloatArray, s: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -170,6 +171,28 @@ class NegativeBinomial(TrialCount):
         if self._typed == "mean":
             record["mean"] = self.mean
         return record
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> TrialCount:
+        by_mean = cls is not NegativeBinomial or "mean" in data
+        names = {"law", "shape", "gamma", *(["mean"] if by_mean else [])}
+        if set(data) != names:
+            raise cls.refusal(data, f"a record of the {cls.law} law has the keys {sorted(names)}")
+        shape = validation.number("shape", data["shape"])
+        if not by_mean:
+            return NegativeBinomial(shape=shape, gamma=data["gamma"])
+        mean = validation.number("mean", data["mean"])
+        law: Callable[..., NegativeBinomial] = cls
+        result = law(mean=mean) if cls is not NegativeBinomial else law(shape=shape, mean=mean)
+        if shape != result.shape:
+            raise cls.refusal(data, f"the shape of the {cls.law} law is {result.shape}")
+        gamma = validation.number("gamma", data["gamma"])
+        consistent = 0.0 < gamma <= 1.0 and abs(mean_from_gamma(shape, gamma) / mean - 1.0) < 1e-9
+        if not consistent:
+            raise cls.refusal(data, f"mean {mean!r} belongs to gamma {result.gamma!r}")
+        # The recorded gamma is the law; solving for it again may differ in the last digit.
+        object.__setattr__(result, "gamma", gamma)
+        return result
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

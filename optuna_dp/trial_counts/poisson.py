@@ -71,7 +71,3 @@ class Poisson(TrialCount):
 
     def _exact_tail(self, ctx: Any, n: int) -> Any:
         return exact.poisson_tail(ctx, n, self.mean)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the law as plain data."""
-        return {"law": self.law, "mean": self.mean}

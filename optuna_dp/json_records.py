@@ -1,0 +1,175 @@
+"""Frozen dataclasses as JSON records, written and read by their fields.
+
+Reading is strict, because what a storage or a stranger hands back may be damaged in any way: a
+record holds exactly the fields of its class, each of the type that the class declares, and what
+was read would be written as the very same record again. Nothing is dropped, guessed or converted.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any, ClassVar, TypeVar
+
+from optuna_dp.errors import OptunaDPError, PlanError
+
+# What can be done about a record in a study's storage that is not what was written.
+RESTORE = "Restore the storage from a backup, or start a new study."
+
+
+def stored(
+    *,
+    key: str | None = None,
+    write: Callable[[Any], Any] | None = None,
+    read: Callable[[Any], Any] | None = None,
+) -> dict[str, Any]:
+    """Returns metadata of a dataclass field that is stored under another name or in another form.
+
+    Args:
+        key: Its name in the record; by default the field's.
+        write: Makes plain JSON of it.
+        read: Makes the field of that again; raises ``ValueError``, ``TypeError`` or
+            ``OptunaDPError`` on anything else. Without it the declared type is read.
+    """
+    return {"key": key, "write": write, "read": read}
+
+
+R = TypeVar("R", bound="Record")
+
+
+class Record:
+    """Base of frozen dataclasses that are stored as JSON.
+
+    The types that are understood: ``bool``, ``int``, ``float``, ``str``, ``None``, ``dict``,
+    ``Any`` (JSON as it is), tuples and unions of these, and classes with ``from_json``; for others
+    see :func:`stored`. Fields with ``init=False`` are not stored.
+
+    Attributes:
+        described_as: What the record is called in errors, a sentence's beginning.
+        constants: Stored before the fields, and expected there again, such as a version.
+    """
+
+    described_as: ClassVar[str] = "A record"
+    constants: ClassVar[dict[str, Any]] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values; :meth:`from_json` reads them back exactly."""
+        record = dict(self.constants)
+        for key, one in _stored_fields(type(self)).items():
+            write = one.metadata.get("write") or plain
+            record[key] = write(getattr(self, one.name))
+        return record
+
+    @classmethod
+    def from_json(cls: type[R], data: Any) -> R:
+        """Reads what :meth:`to_json` wrote; refuses anything else.
+
+        Raises:
+            OptunaDPError: If ``data`` is anything else; a :class:`PlanError` unless a class says
+                otherwise.
+        """
+        wanted = _stored_fields(cls)
+        for name, value in cls.constants.items():
+            if isinstance(data, dict) and name in data and not _same(data[name], value):
+                raise cls.refusal(
+                    data,
+                    f"its {name} is {data[name]!r}, and this optuna-dp reads {value!r}",
+                    "Use the version of optuna-dp that wrote it.",
+                )
+        names = sorted({*cls.constants, *wanted})
+        if not isinstance(data, dict) or set(data) != set(names):
+            holds = sorted(map(str, data)) if isinstance(data, dict) else f"a {_kind(data)}"
+            raise cls.refusal(data, f"it holds {holds} instead of {names}")
+        values = {}
+        for key, one in wanted.items():
+            read = one.metadata.get("read") or functools.partial(_read, _hints(cls)[one.name])
+            try:
+                values[one.name] = read(data[key])
+            except PlanError:
+                raise  # A record within this one has said what is wrong with it.
+            except (KeyError, TypeError, ValueError, OverflowError, OptunaDPError) as error:
+                raise cls.refusal(data, f"it is wrong in its {key}: {error}") from error
+        try:
+            record = cls(**values)
+        except (TypeError, ValueError, OptunaDPError) as error:
+            raise cls.refusal(data, str(error)) from error
+        if record.to_json() != data:
+            raise cls.refusal(data, "it is not what would be written")
+        return record
+
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = RESTORE) -> OptunaDPError:
+        """Returns the error for a record that cannot be read.
+
+        Args:
+            data: What was given instead. Not for the message: records may hold secrets.
+            why: What is wrong with it, a clause.
+            fix: What to do about it, a sentence.
+        """
+        return PlanError(f"{cls.described_as} is corrupted: {why}. {fix}")
+
+
+def plain(value: Any) -> Any:
+    """Returns JSON for a value: records by ``to_json``, lists for tuples, "inf" for infinity."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0.0 else "-inf"
+    return value
+
+
+def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
+    """The fields of a class by their names in records."""
+    return {one.metadata.get("key") or one.name: one for one in fields(cls) if one.init}
+
+
+def _hints(cls: Any) -> dict[str, Any]:
+    """The types of a class's fields; cached, because a study has a record for every run."""
+    if cls not in _HINTS:
+        _HINTS[cls] = typing.get_type_hints(cls)
+    return _HINTS[cls]
+
+
+_HINTS: dict[Any, dict[str, Any]] = {}
+
+
+def _read(hint: Any, value: Any) -> Any:
+    """Returns what a value of JSON stands for in a field of this type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        (hint,) = (each for each in arguments if each is not type(None))
+        return _read(hint, value)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"a list was expected, not a {_kind(value)}")
+        if arguments[1:] == (Ellipsis,):
+            arguments = arguments[:1] * len(value)
+        return tuple(_read(each, item) for each, item in zip(arguments, value, strict=True))
+    if hint is float and (value in ("inf", "-inf") or type(value) in (int, float)):
+        if value != value:
+            raise ValueError("a number was expected, not NaN")
+        return float(value)
+    if hasattr(hint, "from_json"):
+        return hint.from_json(value)
+    if type(value) is not (origin or hint):
+        raise ValueError(f"{_kind(hint)} was expected, not {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return value.__name__ if isinstance(value, type) else type(value).__name__
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal and of one type: True is not 1 here."""
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,92 @@
+"""Records are read to the last field, or refused with what is wrong and without what they hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+
+from optuna_dp.errors import PlanError
+from optuna_dp.json_records import Record, stored
+
+
+@dataclass(frozen=True)
+class Inner(Record):
+    described_as: ClassVar[str] = "The inner record"
+    name: str
+    flag: bool = False
+
+
+@dataclass(frozen=True)
+class Outer(Record):
+    described_as: ClassVar[str] = "The outer record"
+    constants: ClassVar[dict[str, Any]] = {"version": 2}
+    inner: Inner
+    count: int
+    bounds: tuple[float, float]
+    answers: tuple[int | None, ...]
+    key: int = field(metadata=stored(write=hex, read=lambda text: int(text, 16)))
+    size: int = field(metadata=stored(key="batch_size"))
+    note: str | None = None
+    anything: Any = None
+    double: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError("the count is negative")
+        object.__setattr__(self, "double", 2 * self.count)
+
+
+SOUND = Outer(Inner("a"), 3, (0.5, float("inf")), (1, None), 255, 4, None, {"x": [1]})
+WRITTEN = {
+    "version": 2,
+    "inner": {"name": "a", "flag": False},
+    "count": 3,
+    "bounds": [0.5, "inf"],
+    "answers": [1, None],
+    "key": "0xff",
+    "batch_size": 4,
+    "note": None,
+    "anything": {"x": [1]},
+}
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert SOUND.to_json() == WRITTEN
+    assert Outer.from_json(json.loads(json.dumps(WRITTEN))) == SOUND
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ({"version": 3}, "its version is 3.*Use the version"),
+        ({"version": True}, "its version is True"),
+        ({"inner": {"name": "a"}}, r"inner record is corrupted: it holds \['name'\] instead"),
+        ({"inner": {"name": "a", "flag": 0}}, "inner record is corrupted: it is wrong in its fl"),
+        ({"count": True}, "in its count"),
+        ({"count": "9876"}, "in its count"),
+        ({"count": 3.0}, "in its count"),
+        ({"count": -9876}, "the count is negative"),
+        ({"bounds": [0.5]}, "in its bounds"),
+        ({"bounds": [0.5, float("nan")]}, "in its bounds"),
+        ({"bounds": [0.5, 10**400]}, "in its bounds"),
+        ({"answers": {"0": 1}}, "in its answers"),
+        ({"key": "FF"}, "not what would be written"),
+        ({"key": 255}, "in its key"),
+        ({"batch_size": None}, "in its batch_size"),
+        ({"note": 9876}, "in its note"),
+        ({"more": 9876}, "it holds"),
+    ],
+)
+def test_anything_else_is_refused_without_its_values(damage: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words) as caught:
+        Outer.from_json({**WRITTEN, **damage})
+    assert "9876" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [None, 3, "text", [], {}, [WRITTEN]])
+def test_what_is_no_record_is_refused(data: Any) -> None:
+    with pytest.raises(PlanError, match="outer record is corrupted: it holds"):
+        Outer.from_json(data)
