@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from optuna_dp.trial_counts import Geometric as Geometric
     from optuna_dp.trial_counts import Logarithmic as Logarithmic
     from optuna_dp.trial_counts import NegativeBinomial as NegativeBinomial
+    from optuna_dp.trial_counts import Once as Once
     from optuna_dp.trial_counts import Poisson as Poisson
     from optuna_dp.trial_counts import TrialCount as TrialCount
 
@@ -95,6 +96,7 @@ _HOMES = {
         "Geometric",
         "Logarithmic",
         "NegativeBinomial",
+        "Once",
         "Poisson",
         "TrialCount",
     ),

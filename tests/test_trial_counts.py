@@ -22,6 +22,7 @@ from optuna_dp.trial_counts import (
     Geometric,
     Logarithmic,
     NegativeBinomial,
+    Once,
     Poisson,
     TrialCount,
 )
@@ -45,6 +46,7 @@ LAWS: list[TrialCount] = [
     Logarithmic(10).capped(7),
     Poisson(12).capped(15),
     Binomial(20, 5).capped(6),
+    Once(),
 ]
 
 

@@ -27,6 +27,7 @@ law                                 support                    parameters
 ``Logarithmic(mean)``               1, 2, 3, ... (shape 0)     mean >= 1
 ``Poisson(mean)``                   0, 1, 2, ...               mean > 0
 ``Binomial(n, mean)``               0, 1, ..., n               n >= 1, 0 < mean <= n
+``Once()``                          1                          none
 ``law.capped(n)``                   min(T, n)                  n >= 1
 ==================================  =========================  ======================
 """
@@ -34,6 +35,7 @@ law                                 support                    parameters
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.bounded import Binomial, Capped
 from optuna_dp.trial_counts.negative_binomial import Geometric, Logarithmic, NegativeBinomial
+from optuna_dp.trial_counts.once import Once
 from optuna_dp.trial_counts.poisson import Poisson
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Geometric",
     "Logarithmic",
     "NegativeBinomial",
+    "Once",
     "Poisson",
     "TrialCount",
 ]
