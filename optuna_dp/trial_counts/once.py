@@ -20,6 +20,9 @@ class Once(TrialCount):
     Attributes:
         mean: E[T], 1.
 
+    Raises:
+        InvalidArgumentError: By every method, if an argument is not allowed.
+
     Example:
         >>> import optuna_dp as odp
         >>> odp.Once().pmf([0, 1, 2]).tolist()
