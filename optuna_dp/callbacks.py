@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optuna_dp.errors import PlanError
+from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("optuna_dp")
 
 PROGRESS_KEY = "optuna_dp:privacy"
-_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 
 
 class PrivacyCallback:
@@ -184,11 +184,11 @@ class PrivacyCallback:
             if known is None:
                 guarantee = procedure_of(plan.design).guarantee(plan.design, self._record)
                 known = {
-                    "epsilon": _finite(guarantee.epsilon(self._record.delta)),
+                    "epsilon": finite(guarantee.epsilon(self._record.delta)),
                     "delta": self._record.delta,
                     "method": guarantee.method(self._record.delta),
-                    "orders": list(_ORDERS),
-                    "rdp": [_finite(value) for value in guarantee.rdp(np.array(_ORDERS))],
+                    "orders": list(SHOWN_ORDERS),
+                    "rdp": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
                 }
                 self._guaranteed[plan.design.fingerprint] = known
             return known
@@ -206,7 +206,7 @@ class PrivacyCallback:
             curve += sum(1 for _ in same) * rdp_of(event, relation, orders)
         return {
             "runs": len(numbers),
-            "epsilon_by_naive_composition": _finite(
+            "epsilon_by_naive_composition": finite(
                 rdp_to_epsilon(orders, curve, self._record.delta)
             ),
             "note": "not the guarantee: what publishing every run would cost",
@@ -245,8 +245,3 @@ def _check_takes_a_run(plan: Plan) -> None:
             "arguments. Leave the callback out; compose the final training by "
             "release(study).with_training(event)."
         )
-
-
-def _finite(value: float) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None

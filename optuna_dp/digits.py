@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 import optuna_dp as odp
+from optuna_dp.arrays import FloatArray
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
     from optuna.trial import Trial
 
-FloatArray = npt.NDArray[np.float64]
 
 NOISE_MULTIPLIER = 2.0
 BATCH = 64

@@ -15,7 +15,7 @@ ROOT = Path(optuna_dp.__file__).parent
 
 # A module may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "json_records", "validation", "polling"},
+    {"arrays", "errors", "json_records", "numbers_shown", "validation", "polling"},
     {"trial_counts"},
     {"accounting", "densities"},
     {"planning", "propose_test", "scoring", "voting"},

@@ -15,15 +15,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 # Atoms need e^loss and e^-loss as finite floats.
 _LARGEST_LOSS = 700.0

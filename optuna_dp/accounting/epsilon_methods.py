@@ -33,8 +33,7 @@ from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection import renyi
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
-
-FloatArray = npt.NDArray[np.float64]
+from optuna_dp.arrays import FloatArray
 
 
 class Method(ABC):

@@ -15,10 +15,9 @@ from optuna_dp.accounting import events, run_rdp, supported_events
 from optuna_dp.accounting.epsilon_methods import Method, epsilons_of, methods_of
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import TrialCount
-
-FloatArray = npt.NDArray[np.float64]
 
 _FORMAT = "optuna-dp guarantee"
 

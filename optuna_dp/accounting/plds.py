@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
-from optuna_dp.accounting.dominating_pairs import DominatingPair, FloatArray
+from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
 # Points per direction at which a PLD is read: half of them evenly up to where its profile ends,

@@ -21,8 +21,8 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import validation
 from optuna_dp.accounting import events, supported_events
-from optuna_dp.accounting.dominating_pairs import FloatArray
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # Large epsilons are best converted at orders near 1, tiny ones at orders in the thousands

@@ -10,8 +10,7 @@ from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
-
-FloatArray = npt.NDArray[np.float64]
+from optuna_dp.arrays import FloatArray
 
 _POINTS = 1500
 # Beyond the epsilon with this delta the pair counts the rest as infinite loss, which only adds

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
-from optuna_dp.accounting.dominating_pairs import DominatingPair, FloatArray
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 # Beyond, one entry's law has millions of atoms; epsilon is 1e-4 and less there.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from optuna_dp.numbers_shown import rounded_up
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -79,7 +81,7 @@ def _cells(
     if row.trials is None:
         return [*cells, f"[not bold dim]{row.note}[/]"] if solved else [*cells, "[dim]none[/]"]
     if solved:
-        cells.append(f"{_rounded_up(row.noise_multiplier or 0.0)}")
+        cells.append(_noise(row.noise_multiplier or 0.0))
     cells.append(_epsilon(row.epsilon))
     if with_attacks:
         cells.append("" if row.attack is None else _epsilon(row.attack, down=True))
@@ -125,9 +127,9 @@ def _epsilon(value: float | None, *, down: bool = False) -> str:
     return f"{whole / 10**places:.{places}f}"
 
 
-def _rounded_up(noise: float) -> str:
+def _noise(noise: float) -> str:
     """Four decimals, upward: more noise than was solved for, never less."""
-    return f"{math.ceil(noise * 1e4) / 1e4:.4f}" if noise < 100 else f"{math.ceil(noise)}"
+    return rounded_up(noise, 4 if noise < 100 else 0)
 
 
 def _percent(value: float | None) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Candidates, Prior, Space
 from optuna_dp.densities.projection import Projection, project_log
-from optuna_dp.densities.shares import FloatArray, IntArray
 
 # Logarithms of the weights the policy would like the candidates to have, shape (N,).
 Weigh = Callable[[Candidates], FloatArray]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from optuna_dp import validation
-from optuna_dp.densities.shares import FloatArray
+from optuna_dp.arrays import FloatArray
 from optuna_dp.densities.surrogate import FittedModel
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.densities.policy import (
     Direction,
     RunOutcome,
@@ -31,7 +32,6 @@ from optuna_dp.densities.prior import (
     UniformPrior,
     encode_params,
 )
-from optuna_dp.densities.shares import FloatArray
 from optuna_dp.densities.surrogate import FittedModel, GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 

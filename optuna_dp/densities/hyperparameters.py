@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from optuna_dp.densities.shares import FloatArray
+from optuna_dp.arrays import FloatArray
 
 # A diagonal this large keeps the factorisation of nearly equal points going.
 _JITTER = 1e-10

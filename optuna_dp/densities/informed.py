@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.densities.prior import (
     BaseDistribution,
     Candidates,
@@ -32,7 +33,7 @@ from optuna_dp.densities.prior import (
     to_internal,
     unit_points,
 )
-from optuna_dp.densities.shares import FloatArray, IntArray, integer_masses, uniform_masses
+from optuna_dp.densities.shares import integer_masses, uniform_masses
 from optuna_dp.errors import InvalidArgumentError
 
 Weight = Callable[[Any], float] | Mapping[Any, float]

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.densities.candidates import Proposal, propose_fixed, propose_fresh
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Candidates, Prior, Space, UniformPrior, encode_params
@@ -29,7 +30,7 @@ from optuna_dp.densities.projection import (
     projection_to_json,
     scores_to_log_weights,
 )
-from optuna_dp.densities.shares import BoundedDensity, FloatArray, IntArray
+from optuna_dp.densities.shares import BoundedDensity
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 

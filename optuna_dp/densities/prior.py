@@ -23,7 +23,7 @@ from optuna.distributions import (
 )
 
 from optuna_dp import validation
-from optuna_dp.densities.shares import FloatArray
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
 Space: TypeAlias = Mapping[str, BaseDistribution]

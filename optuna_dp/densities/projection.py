@@ -25,13 +25,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from optuna_dp import validation
-from optuna_dp.densities.shares import (
-    BoundedDensity,
-    FloatArray,
-    IntArray,
-    enforce,
-    uniform_masses,
-)
+from optuna_dp.arrays import FloatArray, IntArray
+from optuna_dp.densities.shares import BoundedDensity, enforce, uniform_masses
 from optuna_dp.errors import InvalidArgumentError
 
 # Above this many candidates a few bisection steps spare most of the sort.

@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.densities.hyperparameters import most_probable, typical_length
-from optuna_dp.densities.shares import FloatArray
 
 
 @runtime_checkable

@@ -16,13 +16,14 @@ from flwr.common.constant import ErrorCode
 from flwr.common.typing import Code, FitRes, Status
 from flwr.compat.common import recorddict_compat
 
+from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import QUERY_RECORD, VOTE_RECORD, Params, VoteQuery
 from optuna_dp.federated.secagg import MODULUS
 from optuna_dp.federated.transport import entry_bound
 from optuna_dp.validation import positive
-from optuna_dp.voting.ballots import IntArray, ballot
+from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
 
 _logger = logging.getLogger("optuna_dp")

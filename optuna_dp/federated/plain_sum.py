@@ -10,9 +10,9 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 
+from optuna_dp.arrays import IntArray
 from optuna_dp.federated.query import ACTION_PLAIN, QUERY_RECORD, VOTE_RECORD, VoteQuery
 from optuna_dp.federated.transport import Attempt, Progress, entry_bound, rejected
-from optuna_dp.voting.ballots import IntArray
 from optuna_dp.voting.plan import VotePlan
 
 

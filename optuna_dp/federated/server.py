@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 from optuna.distributions import BaseDistribution
 
 from optuna_dp import validation
+from optuna_dp.arrays import IntArray
 from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.plain_sum import PlainSum
@@ -27,7 +28,7 @@ from optuna_dp.federated.transport import Attempt, Progress
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release
-from optuna_dp.voting.ballots import IntArray, argmax
+from optuna_dp.voting.ballots import argmax
 from optuna_dp.voting.errors import VoteFailedError
 from optuna_dp.voting.plan import VotePlan, checked_adjacency
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from flwr.app import Context, Message
 from flwr.serverapp import Grid
 
+from optuna_dp.arrays import IntArray
 from optuna_dp.federated.query import VoteQuery
-from optuna_dp.voting.ballots import IntArray
 from optuna_dp.voting.plan import VotePlan
 
 _logger = logging.getLogger("optuna_dp")

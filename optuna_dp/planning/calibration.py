@@ -21,6 +21,7 @@ from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, largest_within
 from optuna_dp.trial_counts import TrialCount
 
@@ -239,17 +240,11 @@ def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
     return names[0]
 
 
-def rounded_up(value: float, digits: int = 4) -> str:
-    """Returns a positive number with so many significant digits, never below it."""
-    if value <= 0.0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
-    return f"{math.ceil(value / unit) * unit:.{digits}g}"
-
-
 def _unreachable(unknown: Unknown, target: Any, cost: float, value: float) -> InvalidArgumentError:
     # Rounded up, so that the number named is one that works.
-    least = f"it must be at least {rounded_up(cost)}" if cost < math.inf else "no value is enough"
+    least = (
+        f"it must be at least {significant_up(cost)}" if cost < math.inf else "no value is enough"
+    )
     if unknown == "noise_multiplier":
         allowed = f"{least}, what the selection still costs at noise multiplier {value:g}"
         fix = (

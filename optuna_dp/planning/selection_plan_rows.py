@@ -28,6 +28,7 @@ from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee, selection_guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon
 from optuna_dp.planning.target_search import Scale, largest_within
@@ -320,7 +321,7 @@ class Solver:
 
         found = largest_within(cost, self._target, scale, tolerance=_TOLERANCE)
         if found.cost > self._target:
-            note = f"out of reach: at least {calibration.rounded_up(found.cost)}"
+            note = f"out of reach: at least {significant_up(found.cost)}"
             return PlanRow(**asdict(search), note=note)
         if solved:
             self._last = self._of_mean[search.mean] = scale.starting_at(found)

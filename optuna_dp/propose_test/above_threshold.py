@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
 from optuna_dp import validation
+from optuna_dp.arrays import IntArray
 from optuna_dp.propose_test.exact_noise import DiscreteLaplace, laplace_for
 from optuna_dp.propose_test.utilities import Utilities
-
-IntArray = npt.NDArray[np.int64]
 
 _FIRST_CHUNK = 8
 _LARGEST_CHUNK = 4096

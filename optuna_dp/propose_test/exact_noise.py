@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
-
-IntArray = npt.NDArray[np.int64]
 
 # Noise of this scale leaves the range of 64-bit integers with probability exp(-2**17).
 _LARGEST_SCALE = float(1 << 44)

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.propose_test.doubling import DoublingPlan
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _CELLS_AT_ONCE = 4_000_000
 

@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Grid points per unit of one partition's utility. A power of two, so that scaling is exact.
 RESOLUTION = 1 << 20

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import math
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -17,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.numbers_shown import SHOWN_ORDERS, finite, rounded_up
 from optuna_dp.protocol.plan import Design
 
 RELATIONS = {
     "add_or_remove_one": "adding or removing one record",
     "replace_one": "replacing one record by another",
 }
-_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 _PACKAGES = ("optuna-dp", "optuna", "dp-accounting", "numpy", "scipy", "opendp")
 
 
@@ -48,20 +47,20 @@ def statement_data(
         assumptions: What the guarantee rests on besides the software.
         relations: The neighbouring relations in the procedure's words.
     """
-    methods = {name: _finite(value) for name, value in guarantee.by_method(delta).items()}
+    methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     best = guarantee.epsilon(delta)
     return {
         "format": "optuna-dp privacy statement",
         "version": 1,
         "protected": relations[guarantee.neighboring_relation],
         "neighboring_relation": guarantee.neighboring_relation,
-        "epsilon": _finite(best),
+        "epsilon": finite(best),
         "delta": delta,
         "method": guarantee.method(delta),
         "epsilon_by_method": methods,
         "rdp": {
-            "orders": list(_ORDERS),
-            "epsilons": [_finite(value) for value in guarantee.rdp(np.array(_ORDERS))],
+            "orders": list(SHOWN_ORDERS),
+            "epsilons": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
         },
         "design": design.to_json(),
         "guarantee": guarantee.to_json(),
@@ -98,7 +97,7 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         data: What :func:`statement_data` returned.
         facts: Rows of the table, by heading: how the procedure describes itself.
     """
-    epsilon = _rounded_up(data["epsilon"])
+    epsilon = rounded_up(data["epsilon"], 4)
     promise = (
         "has **no finite privacy guarantee**"
         if data["epsilon"] is None
@@ -149,7 +148,7 @@ def _rdp_in_words(rdp: dict[str, Any]) -> str:
             "runs. To compose this release with others, use `Guarantee.compose`."
         )
     rows = "\n".join(
-        f"| {order:g} | {_rounded_up(value)} |"
+        f"| {order:g} | {rounded_up(value, 4)} |"
         for order, value in zip(rdp["orders"], rdp["epsilons"], strict=True)
     )
     return f"""\
@@ -172,18 +171,8 @@ METHODS = {
 }
 
 
-def _rounded_up(value: float | None) -> str:
-    """Four decimals, never less than the value."""
-    return "infinite" if value is None else f"{math.ceil(value * 1e4) / 1e4:.4f}"
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _finite(value: float) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None
 
 
 def _versions() -> dict[str, str]:

@@ -12,15 +12,12 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from optuna_dp.accounting.attacks.history_attack import policy_vertices
 from optuna_dp.accounting.attacks.policy_attack import PolicyAttack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.testing.simulation import Densities, Remember, Runs
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 BLOCK, EVENT, REST = 2.0, 1.0, 0.0
 

@@ -21,9 +21,9 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
-FloatArray = npt.NDArray[np.float64]
 Norm = Literal["l1", "l2", "linf"]
 Data = TypeVar("Data")
 

@@ -15,12 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.trial_counts import TrialCount
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # (state of each search, shape (n,)) -> density ratio of each hyperparameter, shape (n, L).
 Densities = Callable[[IntArray], FloatArray]

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.trial_counts import exact, special
 
-FloatArray = npt.NDArray[np.float64]
 WholeNumbers = int | list[int] | npt.NDArray[Any]
 
 _LARGEST_QUESTION = 10**300

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import exact, special
-from optuna_dp.trial_counts.base import FloatArray, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 _LARGEST_CAP = 10_000_000
 # Whole numbers up to here are floats, and so are their ratios to the mean.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from optuna_dp.arrays import FloatArray
 
 #: Smallest gamma (and so the largest log(1/gamma), 690.8) that the formulas are made for.
 SMALLEST_GAMMA = 1e-300

@@ -17,6 +17,7 @@ from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.propose_test.accounting import composed_epsilon as composed_pure
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.protocol.plan import Design
@@ -126,13 +127,13 @@ def plot_epsilon_by_trials(
     theme.line(
         figure,
         [(end, epsilon) for end in ends],
-        f"{counted.level}: {theme.rounded_up(epsilon)}",
+        f"{counted.level}: {rounded_up(epsilon)}",
         colour=theme.GUARANTEE,
         width=3,
     )
     if counted.pilots is not None:
         number, cost = counted.pilots
-        name = f"the {number} pilots alone: {theme.rounded_up(cost)}"
+        name = f"the {number} pilots alone: {rounded_up(cost)}"
         theme.line(
             figure, [(end, cost) for end in ends], name, colour=theme.GUARANTEE, dash="dash"
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import score
@@ -27,7 +28,6 @@ from optuna_dp.visualization.targets import (
     record_of,
     target_of,
 )
-from optuna_dp.visualization.theme import rounded_up
 
 if TYPE_CHECKING:
     from optuna.study import Study

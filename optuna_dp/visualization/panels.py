@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from optuna.trial import FrozenTrial
 
+    from optuna_dp.arrays import FloatArray
     from optuna_dp.densities.prior import Candidates
-    from optuna_dp.densities.shares import FloatArray
 
 _CELLS = 24
 _COLUMNS = 3

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.planning.selection_plan import Plan
 from optuna_dp.planning.selection_plan_rows import PlanRow
 from optuna_dp.visualization import theme
@@ -150,7 +151,7 @@ def _side_by_side(plan: Plan, mean: float) -> go.Figure:
             {row.name: row.price for row in learning},
             "added by density bounds or pilots",
             theme.NAIVE,
-            text=[f"+{theme.rounded_up(row.price or 0.0)}" for row in learning],
+            text=[f"+{rounded_up(row.price or 0.0)}" for row in learning],
             textposition="outside",
             cliponaxis=False,
         )

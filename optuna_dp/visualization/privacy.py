@@ -15,6 +15,7 @@ from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.releasing.release import Release
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import design_of, pilots_and_selection, target_of
@@ -98,7 +99,7 @@ def plot_privacy_profile(
             colour=theme.GUARANTEE,
             size=11,
             mode="markers+text",
-            text=[f"  epsilon {theme.rounded_up(epsilon)} at delta {marked:g}"],
+            text=[f"  epsilon {rounded_up(epsilon)} at delta {marked:g}"],
             textposition="top right",
             showlegend=False,
         )

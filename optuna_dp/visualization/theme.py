@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -162,11 +161,6 @@ def titled(title: str, *, curator: bool) -> str:
     if not curator:
         return title
     return f'{title}<br><span style="font-size:0.75em;color:{ATTACK}">{CURATOR}</span>'
-
-
-def rounded_up(value: float) -> str:
-    """Two decimals, never less than the value."""
-    return "infinite" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-9) / 100:.2f}"
 
 
 def rgba(colour: str, alpha: float) -> str:

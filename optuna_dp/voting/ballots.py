@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 
-IntArray = npt.NDArray[np.int64]
 RandomBytes = Callable[[int], bytes]
 
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _ROWS = 25_000
 

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.voting.ballots import IntArray, RandomBytes
+from optuna_dp.voting.ballots import RandomBytes
 
 WordArray = npt.NDArray[np.uint64]
 

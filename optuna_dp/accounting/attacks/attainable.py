@@ -33,9 +33,8 @@ from optuna_dp.accounting.events import (
     WorstCaseDpEvent,
     neighboring_relation,
 )
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
-
-FloatArray = npt.NDArray[np.float64]
 
 _BINS = 20_000
 _LATTICE = 2**18

@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from optuna_dp.arrays import FloatArray, IntArray
 
 _LATTICE_PER_SPREAD = 5.0
 _MAX_STATES = 200

@@ -38,16 +38,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
 from optuna_dp.accounting.attacks.selection_attack import SelectionAttack, strongest_attack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import NegativeBinomial, TrialCount
-
-FloatArray = npt.NDArray[np.float64]
 
 # Taken from the attack's advantage for the rounding of sums and of linear systems.
 _ROUNDING = 1e-9

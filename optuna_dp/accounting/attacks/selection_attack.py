@@ -27,9 +27,9 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts import TrialCount
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
 _GRID = 220

@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import Binomial, NegativeBinomial, Poisson, TrialCount
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def koskela_applies(trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)) -> bool:

@@ -33,15 +33,10 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.selection.history_kernel import (
-    SLACK,
-    FloatArray,
-    HistoryGrid,
-    Removal,
-    Values,
-)
+from optuna_dp.accounting.selection.history_kernel import SLACK, HistoryGrid, Removal, Values
 from optuna_dp.accounting.selection.history_stationary import solve_stationary
 from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import NegativeBinomial, TrialCount
 

@@ -23,12 +23,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-
-FloatArray = npt.NDArray[np.float64]
+from optuna_dp.arrays import FloatArray
 
 NEGLIGIBLE_MASS = 1e-13
 """O-mass beyond the outermost taps; what lies there is split between the tap and infinity."""

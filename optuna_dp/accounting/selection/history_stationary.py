@@ -11,11 +11,9 @@ k >= N, r_high < 1, the scaled values V_k / P[T=k] are all bounded by the soluti
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from optuna_dp.accounting.selection.history_kernel import SLACK, FloatArray, Removal, Values
-
-BoolArray = npt.NDArray[np.bool_]
+from optuna_dp.accounting.selection.history_kernel import SLACK, Removal, Values
+from optuna_dp.arrays import BoolArray, FloatArray
 
 _MAX_POLICIES = 50
 

@@ -33,9 +33,8 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts import TrialCount
-
-FloatArray = npt.NDArray[np.float64]
 
 STEP = 2e-3
 """Largest relative change of gain or cost over one cell of the grid of p (the error is O(STEP^2),

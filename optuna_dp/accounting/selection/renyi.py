@@ -27,10 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import NegativeBinomial, Poisson, TrialCount
 
-FloatArray = npt.NDArray[np.float64]
 #: epsilons >= 0 -> upper bounds of the run's delta(epsilon), valid in both directions.
 Profile = Callable[[FloatArray], npt.ArrayLike]
 
