@@ -13,10 +13,11 @@ import importlib
 import importlib.util
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from optuna.storages import InMemoryStorage
+from optuna.storages import BaseStorage, InMemoryStorage
 
 from optuna_dp import visualization
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
@@ -115,7 +116,10 @@ class DashboardCallback:
     def __init__(self) -> None:
         _board()
         self._lock = threading.Lock()
-        self._next: dict[tuple[int, int], int] = {}
+        # By storage, so that another one with the same id is another one; then by study.
+        self._next: weakref.WeakKeyDictionary[BaseStorage, dict[int, int]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
@@ -131,11 +135,11 @@ class DashboardCallback:
             _logger.warning("The note for Optuna Dashboard could not be written.", exc_info=True)
 
     def _is_due(self, study: Study, done: int, finished: bool) -> bool:
-        key = (id(study._storage), study._study_id)
         with self._lock:
-            if done < self._next.get(key, 1) and not finished:
+            due = self._next.setdefault(study._storage, {})
+            if done < due.get(study._study_id, 1) and not finished:
                 return False
-            self._next[key] = 2 * done
+            due[study._study_id] = 2 * done
         return True
 
 

@@ -24,7 +24,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -49,6 +48,7 @@ from optuna_dp.protocol.records import (
     was_enqueued,
 )
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
+from optuna_dp.protocol.under_way import Known, UnderWay
 from optuna_dp.pruners import guarded
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ class SlotSampler(BaseSampler):
                 stacklevel=4,  # Where a sampler of this package is made.
             )
         self._seed = seed
-        # Trials under way in this process. Never more than a copy of what the storage holds, and
-        # of what was asked of this sampler; gone when the trial has ended.
-        self._under_way: dict[tuple[int, int], _UnderWay] = {}
+        self._under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
         self._space_json: dict[str, str] | None = None
         self._told: set[str] = set()
@@ -184,6 +182,8 @@ class SlotSampler(BaseSampler):
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = study._storage
+        # What stands under the same id and is not this trial's is gone from here on.
+        known = self._under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = guarded(whole_study.pruner)
@@ -192,17 +192,15 @@ class SlotSampler(BaseSampler):
         if trial.number >= plan.slots:
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return
-        key, me = _key(study, trial), threading.get_ident()
+        me = threading.get_ident()
         if SLOT_KEY in trial.system_attrs:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
             old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
             if (old.number, old.nonce) != (trial.number, plan.nonce):
                 raise PlanError(NOT_DRAWN.format(trial.number))
-            known = self._under_way.get(key)
-            if known is None or known.record != old:
-                # Nothing, or what is left of a trial never told, in a storage that is gone.
-                known = self._under_way[key] = _UnderWay(me, plan, old, begun_here=False)
+            known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
+            self._under_way.put(study, trial, known)
             return
         record = SlotRecord(
             number=trial.number,
@@ -215,7 +213,7 @@ class SlotSampler(BaseSampler):
         self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
         self._check_design(study, plan)
-        self._under_way[key] = _UnderWay(me, plan, record, begun_here=True)
+        self._under_way.put(study, trial, Known(me, plan, record, begun_here=True))
         _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
@@ -298,7 +296,7 @@ class SlotSampler(BaseSampler):
                 "misspelt, start a new study."
             )
         draw = self._draw_alone(trial.number, param_name, param_distribution)
-        known = self._under_way.get(_key(study, trial))
+        known = self._under_way.get(study, trial)
         if draw is None and known is not None and known.begun_here:
             known.asked.add(param_name)
             return draw_alone(known.record.draws, param_name, param_distribution)
@@ -309,7 +307,7 @@ class SlotSampler(BaseSampler):
 
     def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
         """What fixes the draws of a trial that another process has begun, say."""
-        known = self._under_way.get(_key(study, trial))
+        known = self._under_way.get(study, trial)
         if known is not None:
             return known.record.draws
         record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
@@ -328,7 +326,7 @@ class SlotSampler(BaseSampler):
 
         Whether the study is finished is decided on reading.
         """
-        known = self._under_way.pop(_key(study, trial), None)
+        known = self._under_way.drop(study, trial)
         if known is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
@@ -349,17 +347,17 @@ class SlotSampler(BaseSampler):
 
     def _plan_of(self, study: Study, trial: FrozenTrial) -> Plan:
         """Returns the plan under which a trial runs."""
-        known = self._under_way.get(_key(study, trial))
+        known = self._under_way.get(study, trial)
         if known is not None:
             return known.plan
         return written_plan(study)
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        known = self._under_way.get(_key(study, trial))
+        known = self._under_way.get(study, trial)
         return known is not None and known.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_under_way": {}, "_last_plan": None}
+        return {**self.__dict__, "_last_plan": None}
 
     def _parsed(self, record: Any) -> Plan:
         """Returns the plan that a record holds; reads the very same record only once."""
@@ -390,30 +388,6 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> Plan:
         design, _ = self._own_design(study)
         return Plan.drawn(design, self._draw_slots(entropy.bits(self._seed, "slots")))
-
-
-@dataclass
-class _UnderWay:
-    """A trial under way in this process.
-
-    Attributes:
-        thread: The thread that asked for it.
-        plan: The plan under which it runs.
-        record: Its slot record.
-        begun_here: Whether this sampler began it, so that nobody has drawn for it before.
-        asked: Parameters that this sampler drew without a record of their own.
-    """
-
-    thread: int
-    plan: Plan
-    record: SlotRecord
-    begun_here: bool
-    asked: set[str] = field(default_factory=set)
-
-
-def _key(study: Study, trial: FrozenTrial) -> tuple[int, int]:
-    # Trial ids are unique within a storage only.
-    return id(study._storage), trial._trial_id
 
 
 def _stop(study: Study) -> None:

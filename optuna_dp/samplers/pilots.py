@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.search_space import intersection_search_space
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.densities.policy import Policy
@@ -26,7 +26,6 @@ from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import drawn_once
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import FROZEN_KEY, GAVE_UP_KEY, PILOT_KEY, PROPOSER_KEY
-from optuna_dp.protocol.slots import _key
 from optuna_dp.protocol.visible_runs import completed_batches, outcomes
 from optuna_dp.samplers.pilot_settings import PROCEDURE, PilotSettings, outputs_digest
 from optuna_dp.samplers.proposals import Proposer, memory
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from optuna_dp.protocol.plan import Plan
 
 _DEFAULTS = FrozenPriorSettings()
+# What a pilot under way keeps: the trial of the proposer's own study.
+_PROPOSAL = "proposal"
 # Candidates of the frozen prior among which DP-HyPO chooses; each is the choice among its own.
 _AROUND = 128
 
@@ -168,8 +169,6 @@ class PilotSampler(SelectionSampler):
             raise InvalidArgumentError("release_pilots", release_pilots, "it must be a bool")
         self._release_pilots = release_pilots
         self._timeout = None if timeout is None else positive("timeout", timeout)
-        # Pilots under way in this process: the trial of the proposer's own study.
-        self._asked: dict[tuple[int, int], Trial] = {}
 
     def _in_words(self) -> dict[str, Any]:
         from optuna_dp.accounting.event_json import event_from_json
@@ -252,17 +251,11 @@ class PilotSampler(SelectionSampler):
     ) -> dict[str, Any]:
         """Asks the proposer in a pilot, draws from the frozen prior in a selection run."""
         params = super().sample_relative(study, trial, search_space)
-        asked = self._asked.get(_key(study, trial))
+        known = self._under_way.get(study, trial)
+        asked = None if known is None else known.kept.get(_PROPOSAL)
         if asked is not None:
             self._remember(study, trial, asked)
         return params
-
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
-    ) -> None:
-        """See :class:`optuna.samplers.BaseSampler`."""
-        super().after_trial(study, trial, state, values)
-        self._asked.pop(_key(study, trial), None)
 
     # Draws.
 
@@ -308,13 +301,17 @@ class PilotSampler(SelectionSampler):
         return self._ended(study, number, before)[self._pilots :]
 
     def _ask(self, study: Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> Trial:
-        """The proposer's trial for a pilot, made once."""
-        key = _key(study, trial)
-        if key not in self._asked:
-            number = trial.number
-            visible = self._ended(study, number, number - number % self._pilot_batch_size)
-            self._asked[key] = self._proposer.ask(study.direction, visible, number, space)
-        return self._asked[key]
+        """The proposer's trial for a pilot, made once while the pilot is under way here."""
+        known = self._under_way.get(study, trial)
+        if known is not None and _PROPOSAL in known.kept:
+            kept: Trial = known.kept[_PROPOSAL]
+            return kept
+        number = trial.number
+        visible = self._ended(study, number, number - number % self._pilot_batch_size)
+        asked = self._proposer.ask(study.direction, visible, number, space)
+        if known is not None:
+            known.kept[_PROPOSAL] = asked
+        return asked
 
     def _remember(self, study: Study, trial: FrozenTrial, asked: Trial) -> None:
         found = memory(asked)
@@ -345,9 +342,6 @@ class PilotSampler(SelectionSampler):
     @staticmethod
     def _trial_id(study: Study, number: int) -> int:
         return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_asked": {}}
 
 
 def _event_json(pilot_run: Any) -> dict[str, Any]:

@@ -244,15 +244,17 @@ def test_choices_that_are_tuples_are_those_of_search_space() -> None:
 
 
 def test_a_trial_never_told_leaves_nothing_to_a_later_storage() -> None:
-    """In memory a storage is known by its id, which Python gives away again."""
+    """A storage may give an id away again: what stood under it is not this trial's."""
     mine = odp.RandTuneSampler(trials=exactly(1))
     abandoned = study_of(mine)
-    trial = abandoned.ask()
-    left = mine._under_way[id(abandoned._storage), trial._trial_id]
+    abandoned.ask()
+    frozen = abandoned.trials[0]
+    left = mine._under_way.get(abandoned, frozen)
+    assert left is not None
 
     study = study_of(odp.RandTuneSampler(trials=exactly(1)))
     begun = study.ask()
-    mine._under_way[id(study._storage), begun._trial_id] = left
+    mine._under_way.put(study, study.trials[0], left)
     study.sampler = mine
     continued = optuna.trial.Trial(study, begun._trial_id)
     study.tell(begun, continued.suggest_float("x", -1.0, 1.0))

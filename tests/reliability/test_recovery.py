@@ -20,6 +20,7 @@ from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedErro
 from optuna_dp.protocol import shared_plan
 from optuna_dp.protocol.plan import PLAN_KEY, Plan
 from optuna_dp.protocol.records import read_plan
+from optuna_dp.protocol.under_way import UnderWay
 
 from .clocks import FakeClock
 from .storages import opened
@@ -278,7 +279,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
             dead = study.ask()
         dead.suggest_float("x", -1.0, 1.0)
         storage.record_heartbeat(dead._trial_id)
-        sampler._under_way.clear()  # It was another process's trial.
+        sampler._under_way = UnderWay()  # It was another process's trial.
 
         def stops_beating() -> None:
             with storage._backend.engine.begin() as connection:

@@ -1,0 +1,109 @@
+"""What a sampler in this process knows of trials under way, and for how long it knows it.
+
+Never more than a copy of what the storage holds and of what was asked of this sampler, so that
+forgetting costs time and nothing else. What must not happen is the opposite: that something
+outlives its trial and is taken for another's. Python gives the ``id`` of a storage away again, and
+SQLite the id of a deleted study or trial. So:
+
+* a storage is held weakly, as an object and not by its ``id``: what is known of its trials goes
+  with it;
+* a trial that begins forgets whatever stood under its id (:meth:`UnderWay.drop`);
+* what is found for a trial counts only if its slot record is the trial's own, which carries the
+  plan's nonce and the trial's number;
+* a trial that is never told is forgotten when as many others have begun since as are kept.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
+
+from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+# More than any process has open at once; what is beyond is read from the storage.
+_MOST = 4096
+
+
+@dataclass
+class Known:
+    """A trial under way in this process.
+
+    Attributes:
+        thread: The thread that asked for it.
+        plan: The plan under which it runs.
+        record: Its slot record.
+        begun_here: Whether this sampler began it, so that nobody has drawn for it before.
+        asked: Parameters that this sampler drew without a record of their own.
+        kept: What a sampler wants to keep for as long as the trial is under way, by name.
+    """
+
+    thread: int
+    plan: Plan
+    record: SlotRecord
+    begun_here: bool
+    asked: set[str] = field(default_factory=set)
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+class UnderWay:
+    """The trials that one sampler has under way in this process; copies and pickles are empty.
+
+    Args:
+        most: How many trials of one storage are kept.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        # By storage and the trial's id there, in the order in which the trials began.
+        self._known: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, Known]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(known) for known in self._known.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UnderWay, (self._most,))
+
+    def get(self, study: Study, trial: FrozenTrial) -> Known | None:
+        """Returns what is known of a trial that began here; None if nothing is."""
+        with self._lock:
+            return self._known.get(study._storage, _NOTHING).get(trial._trial_id)
+
+    def put(self, study: Study, trial: FrozenTrial, known: Known) -> Known:
+        """Remembers what is known of a trial from its beginning on; returns it."""
+        with self._lock:
+            mine = self._known.setdefault(study._storage, OrderedDict())
+            mine.pop(trial._trial_id, None)
+            mine[trial._trial_id] = known
+            while len(mine) > self._most:
+                mine.popitem(last=False)
+        return known
+
+    def drop(self, study: Study, trial: FrozenTrial) -> Known | None:
+        """Forgets a trial; returns what was known of it, if that was of this very trial.
+
+        Args:
+            study: The study.
+            trial: The trial as the storage has it, with its attributes.
+        """
+        with self._lock:
+            known = self._known.get(study._storage, _NOTHING).pop(trial._trial_id, None)
+        if known is None or trial.system_attrs.get(SLOT_KEY) != known.record.to_json():
+            return None
+        return known
+
+
+_NOTHING: OrderedDict[int, Known] = OrderedDict()  # Stays empty.
