@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optuna_dp.errors import PlanError
@@ -109,17 +109,21 @@ class Plan:
         slots: How many runs the study has in all. Secret where the design draws it at random.
         nonce: Drawn once per study; every slot repeats it, so that runs of another study (a
             reused id, a copied trial) are recognised.
+        digest: SHA-256 of the record as it was written. Every slot repeats it, so that a record
+            that is damaged afterwards (the number of slots, say) is noticed.
     """
 
     design: Design
     # Not in the repr: exceptions and debuggers print it.
     slots: int = field(repr=False)
     nonce: str = field(repr=False)
+    digest: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def drawn(cls, design: Design, slots: int) -> Plan:
         """Returns a new plan with a nonce from the operating system."""
-        return cls(design, slots, secrets.token_hex(16))
+        plan = cls(design, slots, secrets.token_hex(16))
+        return replace(plan, digest=digest_of(plan.to_json()))
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values; contains the secret number of slots."""
@@ -149,7 +153,12 @@ class Plan:
             # Not their values: the one is secret, the other a mark of this study.
             bad = "number of slots" if not whole else "nonce"
             raise PlanError(f"The study's plan record is corrupted in its {bad}. {MEND}")
-        return cls(Design.from_json(data["design"]), slots, nonce)
+        return cls(Design.from_json(data["design"]), slots, nonce, digest_of(data))
+
+
+def digest_of(record: Any) -> str:
+    """Returns the SHA-256 of the record of a plan."""
+    return hashlib.sha256(canonical_json(record).encode()).hexdigest()
 
 
 def _names(data: Any) -> str:

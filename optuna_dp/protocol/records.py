@@ -53,6 +53,8 @@ class SlotRecord:
         draws: A uniform on ``[0, 2**256)`` that fixes every parameter drawn by itself from the
             uniform prior (:func:`draw_alone`). It spares a record per parameter: whoever asks for
             one again gets the same value, and the release draws it again.
+        plan: Digest of the plan under which the run began, by which a plan that is damaged
+            afterwards is noticed; None in records of version 0.1.0.
     """
 
     number: int
@@ -61,6 +63,7 @@ class SlotRecord:
     tie_break: int = field(repr=False)
     sampler: str
     draws: int = field(repr=False)
+    plan: str | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values."""
@@ -71,12 +74,15 @@ class SlotRecord:
             "tie_break": f"{self.tie_break:0{_DIGITS['tie_break']}x}",
             "sampler": self.sampler,
             "draws": f"{self.draws:0{_DIGITS['draws']}x}",
+            **({} if self.plan is None else {"plan": self.plan}),
         }
 
     @classmethod
     def from_json(cls, data: Any) -> SlotRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        names = ("nonce", "fingerprint", "tie_break", "sampler", "draws")
+        names = ["nonce", "fingerprint", "tie_break", "sampler", "draws"]
+        if isinstance(data, dict) and "plan" in data:
+            names.append("plan")
         if (
             not isinstance(data, dict)
             or set(data) != {"number", *names}
@@ -90,7 +96,13 @@ class SlotRecord:
         except ValueError:
             raise PlanError(f"The slot record of a run is corrupted. {MEND}") from None
         record = cls(
-            data["number"], data["nonce"], data["fingerprint"], tie_break, data["sampler"], draws
+            data["number"],
+            data["nonce"],
+            data["fingerprint"],
+            tie_break,
+            data["sampler"],
+            draws,
+            data.get("plan"),
         )
         if record.to_json() != data:  # int() also reads "0x", "_", "-" and spaces.
             raise PlanError(f"The slot record of a run is corrupted. {MEND}")

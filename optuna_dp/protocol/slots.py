@@ -209,6 +209,7 @@ class SlotSampler(BaseSampler):
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
             sampler=type(whole_study.sampler).__name__,
             draws=self._new_draws(trial.number),
+            plan=plan.digest,
         )
         self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())

@@ -182,6 +182,12 @@ def _slot_record(trial: FrozenTrial, plan: Plan) -> SlotRecord | None:
             trial_number=trial.number,
             fix=_NEW_STUDY,
         )
+    if record.plan is not None and record.plan != plan.digest:
+        raise ReleaseRefusedError(
+            "the study's plan record is corrupted: it is not the one under which this run began.",
+            trial_number=trial.number,
+            fix=MEND,
+        )
     if record.fingerprint != plan.design.fingerprint and trial.number == 0:
         raise ReleaseRefusedError(
             "the study's plan record is corrupted: it is not what the worker of this trial wrote.",

@@ -252,6 +252,7 @@ def release(
             raise
         fix = f"It was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
+    _refuse_a_copy(study, evidence)
     procedure = procedure_of(evidence.plan.design)
     if not procedure.runs_are_private:
         _refuse_outputs(output_attributes, artifact_store)
@@ -355,6 +356,26 @@ def _artifact(
     # Names and ids stay behind: they may tell the trial.
     with store.open_reader(found[0].artifact_id) as reader:
         return reader.read()
+
+
+def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
+    """Refuses a second release under one plan: of a copy, before any choice is made from it.
+
+    The nonce of a plan is drawn once, so whoever else has it is a copy (``optuna.copy_study``).
+    A copy made after the release carries its mark, and gives the same release again.
+    """
+    storage, study_id = study._storage, study._study_id
+    if _RELEASED_KEY in storage.get_study_system_attrs(study_id):
+        return
+    for other in storage.get_all_studies():
+        mark = storage.get_study_system_attrs(other._study_id).get(_RELEASED_KEY)
+        if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
+            raise ReleaseRefusedError(
+                f"It is a copy of the study {other.study_name!r}, or that one of it, and that one "
+                "has been released: a second choice from the same search is a second release.",
+                fix=f"Release {other.study_name!r} again, which gives the same; for a choice of "
+                "its own start a new study and compose (Guarantee.compose).",
+            )
 
 
 def _remember(study: Study, evidence: Evidence, found: Release) -> None:

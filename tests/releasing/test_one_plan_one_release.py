@@ -1,0 +1,102 @@
+"""A plan is read as it was written, and is good for one release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+from support import RUN, exactly, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.protocol.plan import PLAN_KEY
+from optuna_dp.protocol.records import SLOT_KEY
+
+X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+
+
+def noisy_max() -> odp.NoisyMaxSampler:
+    return odp.NoisyMaxSampler(X, candidates=4, n_partitions=900, epsilon=1.0)
+
+
+def copy_of(study: optuna.Study, sampler: Any) -> optuna.Study:
+    name = f"copy {len(study._storage.get_all_studies())}"
+    optuna.copy_study(
+        from_study_name=study.study_name,
+        from_storage=study._storage,
+        to_storage=study._storage,
+        to_study_name=name,
+    )
+    return optuna.load_study(study_name=name, storage=study._storage, sampler=sampler)
+
+
+def test_copies_are_not_fresh_private_choices() -> None:
+    """Thirty copies were thirty choices in version 0.1.0, each claiming the whole epsilon."""
+    sampler = noisy_max()
+    study = study_of(sampler)
+    trials = [study.ask() for _ in range(4)]
+    for trial in trials:  # No worker makes the choice: it is left to the release.
+        study.tell(trial, trial.suggest_float("x", 0, 1))
+    copies = [copy_of(study, sampler) for _ in range(3)]
+    found = odp.release(copies[1])
+    before = len(study.trials)
+    for other in (study, copies[0], copies[2]):
+        with pytest.raises(ReleaseRefusedError, match="is a copy of the study 'copy 2'"):
+            odp.release(other)
+    assert len(study.trials) == before, "a choice was made before it was refused"
+    # The way out.
+    assert odp.release(copies[1]).params == found.params
+
+
+def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
+    sampler = odp.RandTuneSampler(trials=exactly(5))
+    study = study_of(sampler)
+    study.optimize(objective, n_trials=2)
+    copy = copy_of(study, sampler)
+    for one in (study, copy):
+        one.optimize(objective)
+    odp.release(study, RUN)
+    with pytest.raises(ReleaseRefusedError, match="second release"):
+        odp.release(copy, RUN)
+    odp.release(study, RUN)
+
+
+def test_a_copy_of_a_released_study_gives_the_same_release() -> None:
+    sampler = odp.RandTuneSampler(trials=exactly(3))
+    study = study_of(sampler)
+    study.optimize(objective)
+    found = odp.release(study, RUN)
+    copy = copy_of(study, sampler)
+    assert odp.release(copy, RUN).params == found.params
+
+
+def stored(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The very trials that a storage in memory keeps."""
+    storage = study._storage
+    assert isinstance(storage, optuna.storages.InMemoryStorage)
+    return storage._studies[study._study_id].trials
+
+
+@pytest.mark.parametrize("slots", [2, 3, 9])
+def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective)
+    record = stored(study)[0].system_attrs[PLAN_KEY]
+    stored(study)[0].system_attrs[PLAN_KEY] = {**record, "slots": slots}
+    study.optimize(objective)  # A worker that reads the damaged record makes nothing sound.
+    with pytest.raises(ReleaseRefusedError, match=r"plan record is corrupted.*backup"):
+        odp.release(study, RUN)
+    stored(study)[0].system_attrs[PLAN_KEY] = record
+    if slots < 9:
+        assert odp.release(study, RUN).value == study.best_value
+
+
+def test_slots_of_version_0_1_0_are_read() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective)
+    for trial in stored(study):
+        record = dict(trial.system_attrs[SLOT_KEY])
+        del record["plan"]
+        trial.system_attrs[SLOT_KEY] = record
+    assert odp.release(study, RUN).value == study.best_value
