@@ -19,6 +19,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.accounting import beside
+
 if TYPE_CHECKING:
     from optuna_dp import dashboard as dashboard
     from optuna_dp import errors as errors
@@ -107,6 +109,22 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _PARTS = ("dashboard", "errors", "federated", "scoring", "testing", "visualization", "voting")
 
 __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
+
+
+def _comparisons(*question: Any) -> Any:
+    from optuna_dp.accounting.comparisons.by_name import comparisons_of  # start-up time
+
+    return comparisons_of(*question)
+
+
+def _attack(*question: Any) -> Any:
+    from optuna_dp.accounting.attacks.strongest import strongest_known_attack  # start-up time
+
+    return strongest_known_attack(*question)
+
+
+# Nothing that a guarantee rests on imports these two; see there.
+beside.show_beside(_comparisons, _attack)
 
 
 def __getattr__(name: str) -> Any:

@@ -195,7 +195,8 @@ class PrivacyCallback:
 
     def _so_far(self, plan: Plan, numbers: Sequence[int]) -> dict[str, Any]:
         """What publishing every run so far would have cost. Tells T: for the curator only."""
-        from optuna_dp.accounting.run_rdp import DEFAULT_ORDERS, rdp_of, rdp_to_epsilon
+        from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
+        from optuna_dp.accounting.run_rdp import rdp_of
         from optuna_dp.releasing.procedures import procedure_of
 
         orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)

@@ -22,8 +22,9 @@ lo(p), hi(x)           bounds of a run's mass above p given that the prior's is 
 Phi(t)                 the convex function whose mean under O bounds the selection's delta
 =====================  ===========================================================================
 
-Modules: ``events`` (what one run costs) and ``event_json``; ``support`` (what can be judged);
-``pairs`` (discrete dominating pairs); ``run_profile`` (one run's pair, with ``plds`` and
-``discretisation`` below it) and ``run_rdp`` (its Renyi-DP curve); the selection bounds;
-``guarantee``.
+Modules: ``events`` (what one run costs) and ``event_json``; ``supported_events`` (what can be
+judged); ``dominating_pairs``; ``run_profile`` (one run's pair, with ``plds`` and
+``discretisation`` below it) and ``run_rdp`` (its Renyi-DP curve, with ``rdp_curves`` below it);
+``selection``, the bounds; ``epsilon_methods`` and ``guarantee``. ``attacks`` and ``comparisons``
+are shown beside a guarantee (``beside``) and no part of it.
 """

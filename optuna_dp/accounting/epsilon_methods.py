@@ -1,14 +1,15 @@
-"""All valid ways to judge an event, by name. The guarantee is the smallest of them.
+"""The bounds that a guarantee rests on, by name. The guarantee is the smallest of them.
 
 ====================  =========================================================================
 ``data_profile``      privacy-profile bound of selection (docs/explanation/profile-bound.md)
 ``history_profile``   the same for policies that see private outputs only (history-bound.md)
-``koskela``           Koskela, Redberg & Wang (arXiv 2402.06701v1), non-adaptive
 ``rdp``               Renyi DP (rdp-of-selection.md); dp-accounting for other events
-``theorem_1``         DP-HyPO's Theorem 1 as printed (arXiv 2306.05734v2), for comparison
 ``pure``              pure epsilon, at any delta
 ``profile``           dominating pairs of events that are not selections
 ====================  =========================================================================
+
+The bounds of others are shown beside these and have no vote
+(:mod:`optuna_dp.accounting.beside`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.accounting import run_rdp, supported_events
-from optuna_dp.accounting.comparisons.koskela import koskela_applies, koskela_delta
-from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection import renyi
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
@@ -76,29 +76,21 @@ class ProfileMethod(Method):
         )
 
 
-class _Koskela:
-    def __init__(self, pair: DominatingPair, event: PrivateSelectionDpEvent) -> None:
-        self._pair, self._trials = pair, event.trials
-
-    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
-        return koskela_delta(self._pair, self._trials, epsilons)
-
-
 class RdpMethod(Method):
     """A Renyi-DP curve, converted."""
 
     def __init__(self, curve: FloatArray, reason: str | None = None) -> None:
-        self._orders = np.asarray(run_rdp.DEFAULT_ORDERS, dtype=np.float64)
+        self._orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
         self._curve = curve
         self._reason = reason
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """See :class:`Method`."""
-        return run_rdp.rdp_to_delta(self._orders, self._curve, epsilons)
+        return rdp_to_delta(self._orders, self._curve, epsilons)
 
     def epsilon(self, delta: float) -> float:
         """See :class:`Method`."""
-        return run_rdp.rdp_to_epsilon(self._orders, self._curve, delta)
+        return rdp_to_epsilon(self._orders, self._curve, delta)
 
     def why_infinite(self, delta: float) -> str:
         """See :class:`Method`."""
@@ -187,20 +179,13 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
             HistoryProfile(pair, event.trials, bounds),
             HistoryProfile(backward, event.trials, bounds),
         )
-    if koskela_applies(event.trials, bounds):
-        found["koskela"] = ProfileMethod(_Koskela(pair, event), _Koskela(backward, event))
-    orders = np.asarray(run_rdp.DEFAULT_ORDERS, dtype=np.float64)
+    orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
     run = run_rdp.rdp_of(event.run, relation)
     # From the run's curve, which is cached: sampled Gaussians take a third of a second.
     curve = renyi.selection_rdp(orders, run, event.trials, bounds)
     found["rdp"] = RdpMethod(
         np.where(np.isnan(curve), np.inf, curve), renyi.why_no_rdp(event.trials)
     )
-    if bounds != (1.0, 1.0):
-        found["theorem_1"] = RdpMethod(
-            renyi.theorem1_as_printed(orders, run, event.trials, bounds),
-            renyi.why_no_rdp(event.trials) or "it covers negative binomial laws only",
-        )
     pure = renyi.pure_selection_epsilon(run_rdp.pure_of(event.run, relation), event.trials, bounds)
     if pure < math.inf:
         found["pure"] = PureMethod(pure)

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting import events, run_rdp, supported_events
+from optuna_dp.accounting import beside, events, run_rdp, supported_events
 from optuna_dp.accounting.epsilon_methods import Method, epsilons_of, methods_of
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import TrialCount
@@ -27,7 +28,8 @@ class Guarantee:
     """What is guaranteed of the released output of a procedure.
 
     The event is data; this class judges it. Every number is the smallest over all methods that
-    are valid for the event; :meth:`by_method` shows each.
+    are proved here and valid for the event; :meth:`by_method` shows each, and beside them the
+    bounds of others, which have no vote.
 
     Guarantees:
         * For every delta, the procedure's output is (``epsilon(delta)``, delta)-differentially
@@ -65,7 +67,7 @@ class Guarantee:
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""
-        return min(self.by_method(delta).values())
+        return min(self._epsilons(delta).values())
 
     def delta(self, epsilon: float) -> float:
         """Returns the smallest delta known to hold at ``epsilon``, finite and at least 0."""
@@ -74,26 +76,37 @@ class Guarantee:
 
     def method(self, delta: float) -> str:
         """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""
-        found = self.by_method(delta)
+        found = self._epsilons(delta)
         return min(found, key=lambda name: found[name])
 
     def by_method(self, delta: float) -> dict[str, float]:
         """Returns epsilon at ``delta`` under every method that applies, by name.
 
-        The names are explained in :mod:`optuna_dp.accounting.epsilon_methods`.
+        The names are explained in :mod:`optuna_dp.accounting.epsilon_methods`. The last ones,
+        those of :meth:`comparisons`, are no part of :meth:`epsilon`, even where they are smaller.
         """
-        target = validation.open_unit("delta", delta)
-        return dict(epsilons_of(self.event, self.neighboring_relation, target))
+        found = self._epsilons(delta)
+        return {**found, **self.comparisons(delta)}
+
+    def comparisons(self, delta: float) -> dict[str, float]:
+        """Returns epsilon at ``delta`` by bounds that are shown for comparison only, by name.
+
+        ``"koskela"`` is Koskela, Redberg & Wang's (arXiv 2402.06701v1), ``"theorem_1"`` DP-HyPO's
+        as printed (arXiv 2306.05734v2). An error in their code cannot lower a guarantee.
+        """
+        return {name: epsilon for name, (epsilon, _) in self._beside(delta).items()}
 
     def reasons(self, delta: float) -> dict[str, str]:
         """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
         not_private = supported_events.non_private_reason(self.event)
         methods = self._methods()
-        return {
-            name: not_private or methods[name].why_infinite(delta)
-            for name, epsilon in self.by_method(delta).items()
+        found = {
+            name: methods[name].why_infinite(delta)
+            for name, epsilon in self._epsilons(delta).items()
             if epsilon == math.inf
         }
+        found |= {name: why for name, (e, why) in self._beside(delta).items() if e == math.inf}
+        return {name: not_private or why for name, why in found.items()}
 
     def bounds(self, delta: float) -> tuple[float, float]:
         """Returns (attack, bound): epsilon at ``delta`` is known to lie between the two.
@@ -102,11 +115,8 @@ class Guarantee:
         exactly (:mod:`optuna_dp.accounting.attacks`). It is 0 where no attainable run is known for
         the event.
         """
-        from optuna_dp.accounting.attacks.strongest import strongest_known_attack
-
-        target = validation.open_unit("delta", delta)
-        attack = strongest_known_attack(self.event, self.neighboring_relation, target)
-        return attack, self.epsilon(target)
+        bound = self.epsilon(delta)
+        return beside.attack_on(self.event, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -118,7 +128,7 @@ class Guarantee:
         Returns:
             Shape (n,).
         """
-        given = run_rdp.DEFAULT_ORDERS if orders is None else orders
+        given = DEFAULT_ORDERS if orders is None else orders
         return run_rdp.rdp_of(self.event, self.neighboring_relation, given)
 
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
@@ -173,6 +183,14 @@ class Guarantee:
 
     def _methods(self) -> dict[str, Method]:
         return dict(methods_of(self.event, self.neighboring_relation))
+
+    def _epsilons(self, delta: float) -> dict[str, float]:
+        target = validation.open_unit("delta", delta)
+        return dict(epsilons_of(self.event, self.neighboring_relation, target))
+
+    def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
+        target = validation.open_unit("delta", delta)
+        return beside.comparisons_of(self.event, self.neighboring_relation, target)
 
 
 def pilots_guarantee(

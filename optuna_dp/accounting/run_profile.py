@@ -27,15 +27,26 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from dp_accounting import dp_event
+from scipy.stats import binom
 
-from optuna_dp.accounting import events, run_rdp, supported_events
+from optuna_dp.accounting import events, plds, run_rdp, supported_events
 from optuna_dp.accounting.discretisation import DEFAULT_INTERVAL, Part, interval_for
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
+from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
+from optuna_dp.accounting.skellam import shift_pair
+from optuna_dp.arrays import FloatArray
 
 _LARGEST_EPSILON = 600.0
 _PROFILE_POINTS = 4000
+_SELECTION_POINTS = 1500
+# Beyond the epsilon with this delta a selection's pair counts the rest as infinite loss, which
+# only adds this much to delta.
+_SELECTION_TAIL = 1e-14
 
 
 def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
@@ -81,8 +92,6 @@ def pld_of(event: Any, relation: str = "add_or_remove_one") -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _pair_cached(key: str, relation: str) -> DominatingPair:
-    from optuna_dp.accounting import plds
-
     event = event_from_json(json.loads(key))
     if supported_events.non_private_reason(event) is not None:
         return DominatingPair.infinite()
@@ -100,8 +109,6 @@ def _pair_cached(key: str, relation: str) -> DominatingPair:
 
 @functools.lru_cache(maxsize=8)
 def _pld_cached(key: str, relation: str) -> Any:
-    from optuna_dp.accounting import plds
-
     event = event_from_json(json.loads(key))
     parts = (
         [] if supported_events.non_private_reason(event) is not None else _parts(event, relation)
@@ -178,16 +185,11 @@ def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
     if isinstance(event, dp_event.RandomizedResponseDpEvent):
         return _k_ary_response(event.noise_parameter, event.num_buckets)
     if isinstance(event, events.SkellamDpEvent):
-        from optuna_dp.accounting.skellam import shift_pair
-
         return shift_pair(event.variance)
     if isinstance(event, events.WorstCaseDpEvent):
         return _pointwise_maximum([pair_of(child, relation) for child in event.events])
     if isinstance(event, events.PrivateSelectionDpEvent):
-        from optuna_dp.accounting.selection_profile import selection_pair
-
-        pair: DominatingPair = selection_pair(event, relation)
-        return pair
+        return _pair_of_selection(event, relation)
     if isinstance(event, dp_event.ComposedDpEvent):
         return _pair_of_rdp(event, relation)
     return None
@@ -195,8 +197,6 @@ def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
 
 def _composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
-    from optuna_dp.accounting import plds
-
     pairs = [
         _pair_cached(canonical_key(part.event), relation)  # selections are dear
         if isinstance(part.event, _BY_PAIR)
@@ -234,8 +234,6 @@ def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPa
     if count == 1 or epsilon == 0.0:
         shown = -math.expm1(count * math.log1p(-delta))
         return DominatingPair.randomized_response(epsilon, shown)
-    from scipy.stats import binom
-
     shown = -math.expm1(count * math.log1p(-delta))
     up = np.arange(count + 1)
     losses = (2.0 * up - count) * epsilon
@@ -284,12 +282,41 @@ def _pointwise_maximum(pairs: list[DominatingPair]) -> DominatingPair:
 def _pair_of_rdp(event: Any, relation: str) -> DominatingPair:
     """The pair that an RDP curve implies: the same bound in both directions."""
     rdp = run_rdp.rdp_of(event, relation)
-    orders = np.array(run_rdp.DEFAULT_ORDERS)
+    orders = np.array(DEFAULT_ORDERS)
     if not np.any(np.isfinite(rdp)):
         return DominatingPair.infinite()
-    top = min(run_rdp.rdp_to_epsilon(orders, rdp, 1e-16), _LARGEST_EPSILON)
-    middle = min(run_rdp.rdp_to_epsilon(orders, rdp, 1e-8), top)
+    top = min(rdp_to_epsilon(orders, rdp, 1e-16), _LARGEST_EPSILON)
+    middle = min(rdp_to_epsilon(orders, rdp, 1e-8), top)
     half = _PROFILE_POINTS // 2
     epsilons = np.union1d(np.linspace(0.0, top, half), np.linspace(0.0, middle, half))
-    deltas = run_rdp.rdp_to_delta(orders, rdp, epsilons)
+    deltas = rdp_to_delta(orders, rdp, epsilons)
     return DominatingPair.from_profile(epsilons, deltas, deltas)
+
+
+def _pair_of_selection(event: events.PrivateSelectionDpEvent, relation: str) -> DominatingPair:
+    """Returns a pair that dominates the selection's released output.
+
+    At each epsilon of a grid the smallest of the profile bounds that hold is taken, in each
+    direction; :meth:`DominatingPair.from_profile` rounds up between the points.
+    """
+    pair = pair_of(event.run, relation)
+    directions = (pair, pair.reversed())
+    adaptive = event.policy == "history" and event.density_bounds != (1.0, 1.0)
+    kinds = (DataProfile, HistoryProfile) if adaptive else (DataProfile,)
+    profiles = [
+        [kind(direction, event.trials, event.density_bounds) for kind in kinds]
+        for direction in directions
+    ]
+
+    def smallest(which: int, epsilons: npt.ArrayLike) -> FloatArray:
+        return np.asarray(np.minimum.reduce([p.delta(epsilons) for p in profiles[which]]))
+
+    far = float(np.max([smallest(which, [500.0])[0] for which in (0, 1)]))
+
+    def reach_of(which: int) -> float:
+        return smallest_epsilon(lambda eps: smallest(which, [eps])[0], far + _SELECTION_TAIL)
+
+    reach = max(reach_of(0), reach_of(1))
+    # Dense where the loss is small, where most of the mass is.
+    grid = reach * np.linspace(0.0, 1.0, _SELECTION_POINTS if reach > 0.0 else 1) ** 1.5
+    return DominatingPair.from_profile(grid, smallest(0, grid), smallest(1, grid))

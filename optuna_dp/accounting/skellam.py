@@ -18,9 +18,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dp_accounting.pld import privacy_loss_distribution
+from scipy.special import ive
 
 from optuna_dp import validation
+from optuna_dp.accounting import plds
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.rdp_curves import interpolated_rdp
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -39,8 +43,6 @@ def pmf(variance: float) -> tuple[npt.NDArray[np.int64], FloatArray]:
 
     ``scipy.special.ive``, exponentially scaled, for the positive half; the law is symmetric.
     """
-    from scipy.special import ive
-
     v = _checked(variance)
     reach = math.ceil(40.0 * math.sqrt(v) + 60.0)
     x = np.arange(reach + 1)
@@ -87,10 +89,6 @@ def shift_pair(variance: float) -> DominatingPair:
 
 def vote_pld(variance: float, changes: int) -> Any:
     """Returns dp-accounting's PLD of ``changes`` changed entries, on a fine grid."""
-    from dp_accounting.pld import privacy_loss_distribution
-
-    from optuna_dp.accounting import plds
-
     # At tiny variances losses are few and far between, whatever their standard deviation.
     interval = min(_STEP_OF_TOTAL * math.sqrt(max(changes, 1) / _checked(variance)), 0.05)
     one = plds.pld_of_pair(shift_pair(variance), interval)
@@ -105,8 +103,6 @@ def vote_epsilon(variance: float, changes: int, delta: float) -> float:
 
     Rounded up: the grid and the FFT's noise only add to it.
     """
-    from optuna_dp.accounting import plds
-
     target = validation.open_unit("delta", delta)
     if changes == 0:
         return 0.0
@@ -130,8 +126,6 @@ def rdp_bound(variance: float, changes: int, orders: npt.ArrayLike) -> FloatArra
         changes: How many entries change by one.
         orders: Shape (n,), above 1.
     """
-    from optuna_dp.accounting.run_rdp import interpolated_rdp
-
     v = _checked(variance)
     a = np.asarray(orders, dtype=np.float64)
     whole = np.unique(np.concatenate([[2.0], np.floor(a), np.ceil(a)]))

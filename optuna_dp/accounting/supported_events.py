@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp_accounting import dp_event
+from dp_accounting import dp_event, privacy_accountant
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp.accounting import events
@@ -39,8 +40,6 @@ def children(event: Any) -> list[Any]:
 
 def has_profile(leaf: Any, relation: str) -> bool:
     """Whether dp-accounting's PLD accountant judges this leaf."""
-    from dp_accounting.pld import PLDAccountant
-
     return bool(PLDAccountant(events.neighboring_relation(relation)).supports(leaf))
 
 
@@ -84,9 +83,6 @@ def check_supported(event: Any, relation: str) -> None:
 
 
 def _refusal(event: Any, relation: str) -> str:
-    from dp_accounting import privacy_accountant
-    from dp_accounting.pld import PLDAccountant
-
     try:
         PLDAccountant(events.neighboring_relation(relation)).compose(event)
     except privacy_accountant.UnsupportedEventError as error:

@@ -23,9 +23,9 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from optuna_dp import validation
-from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee, selection_guarantee
+from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import significant_up
@@ -271,7 +271,7 @@ class Judge:
     def _rdp(self, found: Guarantee) -> float:
         """What dp-accounting's RDP accountant says, at its own orders."""
         orders = np.asarray(rdp_privacy_accountant.DEFAULT_RDP_ORDERS, dtype=np.float64)
-        return run_rdp.rdp_to_epsilon(orders, found.rdp(orders), self.delta)
+        return rdp_to_epsilon(orders, found.rdp(orders), self.delta)
 
     def _rival(self, law: str, mean: float, noise: float, epsilon: float) -> TrialCount | None:
         """Returns the law of largest mean that costs ``epsilon`` at most without learning."""

@@ -58,6 +58,8 @@ def statement_data(
         "delta": delta,
         "method": guarantee.method(delta),
         "epsilon_by_method": methods,
+        # Of these, the ones that are shown for comparison and have no part in epsilon.
+        "comparisons": sorted(guarantee.comparisons(delta)),
         "rdp": {
             "orders": list(SHOWN_ORDERS),
             "epsilons": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
@@ -163,9 +165,7 @@ guarantee above; to compose this release with others, use `Guarantee.compose`.
 METHODS = {
     "data_profile": "privacy-profile bound of selection",
     "history_profile": "privacy-profile bound for policies that see private outputs only",
-    "koskela": "Koskela, Redberg & Wang (2024)",
     "rdp": "Rényi differential privacy of selection",
-    "theorem_1": "Wang et al. (2023), Theorem 1 as printed",
     "pure": "pure differential privacy",
     "profile": "privacy loss distributions",
 }

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from optuna_dp.trial_counts.base import FloatArray, TrialCount
+from optuna_dp.arrays import FloatArray
+from optuna_dp.trial_counts.base import TrialCount
 
 
 @dataclass(frozen=True)

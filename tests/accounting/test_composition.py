@@ -13,7 +13,6 @@ import optuna_dp as odp
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.selection_attack import selection_attack_delta
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection_profile import selection_pair
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
 DELTA = 1e-5
@@ -189,7 +188,7 @@ def test_the_pair_has_the_profile_of_the_bound(
     trials: odp.TrialCount, density_bounds: tuple[float, float]
 ) -> None:
     guarantee = odp.selection_guarantee(odp.gaussian(4.0), trials, density_bounds=density_bounds)
-    pair = selection_pair(guarantee.event, "add_or_remove_one")
+    pair = pair_of(guarantee.event, "add_or_remove_one")
     sides = (pair, pair.reversed())
     for delta in (1e-3, 1e-5, 1e-8):
         found = max(side.epsilon(delta) for side in sides)
@@ -201,7 +200,7 @@ def test_the_pair_has_the_profile_of_the_bound(
 def test_the_pair_stays_above_the_attack() -> None:
     """Near epsilon 0 above all, where it is tighter than the bound it is made from."""
     run, trials = odp.gaussian(4.0), odp.Geometric(5)
-    pair = selection_pair(odp.selection_guarantee(run, trials).event, "add_or_remove_one")
+    pair = pair_of(odp.selection_guarantee(run, trials).event, "add_or_remove_one")
     (attainable,) = attainable_pairs(run)
     epsilons = np.array([0.0, 0.05, 0.1, 0.3, 0.7, 1.2, 1.7])
     for side, one_way in ((pair, attainable), (pair.reversed(), attainable.reversed())):
@@ -211,7 +210,7 @@ def test_the_pair_stays_above_the_attack() -> None:
 
 def test_the_pair_of_a_free_selection_is_free() -> None:
     event = odp.selection_guarantee(odp.pure_dp(0.0), odp.Geometric(5)).event
-    pair = selection_pair(event, "add_or_remove_one")
+    pair = pair_of(event, "add_or_remove_one")
     assert float(pair.delta(0.0)) <= 1e-9
     assert float(pair_of(event).delta(0.0)) <= 1e-9
 

@@ -16,7 +16,6 @@ from optuna_dp.accounting import (
     discretisation,
     plds,
     run_profile,
-    selection_profile,
     supported_events,
 )
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -32,8 +31,9 @@ from optuna_dp.accounting.events import (
     worst_case,
     zcdp,
 )
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of, pld_of
-from optuna_dp.accounting.run_rdp import DEFAULT_ORDERS, rdp_of, rdp_to_delta
+from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric
 
@@ -335,7 +335,7 @@ class TestSelection:
             return pair_of(gaussian(3.0), relation)
 
         run_profile._pair_cached.cache_clear()
-        monkeypatch.setattr(selection_profile, "selection_pair", selection_pair)
+        monkeypatch.setattr(run_profile, "_pair_of_selection", selection_pair)
         yield asked
         run_profile._pair_cached.cache_clear()
 

@@ -24,15 +24,14 @@ from optuna_dp.accounting.events import (
     worst_case,
     zcdp,
 )
-from optuna_dp.accounting.run_rdp import (
+from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
     interpolated_rdp,
-    pure_of,
     pure_rdp,
-    rdp_of,
     rdp_to_delta,
     rdp_to_epsilon,
 )
+from optuna_dp.accounting.run_rdp import pure_of, rdp_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric
 

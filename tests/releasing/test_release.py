@@ -35,6 +35,7 @@ STATEMENT_KEYS = {
     "delta",
     "method",
     "epsilon_by_method",
+    "comparisons",
     "rdp",
     "design",
     "guarantee",

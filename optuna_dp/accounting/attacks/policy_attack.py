@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import minimize
 
 from optuna_dp import validation
 from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
@@ -222,8 +223,6 @@ def _descend(
     evaluations: int,
 ) -> tuple[FloatArray, float]:
     """Returns the best point of a Nelder-Mead search and the larger of its gain and ``level``."""
-    from scipy.optimize import minimize
-
     outcome = minimize(
         lambda v: -max(gain(v), -1e3),
         point,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
+from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
@@ -40,8 +41,6 @@ def _selection(event: PrivateSelectionDpEvent, relation: str, delta: float) -> f
         return 0.0
     found = [strongest_attack(pair, event.trials, delta).epsilon for pair in pairs]
     if event.density_bounds != (1.0, 1.0):
-        from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
-
         policy: Literal["history", "data"] = "data" if event.policy == "data" else "history"
         found += [
             strongest_policy_attack(

@@ -11,6 +11,7 @@ k >= N, r_high < 1, the scaled values V_k / P[T=k] are all bounded by the soluti
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve_banded
 
 from optuna_dp.accounting.selection.history_kernel import SLACK, Removal, Values
 from optuna_dp.arrays import BoolArray, FloatArray
@@ -123,9 +124,6 @@ class _System:
         self, source: FloatArray, negative: BoolArray, shrunk: BoolArray, low: float, high: float
     ) -> FloatArray:
         """Returns V with V = source + r (kernel V), kernels and r by the given signs."""
-        # scipy.linalg costs a second to import; only this path needs it.
-        from scipy.linalg import solve_banded
-
         n = source.size
         lower, upper = self._lower, self._upper
         matrix = np.where(negative[None, :], self._bands[1], self._bands[0])

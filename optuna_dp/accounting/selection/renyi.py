@@ -27,6 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.accounting.rdp_curves import (
+    at_orders_above_one,
+    checked_curve,
+    over_order,
+    rdp_to_delta,
+    running_minimum,
+)
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import NegativeBinomial, Poisson, TrialCount
@@ -67,7 +74,7 @@ def selection_rdp(
     Returns:
         Shape (n,).
     """
-    a, run = _curve(orders, run_rdp)
+    a, run = checked_curve(orders, run_rdp)
     c, big_c = validation.density_bounds(density_bounds)
     adaptive = big_c > 1.0
     if isinstance(trials, NegativeBinomial):
@@ -81,7 +88,7 @@ def selection_rdp(
         bound = poisson_rdp(a, run, trials.mean, delta)
     else:
         bound = poisson_rdp_any_mean(a, run, trials.mean, delta)
-    return _running_minimum(a, bound)
+    return running_minimum(a, bound)
 
 
 def why_no_rdp(trials: TrialCount) -> str | None:
@@ -110,36 +117,12 @@ def negative_binomial_rdp(
     than DP-HyPO's Theorem 1; the proof is ours (docs/explanation/rdp-of-selection.md), since the
     printed one takes a step that fails for suprema.
     """
-    a, run = _curve(orders, run_rdp)
+    a, run = checked_curve(orders, run_rdp)
     c, big_c = validation.density_bounds(density_bounds)
-    term = _selection_term(a, run, trials, -math.log(c), math.log(big_c))
+    term = selection_term(a, run, trials, -math.log(c), math.log(big_c))
     extra = -math.log(c) + math.log(big_c)
-    per_order = _over_order(a, math.log(trials.mean) + math.log(big_c))
-    return _running_minimum(a, _at_orders_above_one(a, run + extra + per_order + term))
-
-
-def theorem1_as_printed(
-    orders: npt.ArrayLike,
-    run_rdp: npt.ArrayLike,
-    trials: TrialCount,
-    density_bounds: tuple[float, float],
-) -> FloatArray:
-    """Returns DP-HyPO's Theorem 1 (arXiv:2306.05734v2) as printed, for comparison.
-
-    eps(a) + (a/(a-1) + 1 + eta) log(C/c) + log(m)/(a-1)
-    + (1+eta) min over b of [(1-1/b) eps(b) + log(1/gamma)/b].
-
-    The statement is true (it follows from :func:`negative_binomial_rdp`), its printed proof is
-    not. ``inf`` for laws outside the truncated negative binomial family.
-    """
-    a, run = _curve(orders, run_rdp)
-    c, big_c = validation.density_bounds(density_bounds)
-    if not isinstance(trials, NegativeBinomial):
-        return np.full_like(a, np.inf)
-    log_ratio = math.log(big_c) - math.log(c)
-    term = _selection_term(a, run, trials, 0.0, 0.0) + (2.0 + trials.shape) * log_ratio
-    per_order = _over_order(a, math.log(trials.mean) + log_ratio)
-    return _running_minimum(a, _at_orders_above_one(a, run + per_order + term))
+    per_order = over_order(a, math.log(trials.mean) + math.log(big_c))
+    return running_minimum(a, at_orders_above_one(a, run + extra + per_order + term))
 
 
 def poisson_rdp(
@@ -150,13 +133,13 @@ def poisson_rdp(
     delta_hat is the run's delta at e^eps_hat = a/(a-1). Below mu = 1 the formula is false (it
     turns negative), so such means are refused; use :func:`poisson_rdp_any_mean`.
     """
-    a, run = _curve(orders, run_rdp)
+    a, run = checked_curve(orders, run_rdp)
     if not mean >= 1.0:
         raise InvalidArgumentError(
             "mean", mean, "Theorem 6 holds for means of at least 1", "Use poisson_rdp_any_mean."
         )
     exponent = mean * _deltas(run_delta, _log_t(a))
-    return _at_orders_above_one(a, run + exponent + _over_order(a, math.log(mean)))
+    return at_orders_above_one(a, run + exponent + over_order(a, math.log(mean)))
 
 
 def poisson_rdp_any_mean(
@@ -168,13 +151,13 @@ def poisson_rdp_any_mean(
     larger than Theorem 6 where that holds, nor than
     log(e^-mu + mu e^((a-1)(eps(a) + mu delta_hat))) / (a-1).
     """
-    a, run = _curve(orders, run_rdp)
+    a, run = checked_curve(orders, run_rdp)
     mean = validation.positive("mean", mean)
     s = np.where((a > 1.0) & np.isfinite(a), a - 1.0, 1.0)
     exponent = mean * _deltas(run_delta, _log_t(a))
     value = np.logaddexp(0.0, math.log(mean) + s * exponent + _log_expm1(s * run)) / s
     at_infinity = np.where(run > 0.0, run + exponent, 0.0)  # the limit a -> inf
-    return _at_orders_above_one(a, np.where(np.isinf(a), at_infinity, value))
+    return at_orders_above_one(a, np.where(np.isinf(a), at_infinity, value))
 
 
 def adaptive_poisson_rdp(
@@ -191,7 +174,7 @@ def adaptive_poisson_rdp(
     t(C-1) + C H(t) and 1-c + t(C-1) + c H(tC/c); H(r) = sup over events of P'(E) - r P(E).
     Own result (docs/explanation/rdp-of-selection.md).
     """
-    a, run = _curve(orders, run_rdp)
+    a, run = checked_curve(orders, run_rdp)
     c, big_c = validation.density_bounds(density_bounds)
     mean = validation.positive("mean", mean)
     kappa = _kappa(_log_t(a), c, big_c, run_delta)
@@ -199,7 +182,7 @@ def adaptive_poisson_rdp(
     s = np.where((a > 1.0) & np.isfinite(a), a - 1.0, 1.0)
     ceiling = run + mean * kappa + log_ratio
     value = np.logaddexp(-mean, math.log(mean) + math.log(big_c) + s * ceiling) / s
-    return _at_orders_above_one(a, np.where(np.isinf(a), ceiling, value))
+    return at_orders_above_one(a, np.where(np.isinf(a), ceiling, value))
 
 
 def pure_selection_epsilon(
@@ -223,22 +206,7 @@ def pure_selection_epsilon(
 # -- helpers --------------------------------------------------------------------------------------
 
 
-def _curve(orders: npt.ArrayLike, run_rdp: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    a = np.asarray(orders, dtype=np.float64)
-    run = np.asarray(run_rdp, dtype=np.float64)
-    if a.ndim != 1 or a.size == 0 or not bool(np.all(a >= 1.0)):
-        raise InvalidArgumentError(
-            "orders", orders, "it must be a non-empty sequence of orders of at least 1"
-        )
-    # A divergence is at least 0; accountants return -1e-18 and the like when rounding.
-    if run.shape != a.shape or not bool(np.all(run >= -1e-9)):
-        raise InvalidArgumentError(
-            "run_rdp", run_rdp, "it must hold one value >= 0 (or inf) for each order, and no NaN"
-        )
-    return a, np.maximum(run, 0.0)
-
-
-def _selection_term(
+def selection_term(
     a: FloatArray, run: FloatArray, trials: NegativeBinomial, per_run: float, constant: float
 ) -> float:
     """(1+eta) min over b of [(1-1/b)(eps(b) + per_run) + constant + log(1/gamma)/b]."""
@@ -246,24 +214,6 @@ def _selection_term(
     weighted = np.where(a > 1.0, (1.0 - 1.0 / a) * np.where(a > 1.0, run + per_run, 0.0), 0.0)
     terms = weighted + constant + trials.log_inverse_gamma / a
     return (1.0 + trials.shape) * float(np.min(terms))
-
-
-def _over_order(a: FloatArray, value: float) -> FloatArray:
-    """value / (a - 1), with 0 at order inf and inf at order 1."""
-    s = np.where(a > 1.0, a - 1.0, 1.0)
-    return np.asarray(np.where(a > 1.0, value / s, np.inf))
-
-
-def _at_orders_above_one(a: FloatArray, bound: FloatArray) -> FloatArray:
-    return np.asarray(np.where(a > 1.0, bound, np.inf), dtype=np.float64)
-
-
-def _running_minimum(a: FloatArray, bound: FloatArray) -> FloatArray:
-    """The smallest bound at an order at least as large: Renyi divergences grow with the order."""
-    order = np.argsort(a, kind="stable")
-    from_right = np.minimum.accumulate(bound[order][::-1])[::-1]
-    # Equal orders share the best of them.
-    return np.asarray(from_right[np.searchsorted(a[order], a, side="left")], dtype=np.float64)
 
 
 def _log_expm1(x: FloatArray) -> FloatArray:
@@ -274,8 +224,6 @@ def _log_expm1(x: FloatArray) -> FloatArray:
 
 
 def _combined_profile(a: FloatArray, run: FloatArray, run_delta: Profile | None) -> Profile:
-    from optuna_dp.accounting.run_rdp import rdp_to_delta
-
     finite = np.isfinite(a)
     pure = float(np.min(run[~finite], initial=np.inf))
 

@@ -14,7 +14,8 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
-from optuna_dp.accounting.run_rdp import rdp_to_delta
+from optuna_dp.accounting.comparisons.theorem_1 import theorem1_as_printed
+from optuna_dp.accounting.rdp_curves import rdp_to_delta
 from optuna_dp.accounting.selection.renyi import (
     Profile,
     adaptive_poisson_rdp,
@@ -23,7 +24,6 @@ from optuna_dp.accounting.selection.renyi import (
     poisson_rdp_any_mean,
     pure_selection_epsilon,
     selection_rdp,
-    theorem1_as_printed,
     why_no_rdp,
 )
 from optuna_dp.errors import InvalidArgumentError
