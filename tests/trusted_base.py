@@ -1,0 +1,125 @@
+"""The files that a guarantee rests on, by procedure. ``python tests/trusted_base.py`` lists them.
+
+They are found by following imports, those inside functions included, from the sampler that draws
+the runs and the release that judges them. Attacks, comparisons with the bounds of others,
+planning, figures and the command line are not among them, and no file among them may import one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from import_graph import ROOT, code_lines, neighbours
+
+# Where each procedure begins: what draws its runs, and what judges them. The procedure's file
+# under releasing/procedures is named in a study's plan and loaded by that name.
+_RELEASE = "releasing/release.py"
+
+
+def _procedure(name: str) -> str:
+    path = f"releasing/procedures/{name}.py"
+    return path if (ROOT / path).exists() else "releasing/procedures.py"
+
+
+STARTS: dict[str, tuple[str, ...]] = {
+    "private selection": (
+        "samplers/rand_tune.py",
+        _procedure("private_selection"),
+        _RELEASE,
+    ),
+    "with density bounds": (
+        "samplers/dp_hypo.py",
+        _procedure("private_selection"),
+        _RELEASE,
+    ),
+    "pilots": (
+        "samplers/pilots.py",
+        _procedure("pilots_then_selection"),
+        _RELEASE,
+    ),
+    "choice among utilities": (
+        "samplers/noisy_max.py",
+        _procedure("utility_choice"),
+        _RELEASE,
+    ),
+    "doubling": (
+        "samplers/propose_test.py",
+        _procedure("utility_choice"),
+        _RELEASE,
+    ),
+    "votes": (
+        "federated/client.py",
+        "federated/server.py",
+        _procedure("vote"),
+        _RELEASE,
+    ),
+}
+
+# What nobody relies on: it may be wrong, and no released epsilon is smaller for it.
+UNTRUSTED = (
+    "accounting/attacks/",
+    "accounting/comparisons/",
+    "callbacks.py",
+    "cli/",
+    "dashboard.py",
+    "digits.py",
+    "federated/",
+    "planning/",
+    "testing/",
+    "visualization/",
+)
+
+# The guarantee of a vote rests on what the clients send, so these are its own.
+OF_VOTES = "federated/"
+
+
+def is_untrusted(file: str, procedure: str) -> bool:
+    """Whether nobody relies on a file."""
+    return file.startswith(UNTRUSTED) and not (procedure == "votes" and file.startswith(OF_VOTES))
+
+
+def trusted(procedure: str) -> list[str]:
+    """The files that a guarantee of this procedure rests on.
+
+    Untrusted files are left out here, with whatever they import: that there is none to leave out
+    is another test.
+    """
+    found: set[str] = set()
+    waiting = list(STARTS[procedure])
+    while waiting:
+        file = waiting.pop()
+        if file not in found and not is_untrusted(file, procedure):
+            found.add(file)
+            waiting += neighbours(file)
+    return sorted(found)
+
+
+def untrusted_imports(procedure: str) -> list[str]:
+    """Arrows from a trusted file to one that nobody relies on."""
+    return [
+        f"{file}: {target}"
+        for file in trusted(procedure)
+        for target in sorted(neighbours(file))
+        if is_untrusted(target, procedure)
+    ]
+
+
+def lines(files: Iterable[str]) -> int:
+    """Code lines: not blank, not only a comment, not a docstring."""
+    return sum(code_lines(file) for file in files)
+
+
+def main() -> None:
+    first = trusted("private selection")
+    for procedure in STARTS:
+        files = trusted(procedure)
+        more = files if procedure == "private selection" else sorted(set(files) - set(first))
+        print(f"\n{procedure}: {len(files)} files, {lines(files)} lines of code")
+        for file in more:
+            print(f"{code_lines(file):6}  {file}")
+        for arrow in untrusted_imports(procedure):
+            print(f"        untrusted import: {arrow}")
+
+
+if __name__ == "__main__":
+    main()
