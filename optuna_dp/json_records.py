@@ -45,8 +45,8 @@ class Record:
     """Base of frozen dataclasses that are stored as JSON.
 
     The types that are understood: ``bool``, ``int``, ``float``, ``str``, ``None``, ``dict``,
-    ``Any`` (JSON as it is), tuples and unions of these, and classes with ``from_json``; for others
-    see :func:`stored`. Fields with ``init=False`` are not stored.
+    ``Any`` (JSON as it is), literals, classes with ``from_json``, tuples of these, one of these or
+    ``None``; for others see :func:`stored`. Fields with ``init=False`` are not stored.
 
     Attributes:
         described_as: What the record is called in errors, a sentence's beginning.
@@ -149,6 +149,10 @@ def _read(hint: Any, value: Any) -> Any:
             return None
         (hint,) = (each for each in arguments if each is not type(None))
         return _read(hint, value)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise ValueError(f"it must be one of {', '.join(map(repr, arguments))}")
+        return value
     if origin is tuple:
         if not isinstance(value, list):
             raise ValueError(f"a list was expected, not a {_kind(value)}")

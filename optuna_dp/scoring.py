@@ -58,7 +58,7 @@ def score_event(noise_multiplier: float) -> dp_event.DpEvent:
     Raises:
         InvalidArgumentError: If it is outside that range.
     """
-    from optuna_dp.accounting.events import gaussian
+    from optuna_dp.accounting.events import gaussian  # start-up time
 
     return gaussian(_noise_multiplier(noise_multiplier))
 
@@ -200,7 +200,7 @@ def _with_noise(total: int, scale: float) -> int:
 
 @functools.lru_cache(maxsize=16)
 def _gaussian(scale: float) -> Any:
-    import opendp.prelude as dp
+    import opendp.prelude as dp  # start-up time
 
     dp.enable_features("contrib")
     space = dp.atom_domain(T="i64"), dp.absolute_distance(T="f64")

@@ -5,20 +5,19 @@ Run it with ``python examples/benchmarks/propose_test_speed.py``. CPU seconds of
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from optuna_dp.propose_test import (
-    DoublingPlan,
-    Utilities,
-    above_threshold,
-    noisy_max,
-    propose_test,
-)
-from optuna_dp.propose_test.simulation import simulate_loops
+from optuna_dp.propose_test import DoublingPlan, Utilities, noisy_max, propose_test
+from optuna_dp.propose_test.above_threshold import above_threshold
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "propose_test"))
+
+from simulated_loops import simulate_loops
 
 
 def measure(what: str, function: Callable[[], object]) -> None:

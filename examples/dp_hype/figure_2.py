@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from figures import COLOURS, DELTA, main
 from plotly.subplots import make_subplots
+from simulated_votes import simulated_sums, success_rate
 
 from optuna_dp.voting import VotePlan
-from optuna_dp.voting.simulation import simulated_sums, success_rate
 
 CANDIDATES, CLIENTS = 100, 250
 VOTES = (1, 5, 25, 50, 100)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from figures import COLOURS, DELTA, main, rounded
 from plotly.subplots import make_subplots
+from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
 from optuna_dp.propose_test import DoublingPlan, composed_epsilon, epsilon_per_iteration
-from optuna_dp.propose_test.simulation import fidelity, simulate_loops, simulate_noisy_max
 
 CANDIDATES, K = 100, 100
 K_EPSILONS = [0.5, 1, 5, 10, 100]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,12 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record, stored
 from optuna_dp.trial_counts import TrialCount
-
-_FORMAT = "optuna-dp guarantee"
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Record):
     """What is guaranteed of the released output of a procedure.
 
     The event is data; this class judges it. Every number is the smallest over all methods that
@@ -53,8 +52,9 @@ class Guarantee:
         0.93
     """
 
-    event: dp_event.DpEvent
+    event: dp_event.DpEvent = field(metadata=stored(write=event_to_json, read=event_from_json))
     neighboring_relation: str = "add_or_remove_one"
+    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp guarantee", "version": 1}
 
     def __post_init__(self) -> None:
         events.neighboring_relation(self.neighboring_relation)
@@ -156,30 +156,12 @@ class Guarantee:
                 tree.append(other)
         return Guarantee(events.compose(*tree), self.neighboring_relation)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values: the events, so that a later accountant can judge again."""
-        return {
-            "format": _FORMAT,
-            "version": 1,
-            "event": event_to_json(self.event),
-            "neighboring_relation": self.neighboring_relation,
-        }
-
     @classmethod
-    def from_json(cls, data: Any) -> Guarantee:
-        """Reads what :meth:`to_json` wrote; refuses anything else.
-
-        Raises:
-            InvalidArgumentError: If ``data`` is anything else.
-            UnsupportedEventError: If no accountant judges the event.
-        """
-        version = data.get("version") if isinstance(data, dict) else None
-        if type(version) is not int or version != 1 or data.get("format") != _FORMAT:
-            raise InvalidArgumentError("data", data, "it must be what Guarantee.to_json returned")
-        try:
-            return cls(event_from_json(data["event"]), data["neighboring_relation"])
-        except KeyError as error:
-            raise InvalidArgumentError("data", data, f"{error} is missing") from None
+    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+        """Returns the error for a record that is not one of a guarantee."""
+        return InvalidArgumentError(
+            "data", data, f"it must be what Guarantee.to_json returned ({why})", fix
+        )
 
     def _methods(self) -> dict[str, Method]:
         return dict(methods_of(self.event, self.neighboring_relation))

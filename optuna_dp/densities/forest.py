@@ -36,7 +36,7 @@ class RandomForest:
         center, spread = float(np.mean(y)), float(np.std(y)) or 1.0
         if x.shape[1] == 0 or len(y) == 1:
             return _Forest(None, center, spread)
-        from sklearn.ensemble import RandomForestRegressor
+        from sklearn.ensemble import RandomForestRegressor  # start-up time
 
         model = RandomForestRegressor(
             n_estimators=self.trees, random_state=self.seed, min_samples_leaf=2, n_jobs=1

@@ -36,8 +36,8 @@ class Likelihood:
 
     def __call__(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Returns the log likelihood at ``theta`` and its gradient; minus infinity if singular."""
-        from scipy.linalg import LinAlgError, cho_solve, cholesky
-        from scipy.linalg.lapack import dpotri
+        from scipy.linalg import LinAlgError, cho_solve, cholesky  # start-up time
+        from scipy.linalg.lapack import dpotri  # start-up time
 
         n = len(self._z)
         values = np.exp(theta)
@@ -90,7 +90,7 @@ def most_probable(x: FloatArray, z: FloatArray) -> tuple[float, tuple[float, ...
         Any hyperparameters within the bounds give a usable model, so the optimiser's own opinion
         of its convergence does not matter.
     """
-    from scipy.optimize import minimize
+    from scipy.optimize import minimize  # start-up time
 
     d = x.shape[1]
     typical = typical_length(d)

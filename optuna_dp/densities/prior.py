@@ -152,7 +152,7 @@ def unit_points(n: int, d: int, rng: np.random.Generator, points: Points) -> Flo
     n = validation.whole("n", n, 1)
     if points == "independent" or d == 0:
         return rng.random((n, d))
-    from scipy.stats import qmc
+    from scipy.stats import qmc  # start-up time
 
     # A new scramble per call. random_base2 keeps scipy from warning about sizes between powers
     # of two; any subset of a scrambled set is a set of points with the right law.

@@ -99,7 +99,7 @@ class _Kernel:
 
     def cross(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Covariances without noise, (len(a), len(b))."""
-        from scipy.spatial.distance import cdist
+        from scipy.spatial.distance import cdist  # start-up time
 
         lengths = np.array(self.lengths)
         r: FloatArray = cdist(a / lengths, b / lengths, "sqeuclidean")
@@ -141,7 +141,7 @@ class _Posterior:
     block = 128
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        from scipy.linalg.blas import dtrsm
+        from scipy.linalg.blas import dtrsm  # start-up time
 
         mean, variance = np.empty(len(x)), np.empty(len(x))
         for start in range(0, len(x), self.block):
@@ -194,7 +194,7 @@ def _posterior(
     center: float,
     scale: float,
 ) -> FittedModel:
-    from scipy.linalg import LinAlgError, cho_solve, cholesky
+    from scipy.linalg import LinAlgError, cho_solve, cholesky  # start-up time
 
     jitter = 1e-10 * kernel.amplitude
     while True:

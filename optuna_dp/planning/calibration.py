@@ -21,6 +21,7 @@ from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, largest_within
 from optuna_dp.trial_counts import TrialCount
@@ -37,7 +38,7 @@ _COST_OF_ADAPTIVITY = 1.2
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Record):
     """What a target epsilon allows.
 
     Guarantees:
@@ -77,17 +78,6 @@ class Calibration:
         """(c, C)."""
         bounds: tuple[float, float] = self.guarantee.event.density_bounds
         return bounds
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "solved_for": self.solved_for,
-            "value": self.value,
-            "epsilon": self.epsilon,
-            "target_epsilon": self.target_epsilon,
-            "delta": self.delta,
-            "guarantee": self.guarantee.to_json(),
-        }
 
 
 def bounds_of_ratio(ratio: float) -> tuple[float, float]:

@@ -9,17 +9,18 @@ accountings would say and what the search can hope to find
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting import events, supported_events
-from optuna_dp.accounting.event_json import event_to_json
+from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record, stored
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown
 from optuna_dp.planning.selection_plan_rows import (
@@ -30,7 +31,6 @@ from optuna_dp.planning.selection_plan_rows import (
     Search,
     Solver,
     law_of,
-    plain_value,
 )
 
 LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
@@ -39,8 +39,14 @@ DENSITY_BOUNDS: tuple[Bounds, ...] = ((0.9, 1.25), (0.75, 2.0))
 PILOTS: tuple[tuple[int, float], ...] = ((10, 2.0), (10, 4.0), (20, 4.0))
 
 
+_RUN = stored(
+    write=lambda run: None if run is None else event_to_json(run),
+    read=lambda record: None if record is None else event_from_json(record),
+)
+
+
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """A table to choose a search from.
 
     Attributes:
@@ -55,7 +61,8 @@ class Plan:
         rows: One for each law, mean and way to learn.
     """
 
-    run: dp_event.DpEvent | None
+    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp plan", "version": 1}
+    run: dp_event.DpEvent | None = field(metadata=_RUN)
     one_run: float | None
     delta: float
     fraction: float
@@ -64,22 +71,6 @@ class Plan:
     target_epsilon: float | None
     solved_for: Unknown | None
     rows: tuple[PlanRow, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "format": "optuna-dp plan",
-            "version": 1,
-            "run": None if self.run is None else event_to_json(self.run),
-            "one_run": plain_value(self.one_run),
-            "delta": self.delta,
-            "fraction": self.fraction,
-            "policy": self.policy,
-            "neighboring_relation": self.neighboring_relation,
-            "target_epsilon": self.target_epsilon,
-            "solved_for": self.solved_for,
-            "rows": [row.to_json() for row in self.rows],
-        }
 
 
 def selection_plan(

@@ -28,6 +28,7 @@ from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee, selectio
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon
@@ -52,7 +53,7 @@ _TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Record):
     """A way to search. ``None`` in ``mean`` or ``density_bounds``: to be solved for.
 
     Attributes:
@@ -140,19 +141,6 @@ class PlanRow(Search):
     rival_mean: float | None = None
     rival_hit: float | None = None
     note: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values; an infinite epsilon is the string "inf"."""
-        record = asdict(replace(self, trials=None))
-        record["trials"] = None if self.trials is None else self.trials.to_json()
-        return {name: plain_value(value) for name, value in record.items()}
-
-
-def plain_value(value: Any) -> Any:
-    """Returns what JSON can hold: a list for a tuple, the string "inf" for infinity."""
-    if isinstance(value, tuple):
-        return list(value)
-    return "inf" if value == math.inf else value
 
 
 def law_of(name: str, mean: float, cap: int | None = None) -> TrialCount:

@@ -26,69 +26,29 @@ Notation (code name: meaning, name in the papers):
 
 from __future__ import annotations
 
-from optuna_dp.propose_test.above_threshold import above_threshold
 from optuna_dp.propose_test.accounting import (
-    composed_delta,
     composed_epsilon,
     epsilon_per_iteration,
-    iteration_event,
     pipeline_event,
 )
-from optuna_dp.propose_test.doubling import (
-    DoublingPlan,
-    LoopResult,
-    LoopState,
-    Proposer,
-    TraceStep,
-    granules,
-    propose_test,
-    propose_test_batches,
-)
+from optuna_dp.propose_test.doubling import DoublingPlan, propose_test
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.propose_test.partitions import partition
-from optuna_dp.propose_test.partitions_needed import (
-    NoiseWarning,
-    UtilityPlan,
-    above_threshold_error,
-    loop_error,
-    noisy_max_error,
-    partitions_for_loop,
-    partitions_for_noisy_max,
-    plan_utilities,
-)
-from optuna_dp.propose_test.utilities import (
-    RESOLUTION,
-    Utilities,
-    validation_records_needed,
-)
+from optuna_dp.propose_test.partitions_needed import NoiseWarning, UtilityPlan, plan_utilities
+from optuna_dp.propose_test.utilities import Utilities, validation_records_needed
 
 __all__ = [
-    "RESOLUTION",
     "DoublingPlan",
-    "LoopResult",
-    "LoopState",
     "NoiseWarning",
     "NoisyMaxPlan",
-    "Proposer",
-    "TraceStep",
     "Utilities",
     "UtilityPlan",
-    "above_threshold",
-    "above_threshold_error",
-    "composed_delta",
     "composed_epsilon",
     "epsilon_per_iteration",
-    "granules",
-    "iteration_event",
-    "loop_error",
     "noisy_max",
-    "noisy_max_error",
     "partition",
-    "partitions_for_loop",
-    "partitions_for_noisy_max",
     "pipeline_event",
     "plan_utilities",
     "propose_test",
-    "propose_test_batches",
     "validation_records_needed",
 ]

@@ -24,9 +24,9 @@ def iteration_event(epsilon: float, iterations: int = 1) -> dp_accounting.DpEven
     The accountants compose it optimally; :func:`composed_epsilon` is the same number in closed
     form.
     """
-    import dp_accounting
+    import dp_accounting  # start-up time
 
-    from optuna_dp.accounting.events import ApproximateDpEvent
+    from optuna_dp.accounting.events import ApproximateDpEvent  # start-up time
 
     epsilon = validation.positive("epsilon", epsilon)
     iterations = validation.whole("iterations", iterations, minimum=1)
@@ -41,7 +41,7 @@ def pipeline_event(
 
     The trainings on the partitions do not appear: their results are read by the choice only.
     """
-    import dp_accounting
+    import dp_accounting  # start-up time
 
     return dp_accounting.ComposedDpEvent([choice, final_training])
 

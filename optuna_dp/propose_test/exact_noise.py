@@ -112,7 +112,7 @@ def _laplace_for(sensitivity: int, epsilon: float) -> DiscreteLaplace:
 
 
 def _opendp_sampler(scale: float) -> Any:
-    import opendp.prelude as dp
+    import opendp.prelude as dp  # start-up time
 
     dp.enable_features("contrib")
     # i64, not OpenDP's default of 32 bits: saturation would cut the noise.
@@ -127,7 +127,7 @@ def _tail_bits(scale: float, d: int, bits: int) -> int:
     rational number that the float is. Works on mpmath's pure functions: its contexts hold the
     working precision as state that threads would share.
     """
-    from mpmath import libmp
+    from mpmath import libmp  # start-up time
 
     precision = bits + _GUARD_BITS
     minus_one_over_scale = libmp.mpf_div(libmp.from_int(-1), libmp.from_float(scale), precision)

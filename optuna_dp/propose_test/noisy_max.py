@@ -55,7 +55,7 @@ def noisy_max(utilities: Utilities, epsilon: float) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _measurement(sensitivity: int, epsilon: float) -> Any:
-    import opendp.prelude as dp
+    import opendp.prelude as dp  # start-up time
 
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")

@@ -15,7 +15,7 @@ from optuna_dp.errors import InvalidArgumentError
 RESOLUTION = 1 << 20
 
 _MOST_PARTITIONS = 1 << 36
-_MOST_PARTITIONS_OF_MEANS = 1 << 15
+MOST_PARTITIONS_OF_MEANS = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Utilities:
             InvalidArgumentError: As in :meth:`from_scores`, or means in single precision.
         """
         k = validation.whole("n_partitions", n_partitions, minimum=2)
-        _check_partitions(k, _MOST_PARTITIONS_OF_MEANS)
+        _check_partitions(k, MOST_PARTITIONS_OF_MEANS)
         if getattr(means, "dtype", np.float64) in (np.float32, np.float16):
             raise InvalidArgumentError(
                 "means",

@@ -24,7 +24,7 @@ from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.propose_test.partitions_needed import plan_utilities
-from optuna_dp.propose_test.utilities import _MOST_PARTITIONS_OF_MEANS as MOST_PARTITIONS_OF_MEANS
+from optuna_dp.propose_test.utilities import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import drawn_once
 from optuna_dp.protocol.plan import Design, Plan

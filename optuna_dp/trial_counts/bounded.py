@@ -60,8 +60,6 @@ class Binomial(TrialCount):
         return (self.n - self.mean) / self.n
 
     def _pmf(self, k: FloatArray) -> FloatArray:
-        from scipy import special as sp
-
         n, p, q = float(self.n), self._p, self._q
         if q == 0.0:
             return np.where(k == n, 1.0, 0.0)
@@ -77,32 +75,34 @@ class Binomial(TrialCount):
             - special.deviance(rest, n * q)
         )
         bulk = np.exp(log_pmf) * np.sqrt(n / (2.0 * math.pi * j * rest))
-        at_zero = math.exp(float(sp.xlog1py(n, -p)))
-        at_n = math.exp(float(sp.xlog1py(n, -q)))
+        at_zero = math.exp(float(special.scipy().xlog1py(n, -p)))
+        at_n = math.exp(float(special.scipy().xlog1py(n, -q)))
         ends = np.where(k == 0.0, at_zero, np.where(k == n, at_n, 0.0))
         return np.where(inner, bulk, ends)
 
     def _tail(self, n: int) -> float:
-        from scipy import special as sp
-
-        return 0.0 if n >= self.n else float(sp.betainc(n + 1.0, float(self.n - n), self._p))
+        return (
+            0.0
+            if n >= self.n
+            else float(special.scipy().betainc(n + 1.0, float(self.n - n), self._p))
+        )
 
     def _cdf_at(self, k: int) -> float:
-        from scipy import special as sp
-
         if k < 0:
             return 0.0
-        return 1.0 if k >= self.n else float(sp.betaincc(k + 1.0, float(self.n - k), self._p))
+        return (
+            1.0
+            if k >= self.n
+            else float(special.scipy().betaincc(k + 1.0, float(self.n - k), self._p))
+        )
 
     def _pgf(self, s: FloatArray) -> FloatArray:
-        from scipy import special as sp
-
-        return np.asarray(np.exp(sp.xlog1py(self.n, -self._p * (1.0 - s))))
+        return np.asarray(np.exp(special.scipy().xlog1py(self.n, -self._p * (1.0 - s))))
 
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
-        from scipy import special as sp
-
-        return np.asarray(self.mean * np.exp(sp.xlog1py(self.n - 1, -self._p * (1.0 - s))))
+        return np.asarray(
+            self.mean * np.exp(special.scipy().xlog1py(self.n - 1, -self._p * (1.0 - s)))
+        )
 
     def _hit(self, fraction: float) -> float:
         if self._p * fraction == 1.0:

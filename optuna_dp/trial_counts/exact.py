@@ -17,7 +17,7 @@ TIE_BITS = 230
 
 def context() -> Any:
     """Returns a private mpmath context, so that no other thread's precision is touched."""
-    import mpmath
+    import mpmath  # start-up time
 
     ctx = mpmath.MPContext()
     ctx.prec = PRECISION

@@ -52,14 +52,10 @@ class Poisson(TrialCount):
         return np.where(k == 0.0, math.exp(-self.mean), bulk)
 
     def _tail(self, n: int) -> float:
-        from scipy import special as sp
-
-        return float(sp.gammainc(n + 1.0, self.mean))
+        return float(special.scipy().gammainc(n + 1.0, self.mean))
 
     def _cdf_at(self, k: int) -> float:
-        from scipy import special as sp
-
-        return 0.0 if k < 0 else float(sp.gammaincc(k + 1.0, self.mean))
+        return 0.0 if k < 0 else float(special.scipy().gammaincc(k + 1.0, self.mean))
 
     def _pgf(self, s: FloatArray) -> FloatArray:
         return np.asarray(np.exp(-self.mean * (1.0 - s)))

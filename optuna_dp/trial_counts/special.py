@@ -22,10 +22,15 @@ SMALLEST_MEAN = 1e-100
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
+def scipy() -> Any:
+    """Returns ``scipy.special``, imported when first needed: it is slow, and laws are not."""
+    from scipy import special  # start-up time
+
+    return special
+
+
 def stirling_error(x: FloatArray) -> FloatArray:
     """Returns log Gamma(x) - [(x - 1/2) log x - x + log(2 pi)/2] for x >= 1."""
-    from scipy import special
-
     x = np.asarray(x, dtype=np.float64)
     big = np.maximum(x, 16.0)
     inverse = 1.0 / (big * big)
@@ -34,7 +39,7 @@ def stirling_error(x: FloatArray) -> FloatArray:
         - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse * (1 / 1188))))
     ) / big
     small = np.minimum(x, 16.0)
-    direct = special.gammaln(small) - (
+    direct = scipy().gammaln(small) - (
         (small - 0.5) * np.log(small) - small + 0.5 * math.log(2 * math.pi)
     )
     return np.asarray(np.where(x >= 16.0, series, direct), dtype=np.float64)
@@ -45,12 +50,10 @@ def log_gamma_ratio(k: FloatArray, shape: float) -> FloatArray:
 
     A difference of two log-gammas would lose a digit for each digit of k.
     """
-    from scipy import special
-
     k = np.asarray(k, dtype=np.float64)
     small = k < 16.0
     low = np.where(small, k, 1.0)
-    direct = special.gammaln(low + shape) - special.gammaln(low + 1.0)
+    direct = scipy().gammaln(low + shape) - scipy().gammaln(low + 1.0)
     high = np.where(small, 16.0, k)
     shift = shape - 1.0
     far = (
@@ -93,8 +96,6 @@ def negative_binomial_tail(n: int, shape: float, gamma: float) -> float:
     I = integral over v in (gamma, 1) of (1-v)^n v^(shape-1). With v = e^-w the integrand is
     smooth and positive for every shape > -1, so Gauss-Legendre panels give all its digits.
     """
-    from scipy import special
-
     z = 1.0 - gamma
     top = -math.log(gamma)
     k = float(n) + 1.0
@@ -102,7 +103,7 @@ def negative_binomial_tail(n: int, shape: float, gamma: float) -> float:
         return math.exp(n * math.log1p(-gamma)) if n < 1e300 else 0.0
     if shape > 1.0:
         # I_z(n+1, shape) / (1 - gamma^shape), the regularised incomplete beta function.
-        return float(special.betaincc(shape, k, gamma)) / -math.expm1(-shape * top)
+        return float(scipy().betaincc(shape, k, gamma)) / -math.expm1(-shape * top)
     prefactor = (
         float(log_gamma_ratio(np.asarray(k), shape))
         + math.log(k)
@@ -143,7 +144,7 @@ def solve_gamma(shape: float, mean: float) -> float:
     """
     if shape == 1.0:
         return 1.0 / mean
-    from scipy import optimize
+    from scipy import optimize  # start-up time
 
     top = -math.log(SMALLEST_GAMMA)
 

@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.accounting.events import SkellamDpEvent, compose
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
 from optuna_dp.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.json_records import Record
 
 ADJACENCIES = ("replace_one", "null_client")
 
@@ -28,10 +28,10 @@ _WHY_NOT_ADD_OR_REMOVE = (
 
 
 @dataclass(frozen=True)
-class VotePlan:
+class VotePlan(Record):
     """Everything about a vote that is fixed before any client looks at its data. Public.
 
-    Made by :meth:`calibrated` or :meth:`from_json`, which check what they are given.
+    Made by :meth:`calibrated` or :meth:`from_json`.
 
     Guarantees:
         * If at least ``clients - max_dropout`` clients add their share, and at most
@@ -51,6 +51,9 @@ class VotePlan:
         epsilon: What the plan was calibrated for (all attempts together).
         delta: The delta of that.
         attempts: How many attempts at the sum the budget covers.
+
+    Raises:
+        InvalidArgumentError: If a field is not allowed.
     """
 
     clients: int
@@ -63,6 +66,21 @@ class VotePlan:
     epsilon: float
     delta: float
     attempts: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "candidates", "votes", "share_units", "attempts"):
+            validation.whole(name, getattr(self, name), 1)
+        for name in ("max_dropout", "max_colluding"):
+            validation.whole(name, getattr(self, name), 0)
+        checked_adjacency(self.adjacency)
+        validation.positive("epsilon", self.epsilon)
+        validation.open_unit("delta", self.delta)
+        if self.votes > self.candidates or self.honest < 1:
+            raise InvalidArgumentError(
+                "votes, max_dropout + max_colluding",
+                (self.votes, self.max_dropout + self.max_colluding),
+                "votes must be at most candidates and an honest client must be left",
+            )
 
     @classmethod
     def calibrated(
@@ -168,48 +186,15 @@ class VotePlan:
         Raises:
             InvalidArgumentError: If it is not a whole number of at least 1.
         """
-        from optuna_dp.accounting.events import compose
-        from optuna_dp.accounting.guarantee import Guarantee
-
         count = validation.whole("attempts", attempts, 1)
         return Guarantee(compose(*[self.event] * count), self.adjacency)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
     @classmethod
-    def from_json(cls, data: Any) -> VotePlan:
-        """Reads what :meth:`to_json` wrote; refuses anything else.
-
-        Raises:
-            InvalidArgumentError: If ``data`` is anything else, or a plan that cannot be.
-        """
-        if not isinstance(data, dict) or set(data) != set(cls.__dataclass_fields__):
-            raise InvalidArgumentError("data", data, "it must be what VotePlan.to_json returned")
-        counts: dict[str, int] = {
-            name: validation.whole(name, data[name], least)
-            for name, least in (
-                ("clients", 1),
-                ("candidates", 1),
-                ("votes", 1),
-                ("max_dropout", 0),
-                ("max_colluding", 0),
-                ("share_units", 1),
-                ("attempts", 1),
-            )
-        }
-        plan = cls(
-            adjacency=checked_adjacency(data["adjacency"]),
-            epsilon=validation.positive("epsilon", data["epsilon"]),
-            delta=validation.open_unit("delta", data["delta"]),
-            **counts,
+    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+        """Returns the error for a record that is not one of a plan."""
+        return InvalidArgumentError(
+            "data", data, f"it must be what VotePlan.to_json returned ({why})", fix
         )
-        if plan.votes > plan.candidates or plan.honest < 1:
-            raise InvalidArgumentError(
-                "data", data, "votes must be at most candidates and an honest client must be left"
-            )
-        return plan
 
 
 def checked_adjacency(value: Any) -> str:
@@ -240,8 +225,6 @@ def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
     Returns:
         A variance at which the cost is at most ``epsilon``, within 1e-5 of the least one.
     """
-    from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
-
     if changes == 0:
         return 1.0 / _UNITS
 

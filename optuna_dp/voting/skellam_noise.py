@@ -131,7 +131,7 @@ def cumulative(rate: Fraction, bits: int, until: int) -> list[int]:
     unit in an early term is multiplied by at most max_k rate^k / k! < e^rate < 2^(1.5 rate) in a
     later one: the guard bits cover that and the number of terms.
     """
-    from mpmath import libmp
+    from mpmath import libmp  # start-up time
 
     num, den = rate.numerator, rate.denominator
     precision = bits + _GUARD_BITS + 3 * num // (2 * den)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.accounting.skellam import pmf
 from optuna_dp.errors import InvalidArgumentError
 
 
@@ -71,8 +72,6 @@ def chance_of_good_choice(
 
 def _skellam_tail(variance: float, start: int) -> float:
     """P[Z >= start] for Z of Sk(variance)."""
-    from optuna_dp.accounting.skellam import pmf
-
     x, f = pmf(variance)
     return min(float(f[x >= start].sum()), 1.0)
 

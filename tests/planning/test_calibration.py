@@ -178,6 +178,7 @@ def test_result_is_plain_data() -> None:
     record = json.loads(json.dumps(found.to_json()))
     assert record["value"] == found.value
     assert odp.Guarantee.from_json(record["guarantee"]) == found.guarantee
+    assert type(found).from_json(record) == found
 
 
 # -- what cannot be had --------------------------------------------------------------------------

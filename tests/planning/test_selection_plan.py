@@ -114,6 +114,7 @@ def test_price_and_rival(plan: Plan) -> None:
 
 def test_json(plan: Plan) -> None:
     record = json.loads(json.dumps(plan.to_json()))
+    assert type(plan).from_json(record) == plan
     assert len(record["rows"]) == len(plan.rows)
     for row, written in zip(plan.rows, record["rows"], strict=True):
         assert written["epsilon"] == row.epsilon

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
+from pathlib import Path
 
 import mpmath
 import pytest
@@ -10,13 +12,15 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test import (
     DoublingPlan,
     NoisyMaxPlan,
-    claims,
-    composed_delta,
     composed_epsilon,
     epsilon_per_iteration,
-    iteration_event,
     pipeline_event,
 )
+from optuna_dp.propose_test.accounting import composed_delta, iteration_event
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
+
+import claims
 
 
 def brute_delta(epsilon, e0, m):

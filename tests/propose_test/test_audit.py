@@ -17,14 +17,10 @@ import pytest
 from scipy import stats
 
 import optuna_dp.propose_test.exact_noise as noise_module
-from optuna_dp.propose_test import (
-    RESOLUTION,
-    DoublingPlan,
-    Utilities,
-    above_threshold,
-    noisy_max,
-)
+from optuna_dp.propose_test import DoublingPlan, Utilities, noisy_max
+from optuna_dp.propose_test.above_threshold import above_threshold
 from optuna_dp.propose_test.exact_noise import DiscreteLaplace
+from optuna_dp.propose_test.utilities import RESOLUTION
 
 from .laws import SeededLaplace, above_threshold_law
 from .test_noisy_max import exponential_max_law

@@ -7,8 +7,9 @@ import pytest
 from scipy import integrate
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import RESOLUTION, Utilities, noisy_max
+from optuna_dp.propose_test import Utilities, noisy_max
 from optuna_dp.propose_test.noisy_max import _measurement
+from optuna_dp.propose_test.utilities import RESOLUTION
 
 from .test_above_threshold import pvalue
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +14,20 @@ from optuna_dp.propose_test import (
     NoiseWarning,
     NoisyMaxPlan,
     Utilities,
-    above_threshold,
+    plan_utilities,
+)
+from optuna_dp.propose_test.above_threshold import above_threshold
+from optuna_dp.propose_test.partitions_needed import (
     above_threshold_error,
     loop_error,
     noisy_max_error,
     partitions_for_loop,
     partitions_for_noisy_max,
-    plan_utilities,
 )
-from optuna_dp.propose_test.simulation import simulate_loops, simulate_noisy_max
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
+
+from simulated_loops import simulate_loops, simulate_noisy_max
 
 
 def at_most(failures, runs, beta):

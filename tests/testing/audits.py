@@ -9,8 +9,9 @@ import numpy as np
 import optuna_dp as odp
 from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.propose_test import RESOLUTION, DoublingPlan
+from optuna_dp.propose_test import DoublingPlan
 from optuna_dp.propose_test.exact_noise import laplace_for
+from optuna_dp.propose_test.utilities import RESOLUTION
 from optuna_dp.testing import audit
 from optuna_dp.testing.attacked_runs import stage
 from optuna_dp.testing.simulation import Runs, simulate

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.voting import Skellam, chance_of_good_choice, gap
-from optuna_dp.voting.simulation import simulated_sums, success_rate
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "dp_hype"))
+
+from simulated_votes import simulated_sums, success_rate
 
 SUMS = np.array([40, 35, 20, 10, 3, 0])
 

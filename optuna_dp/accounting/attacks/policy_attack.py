@@ -119,7 +119,7 @@ def strongest_policy_attack(
         delta: In (0, 1).
         policy: What the density may depend on.
     """
-    c, big_c = validation.density_bounds(density_bounds)
+    c, big_c = density_bounds
     target = validation.open_unit("delta", delta)
     if policy not in ("history", "data"):
         raise InvalidArgumentError("policy", policy, 'it must be "history" or "data"')

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
 from optuna_dp.accounting.rdp_curves import (
     at_orders_above_one,
     checked_curve,
@@ -34,7 +33,7 @@ def theorem1_as_printed(
     not. ``inf`` for laws outside the truncated negative binomial family.
     """
     a, run = checked_curve(orders, run_rdp)
-    c, big_c = validation.density_bounds(density_bounds)
+    c, big_c = density_bounds
     if not isinstance(trials, NegativeBinomial):
         return np.full_like(a, np.inf)
     log_ratio = math.log(big_c) - math.log(c)

@@ -187,15 +187,6 @@ class HistoryProfile:
         return smallest_epsilon(self.delta, validation.open_unit("delta", delta))
 
 
-def history_profile(
-    pair: DominatingPair,
-    trials: TrialCount,
-    density_bounds: tuple[float, float] = (1.0, 1.0),
-) -> HistoryProfile:
-    """Returns the bound of ``docs/explanation/history-bound.md`` for one direction."""
-    return HistoryProfile(pair, trials, density_bounds)
-
-
 @dataclass(frozen=True)
 class _Law:
     """P[T = k] for k = 1..head, and bounds on the ratios of what follows.

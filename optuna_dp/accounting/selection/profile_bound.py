@@ -127,20 +127,6 @@ class DataProfile:
         return np.asarray(self._floor + hinges @ self._weights)
 
 
-def data_profile_delta(
-    pair: DominatingPair,
-    trials: TrialCount,
-    density_bounds: tuple[float, float],
-    epsilons: npt.ArrayLike,
-) -> FloatArray:
-    """Returns an upper bound on delta at each epsilon, in one direction of adjacency.
-
-    The theorem of ``docs/explanation/profile-bound.md``; see :class:`DataProfile`, which is the
-    cheaper way to ask more than once.
-    """
-    return DataProfile(pair, trials, density_bounds).delta(epsilons)
-
-
 def smallest_epsilon(
     profile: Callable[[float], Any], delta: float, *, highest: float = 1e4
 ) -> float:

@@ -118,7 +118,7 @@ def negative_binomial_rdp(
     printed one takes a step that fails for suprema.
     """
     a, run = checked_curve(orders, run_rdp)
-    c, big_c = validation.density_bounds(density_bounds)
+    c, big_c = density_bounds
     term = selection_term(a, run, trials, -math.log(c), math.log(big_c))
     extra = -math.log(c) + math.log(big_c)
     per_order = over_order(a, math.log(trials.mean) + math.log(big_c))
@@ -175,7 +175,7 @@ def adaptive_poisson_rdp(
     Own result (docs/explanation/rdp-of-selection.md).
     """
     a, run = checked_curve(orders, run_rdp)
-    c, big_c = validation.density_bounds(density_bounds)
+    c, big_c = density_bounds
     mean = validation.positive("mean", mean)
     kappa = _kappa(_log_t(a), c, big_c, run_delta)
     log_ratio = math.log(big_c) - math.log(c)
@@ -197,7 +197,7 @@ def pure_selection_epsilon(
     run_epsilon = validation.number("run_epsilon", run_epsilon)
     if run_epsilon < 0.0:
         raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
-    c, big_c = validation.density_bounds(density_bounds)
+    c, big_c = density_bounds
     if not isinstance(trials, NegativeBinomial):
         return math.inf
     return (2.0 + trials.shape) * (run_epsilon + math.log(big_c) - math.log(c))

@@ -18,7 +18,6 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import (
     DataProfile,
-    data_profile_delta,
     smallest_epsilon,
 )
 from optuna_dp.errors import InvalidArgumentError
@@ -298,7 +297,7 @@ def test_bounds_are_checked() -> None:
             DataProfile(pair, Geometric(3.0), bad)
     with pytest.raises(InvalidArgumentError):
         DataProfile(pair, Geometric(3.0)).epsilon(0.0)
-    found = data_profile_delta(pair, Geometric(3.0), (0.5, 2.0), [[0.0, 1.0]])
+    found = DataProfile(pair, Geometric(3.0), (0.5, 2.0)).delta([[0.0, 1.0]])
     assert found.shape == (1, 2)
 
 
