@@ -51,8 +51,8 @@ class PrivacyCallback:
     (:class:`optuna_dp.dashboard.DashboardCallback`): after the runs 1, 2, 4, 8 and so on, and
     after the last one, which takes some seconds more; not for storages in memory.
 
-    On the ``optuna_dp`` logger, progress without T is logged at level INFO, and the count of runs
-    at level DEBUG, the curator's own.
+    On the ``optuna_dp`` logger, the guarantee is logged at level INFO after the first run and
+    after the last, and a line for each run, with their count, at level DEBUG, the curator's own.
 
     Args:
         run: The event of one whole run, training and scoring; see :func:`optuna_dp.dp_sgd` and
@@ -122,7 +122,7 @@ class PrivacyCallback:
         self._record_cost(study, ran=trial.number < plan.slots)
         trials = storage.get_all_trials(study_id, deepcopy=False)
         # Said now, not when all runs have been paid for.
-        check_not_enqueued(trials)
+        check_not_enqueued([t for t in trials if t.number < plan.slots])
         check_trial(trial, plan)
         numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
         done = len(numbers)
@@ -133,7 +133,9 @@ class PrivacyCallback:
         epsilon = progress["epsilon"]
         shown = "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.3f}"
         _logger.debug("%d of %d runs have ended.", done, plan.slots)
-        _logger.info(
+        # A line for each run could be counted, so only the curator's own level has them all.
+        _logger.log(
+            logging.INFO if finished or trial.number == 0 else logging.DEBUG,
             "%s. The release is guaranteed %s at delta %g, however many runs there are.",
             "The last run has ended" if finished else "A run has ended",
             shown,
@@ -153,10 +155,10 @@ class PrivacyCallback:
         """
         storage, study_id = study._storage, study._study_id
         recorded = read_run_records(storage, study_id)
-        if self._record not in recorded and (ran or not recorded):
+        if not any(self._record.same_cost(r) for r in recorded) and (ran or not recorded):
             write_run_record(storage, study_id, self._record)
             recorded = read_run_records(storage, study_id)
-        other = next((record for record in recorded if record != self._record), None)
+        other = next((r for r in recorded if not self._record.same_cost(r)), None)
         if other is None:
             return
         spoilt = " and the study cannot be released: start a new one" if ran else ""

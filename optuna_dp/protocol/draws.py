@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 NOT_DRAWN = (
     "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
-    "its parameters were not drawn from the sampler's density and the study has no privacy "
-    "guarantee. Start a new study without enqueued trials; a failed run is a run and is never "
-    "repeated."
+    "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
+    "of the study had started before, the study has no privacy guarantee: start a new study "
+    "without enqueued trials; a failed run is a run and is never repeated."
 )
 
 

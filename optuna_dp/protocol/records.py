@@ -205,6 +205,26 @@ def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
     storage.set_trial_state_values(trial_id, TrialState.FAIL)
 
 
+def vouch_unstarted(storage: BaseStorage, study_id: int, number: int, nonce: str) -> None:
+    """Notes beside the study that a failed trial never began.
+
+    For a trial that was told to have failed by other means than this package: nothing can be
+    written to it any more.
+    """
+    storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", nonce)
+
+
+def vouched_unstarted(storage: BaseStorage, study_id: int, nonce: str) -> set[int]:
+    """Returns the numbers of the trials for which :func:`vouch_unstarted` was called."""
+    prefix = f"{UNSTARTED_KEY}:"
+    attrs = storage.get_study_system_attrs(study_id)
+    return {
+        int(key.removeprefix(prefix))
+        for key, value in attrs.items()
+        if key.startswith(prefix) and key.removeprefix(prefix).isdecimal() and value == nonce
+    }
+
+
 def did_nothing(trial: FrozenTrial) -> bool:
     """Whether a trial shows no sign of a run: it is open or failed, and holds nothing of one."""
     return (

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.records import checked_study, did_nothing, fail_unstarted, read_plan
+from optuna_dp.protocol.records import (
+    SLOT_KEY,
+    UNSTARTED_KEY,
+    checked_study,
+    did_nothing,
+    fail_unstarted,
+    read_plan,
+    succeeds,
+    vouch_unstarted,
+)
 from optuna_dp.validation import whole
 
 if TYPE_CHECKING:
@@ -50,12 +59,13 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
 
     Guarantees:
         * No trial that has ended is changed, and no trial is added; the number of runs stays.
-        * Either all trials of ``fail`` are open, or nothing is changed.
+        * Either all trials of ``fail`` can be told so, or nothing is changed.
         * A worker that is alive after all cannot bring its trial back: its result is refused.
 
     Args:
         study: The study.
-        fail: Numbers of trials whose workers have died.
+        fail: Numbers of trials whose workers have died. One that has failed already, by other
+            means and before it began, is vouched for: that it was lost with its worker.
 
     Returns:
         The trials that are open now.
@@ -77,21 +87,37 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
     is_open = {trial.number: trial for trial in _open(study)}
-    if not numbers <= is_open.keys():
-        wrong = min(numbers - is_open.keys())
+    plan, _ = read_plan(storage, study_id)
+    trials = storage.get_all_trials(study_id, deepcopy=False)
+    lost = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
+    if not numbers <= is_open.keys() | lost:
+        wrong = min(numbers - is_open.keys() - lost)
         raise InvalidArgumentError(
             "fail",
             wrong,
             "it is not the number of an open trial",
             f"Open trials: {', '.join(map(str, sorted(is_open))) or 'none'}.",
         )
-    ids = {t.number: t._trial_id for t in storage.get_all_trials(study_id, deepcopy=False)}
-    for number in sorted(numbers):
+    ids = {t.number: t._trial_id for t in trials}
+    for number in sorted(numbers & lost):
+        assert plan is not None
+        vouch_unstarted(storage, study_id, number, plan.nonce)
+    for number in sorted(numbers - lost):
         try:
             fail_unstarted(storage, ids[number])
         except UpdateFinishedTrialError:
             continue  # Its worker was alive after all and has just ended it.
     return _open(study)
+
+
+def _failed_unnoticed(trial: FrozenTrial) -> bool:
+    """Whether a trial failed before it began without a mark of this package."""
+    return (
+        trial.state == TrialState.FAIL
+        and did_nothing(trial)
+        and not succeeds(trial)
+        and not trial.system_attrs.keys() & {SLOT_KEY, UNSTARTED_KEY}
+    )
 
 
 def _open(study: Study) -> list[OpenTrial]:

@@ -42,13 +42,17 @@ from optuna_dp.protocol.records import (
     GAVE_UP_KEY,
     SLOT_KEY,
     TIE_BITS,
+    UNSTARTED_KEY,
     SlotRecord,
+    did_nothing,
     draw_alone,
     fail_unstarted,
     was_enqueued,
 )
+from optuna_dp.protocol.retries import without_retries
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
+from optuna_dp.protocol.visible_runs import OwnRunError
 from optuna_dp.pruners import guarded
 
 if TYPE_CHECKING:
@@ -80,13 +84,14 @@ class SlotSampler(BaseSampler):
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
         if seed is not None:
-            warnings.warn(
+            told = (
                 f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
                 "the seed knows T and every draw, so release() will refuse the study. Leave seed "
-                "out where the data are real.",
-                SeedWarning,
-                stacklevel=4,  # Where a sampler of this package is made.
+                "out where the data are real."
             )
+            # Scripts that silence warnings are common; the log says it all the same.
+            _logger.warning(told)
+            warnings.warn(told, SeedWarning, stacklevel=4)  # Where a sampler here is made.
         self._seed = seed
         self._under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
@@ -187,6 +192,7 @@ class SlotSampler(BaseSampler):
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = guarded(whole_study.pruner)
+        without_retries(storage)
         if trial.number >= self._last_to_start(plan):
             _stop(study)
         if trial.number >= plan.slots:
@@ -237,9 +243,11 @@ class SlotSampler(BaseSampler):
 
     @contextmanager
     def _noting_that_it_waits(self, study: Study, trial: FrozenTrial) -> Iterator[None]:
-        """Marks a run that could not wait for others: failing now would depend on durations."""
+        """Marks a run that gave up waiting for others: failing now would depend on durations."""
         try:
             yield
+        except OwnRunError:
+            raise
         except WaitError:
             study._storage.set_trial_system_attr(trial._trial_id, GAVE_UP_KEY, True)
             raise
@@ -328,6 +336,9 @@ class SlotSampler(BaseSampler):
         Whether the study is finished is decided on reading.
         """
         known = self._under_way.drop(study, trial)
+        if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
+            # study.tell(number, state=FAIL) for a run whose worker died before it began.
+            study._storage.set_trial_system_attr(trial._trial_id, UNSTARTED_KEY, True)
         if known is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 
+class OwnRunError(WaitError):
+    """A run would wait for one that its own thread has open: for ever."""
+
+
 def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:
     """Returns what a policy may know of runs that have ended, in the order given."""
     return [RunOutcome(dict(trial.params), score(trial)) for trial in trials]
@@ -61,20 +65,21 @@ def completed_batches(
         timeout: Seconds after which None is returned.
 
     Raises:
-        WaitError: If a run waited for is this thread's own.
+        OwnRunError: If a run waited for is this thread's own.
     """
 
     def read() -> list[FrozenTrial] | None:
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         before = [trial for trial in trials if trial.number < first_of_batch]
         unfinished = [trial for trial in before if not ended(trial)]
-        mine = [trial.number for trial in unfinished if own(trial)]
-        if mine:
-            raise WaitError(
-                f"This run may start only when all runs before number {first_of_batch} have "
-                f"ended, and number {mine[0]} was started by this same thread. Tell its "
-                f"result first (study.tell), or give {batches} of at least the number of runs "
-                f"asked for together{otherwise}."
+        if any(own(trial) for trial in unfinished):
+            # Nothing of data or durations is in this: whoever fails this run may do so.
+            raise OwnRunError(
+                "This run may start only when all runs of the batches before its own have ended, "
+                "and one of them was started by this same thread. Tell its result first "
+                "(study.tell) and ask this run for its parameters again (if you have no hold of "
+                f"it any more: optuna-dp recover); or give {batches} of at least the number of "
+                f"runs asked for together{otherwise}."
             )
         if unfinished or len(before) < first_of_batch:
             return None

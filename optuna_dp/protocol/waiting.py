@@ -61,12 +61,13 @@ class Waiting:
             for t in trials
             if not ended(t) and (self._below is None or t.number < self._below)
         )
+        # Their numbers are a way to learn T, so only the curator's own level has them.
+        _logger.debug("The open trials waited for are %s.", open_numbers)
         _logger.warning(
-            "Waiting since %.0f seconds %s; the open trials are %s. If the worker of one has "
-            "died, tell it to have failed: optuna-dp recover STORAGE STUDY --fail NUMBER (or "
-            "study.tell(number, state=optuna.trial.TrialState.FAIL)). %s",
+            "Waiting since %.0f seconds %s. The open trials are listed by optuna-dp recover "
+            "STORAGE STUDY. If the worker of one has died, tell that run to have failed: "
+            "optuna-dp recover STORAGE STUDY --fail NUMBER. %s",
             waited,
             self._what,
-            open_numbers,
             self._advice,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyErro
 from optuna_dp.protocol.plan import MEND, Plan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
-    GATE_KEY,
     GAVE_UP_KEY,
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
@@ -33,6 +32,7 @@ from optuna_dp.protocol.records import (
     ended,
     read_plan,
     succeeds,
+    vouched_unstarted,
     was_enqueued,
 )
 from optuna_dp.samplers.utility_choice import end_of
@@ -85,7 +85,7 @@ def read_evidence(study: Study) -> Evidence:
     )
     if not trials:
         raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
-    check_not_enqueued(trials)
+    check_not_enqueued(trials[:1])
     plan = _plan(study)
     if plan.design.seeded:
         raise ReleaseRefusedError(
@@ -99,10 +99,12 @@ def read_evidence(study: Study) -> Evidence:
             f"{plan.design.direction!r} when the plan was made.",
             fix=_NEW_STUDY,
         )
+    # What stands beyond the last slot cannot win, whoever made it: nothing depends on it.
     slots = [trial for trial in trials if trial.number < plan.slots]
-    records = [_slot_record(trial, plan) for trial in slots]
+    check_not_enqueued(slots)
+    vouched = vouched_unstarted(study._storage, study._study_id, plan.nonce)
+    records = [_slot_record(trial, plan, vouched) for trial in slots]
     _check_one_successor(slots)
-    _check_beyond(trials, plan)
     planned = _planned_space(plan)
     for trial, record in zip(slots, records, strict=True):
         _check_run(trial, record, planned)
@@ -110,7 +112,7 @@ def read_evidence(study: Study) -> Evidence:
     missing = plan.slots - len(slots) + sum(not ended(trial) for trial in slots)
     if missing:
         raise UnfinishedStudyError(
-            f"{missing} of its runs {'has' if missing == 1 else 'have'} not ended.",
+            "Some of its runs have not ended.",  # How many is a way to learn T.
             fix="Continue with study.optimize (the same sampler, no n_trials); a run whose worker "
             "died must be told to have failed first (optuna-dp recover).",
         )
@@ -123,7 +125,11 @@ def read_evidence(study: Study) -> Evidence:
 
 
 def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
-    """Refuses a study with trials whose parameters were given by hand."""
+    """Refuses a study for runs whose parameters were given by hand.
+
+    Args:
+        trials: The study's runs; what stands beyond the last one cannot win.
+    """
     for trial in trials:
         if was_enqueued(trial):
             raise ReleaseRefusedError(
@@ -137,8 +143,6 @@ def check_trial(trial: FrozenTrial, plan: Plan) -> None:
     """Refuses a study for what one trial shows, as :func:`read_evidence` would in the end."""
     if trial.number < plan.slots:
         _check_run(trial, _slot_record(trial, plan), _planned_space(plan))
-    else:
-        _check_beyond([trial], plan)
 
 
 def _plan(study: Study) -> Plan:
@@ -157,18 +161,40 @@ def _plan(study: Study) -> Plan:
     return plan
 
 
-def _slot_record(trial: FrozenTrial, plan: Plan) -> SlotRecord | None:
-    """Returns a run's record; None for a slot whose worker died before the run began."""
+def _slot_record(
+    trial: FrozenTrial, plan: Plan, vouched: Collection[int] = ()
+) -> SlotRecord | None:
+    """Returns a run's record; None for a slot whose worker died before the run began.
+
+    Args:
+        trial: The run.
+        plan: The study's plan.
+        vouched: Numbers of failed trials that somebody vouches never began.
+    """
     data = trial.system_attrs.get(SLOT_KEY)
-    vouched = UNSTARTED_KEY in trial.system_attrs or succeeds(trial) or not ended(trial)
-    if data is None and did_nothing(trial) and vouched:
+    never_began = (
+        UNSTARTED_KEY in trial.system_attrs
+        or trial.number in vouched
+        or succeeds(trial)
+        or not ended(trial)
+    )
+    if data is None and did_nothing(trial) and never_began:
         return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
+    if data is None and did_nothing(trial):
+        raise ReleaseRefusedError(
+            "it failed before it began, and not by optuna-dp recover: it may have been added by "
+            "hand.",
+            trial_number=trial.number,
+            fix="If its worker died before the run began, vouch for that: optuna-dp recover "
+            f"STORAGE STUDY --fail {trial.number}. Otherwise start a new study.",
+        )
     if data is None:
         raise ReleaseRefusedError(
-            "it was added by hand, made by another sampler, or failed before it began by other "
-            "means than optuna-dp recover.",
+            "it was made by another sampler, or added by hand. Without sampler=, "
+            "optuna.load_study and optuna.create_study use one of Optuna's own.",
             trial_number=trial.number,
-            fix=_NEW_STUDY,
+            fix=f"{_NEW_STUDY} Give the same sampler to every optuna.load_study(..., sampler=...) "
+            "and optuna.create_study(..., sampler=...).",
         )
     try:
         record = SlotRecord.from_json(data)
@@ -208,18 +234,6 @@ def _slot_record(trial: FrozenTrial, plan: Plan) -> SlotRecord | None:
             fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
         )
     return record
-
-
-def _check_beyond(trials: Sequence[FrozenTrial], plan: Plan) -> None:
-    for trial in trials:
-        if trial.number < plan.slots or did_nothing(trial):
-            continue
-        if GATE_KEY not in trial.system_attrs:
-            raise ReleaseRefusedError(
-                "it was added by hand or made by another sampler.",
-                trial_number=trial.number,
-                fix=_NEW_STUDY,
-            )
 
 
 def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:

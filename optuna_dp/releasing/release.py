@@ -18,6 +18,7 @@ from optuna_dp.releasing.evidence import Evidence, read_evidence
 from optuna_dp.releasing.procedures import Procedure, procedure_of
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.releasing.statement import statement_data, statement_markdown
+from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -218,8 +219,8 @@ def release(
         study: A study whose trials were drawn by a sampler of optuna-dp, all of them ended.
         run: The event of one run (training and scoring). May be left out if
             :class:`optuna_dp.PrivacyCallback` has recorded it.
-        delta: The delta at which the statement gives epsilon; by default what the callback
-            recorded, else 1e-5.
+        delta: The delta at which the statement gives epsilon, in (0, 1); by default what the
+            callback recorded, else 1e-5. It is for display: the guarantee has every delta.
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``; by default what the
             callback recorded, else ``"add_or_remove_one"``.
         output_attributes: User attributes of a trial that are part of the run's private output;
@@ -275,7 +276,7 @@ def release(
         attributes={**_attributes(winner, record), **procedure.attributes(evidence)},
         artifact=_artifact(study, winner, artifact_store),
         distributions={} if winner is None else dict(winner.distributions),
-        delta=record.delta,
+        delta=record.delta if delta is None else open_unit("delta", delta),
         design=evidence.plan.design,
     )
     _remember(study, evidence, found)
@@ -312,7 +313,7 @@ def _run_record(
     base = recorded if run is None else None
     given = RunRecord.checked(
         run if base is None else base.event,
-        delta if delta is not None else (recorded.delta if recorded else 1e-5),
+        recorded.delta if recorded else (1e-5 if delta is None else delta),
         neighboring_relation
         or (recorded.neighboring_relation if recorded else "add_or_remove_one"),
         output_attributes

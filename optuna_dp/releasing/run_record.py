@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
@@ -82,6 +82,10 @@ class RunRecord:
             tuple(sorted(set(output_attributes))),
         )
 
+    def same_cost(self, other: RunRecord) -> bool:
+        """Whether two records say the same of a run; the delta is for display only."""
+        return replace(self, delta=other.delta) == other
+
     def differences(self, other: RunRecord) -> str:
         """Says in words where two records differ, argument by argument; empty if nowhere."""
         from optuna_dp.accounting.event_words import in_words
@@ -92,7 +96,7 @@ class RunRecord:
             if mine == theirs:  # They differ in what the words leave out.
                 mine, theirs = repr(self.event), repr(other.event)
             found.append(f"run is {mine} here and {theirs} there")
-        for name in ("delta", "neighboring_relation", "output_attributes"):
+        for name in ("neighboring_relation", "output_attributes"):
             if getattr(self, name) != getattr(other, name):
                 found.append(
                     f"{name} is {getattr(self, name)!r} here and {getattr(other, name)!r} there"
@@ -158,10 +162,10 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
         ReleaseRefusedError: If workers have recorded different ones, or a record is corrupted.
     """
     found = read_run_records(storage, study_id)
-    if len(found) > 1:
+    other = next((record for record in found if not record.same_cost(found[0])), None)
+    if other is not None:
         raise ReleaseRefusedError(
-            f"Its workers recorded {len(found)} different costs of a run: "
-            f"{found[0].differences(found[1])}.",
+            f"Its workers recorded different costs of a run: {found[0].differences(other)}.",
             fix=f"Start a new study. {ONE_COST}",
         )
     return found[0] if found else None

@@ -333,8 +333,8 @@ class PilotSampler(SelectionSampler):
             return found
         study._storage.set_trial_system_attr(self._trial_id(study, number), GAVE_UP_KEY, True)
         raise WaitError(
-            f"Waited {self._timeout:g} seconds (timeout) for the runs with numbers below {before} "
-            f"and gave up run {number}. Its failure depends on how long other runs took, which no "
+            f"Waited {self._timeout:g} seconds (timeout) for earlier runs and gave up this one. "
+            "Its failure depends on how long other runs took, which no "
             "guarantee covers, so this study cannot be released. The pilots that have ended are "
             "paid for all the same: compose their event if you start again."
         )

@@ -87,7 +87,7 @@ def test_a_journal_file_is_a_storage(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
-    assert "3 of its runs have not ended" in bad("release", storage, "open")
+    assert "Some of its runs have not ended" in bad("release", storage, "open")
     assert "no plan" in bad("release", storage, "foreign")
     assert "'done', 'foreign', 'open'" in bad("release", storage, "other")
     missing = tmp_path / "missing.db"

@@ -69,7 +69,7 @@ def test_a_study_that_cannot_be_released_says_why() -> None:
     study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
     dashboard.annotate(study, attack=False)
     assert "2 of 5" in note(study)
-    assert "not yet: 3 of its runs have not ended" in note(study)
+    assert "not yet: Some of its runs have not ended" in note(study)
     seeded = private_study(odp.RandTuneSampler(trials=exactly(2), seed=1))
     dashboard.annotate(seeded, attack=False)
     assert "NO: Its sampler was given a seed" in note(seeded)

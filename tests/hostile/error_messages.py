@@ -240,22 +240,30 @@ def _unfinished() -> None:
 
 
 def _enqueued() -> None:
-    study = finished_study()
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, n_trials=3)
     study.enqueue_trial({"x": 0.3})
     odp.release(study, RUN)
 
 
 def _added() -> None:
-    study = finished_study()
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, n_trials=3)
     study.add_trial(create_trial(value=9.0))
     odp.release(study, RUN)
 
 
-def _more_after_release() -> None:
-    study = finished_study()
+def _copied() -> None:
+    study = finished_study(study_name="digits")
+    storage = study._storage
+    optuna.copy_study(
+        from_study_name="digits",
+        from_storage=storage,
+        to_storage=storage,
+        to_study_name="a copy",
+    )
     odp.release(study, RUN)
-    study.add_trial(create_trial(value=9.0))
-    odp.release(study, RUN)
+    odp.release(optuna.load_study(study_name="a copy", storage=storage), RUN)
 
 
 def _pruned_across_trials() -> None:
@@ -316,7 +324,7 @@ RELEASE = [
     Case("Another cost than on record", _another_cost),
     Case("An enqueued trial", _enqueued),
     Case("An added trial", _added),
-    Case("More trials after a release", _more_after_release),
+    Case("A copy of a study that has been released", _copied),
     Case("A pruner that compares trials has pruned", _pruned_across_trials),
     Case("A seed", _seeded, "Whoever needs repeatable tests can have them, but not a release."),
     Case("Workers with different plans", _other_worker),

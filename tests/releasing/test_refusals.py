@@ -22,7 +22,6 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
     UnfinishedStudyError,
     UnsupportedEventError,
-    WaitError,
 )
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY, SLOT_KEY
@@ -69,7 +68,7 @@ def test_runs_that_have_not_ended() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(9)))
     study.optimize(objective, n_trials=3)
     study.ask()
-    error = refused(study, "6 of its runs have not ended")
+    error = refused(study, "Some of its runs have not ended")
     assert isinstance(error, UnfinishedStudyError)
     assert "9" not in str(error)
 
@@ -81,10 +80,19 @@ def test_stopping_on_a_timeout_and_releasing_what_is_there() -> None:
     assert isinstance(refused(study, "not ended"), UnfinishedStudyError)
 
 
-def test_added_trials() -> None:
+def test_what_happens_after_the_last_run_does_not_spoil_the_study() -> None:
+    """Nothing beyond slot T can win, whoever made it."""
     study = finished_study()
+    best = study.best_value
     study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
-    assert refused(study, "added by hand").trial_number == KNOWN_COUNT
+    study.enqueue_trial({"x": 0.3})
+    with pytest.raises(PlanError, match="enqueued"):
+        study.optimize(objective)
+    study.sampler = optuna.samplers.RandomSampler()
+    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+    failed = {"failed_trial": 0, "fixed_params": study.trials[0].params}
+    study.add_trial(create_trial(state=TrialState.WAITING, system_attrs=failed))
+    assert odp.release(study, RUN).value == best
 
 
 def test_added_trials_in_a_slot() -> None:
@@ -96,9 +104,10 @@ def test_added_trials_in_a_slot() -> None:
 
 
 def test_enqueued_trials() -> None:
-    study = finished_study()
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=2)
     study.enqueue_trial({"x": 0.3})
-    assert refused(study, "enqueued").trial_number == KNOWN_COUNT
+    assert refused(study, "enqueued").trial_number == 2
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -147,16 +156,6 @@ def test_failed_trials_added_by_hand_to_stop_early() -> None:
     for _ in range(KNOWN_COUNT):
         study.add_trial(create_trial(state=TrialState.FAIL))
     assert refused(study, "added by hand").trial_number == 2
-
-
-def test_a_run_that_failed_because_it_could_not_wait() -> None:
-    study = study_of(odp.DPHyPOSampler(X, trials=exactly(2), candidates=8))
-    first, second = study.ask(), study.ask()
-    with pytest.raises(WaitError):
-        objective(second)
-    study.tell(first, objective(first))
-    odp.recover(study, fail=[1])
-    assert refused(study, "gave up waiting").trial_number == 1
 
 
 def test_a_sampler_that_is_replaced_for_a_moment() -> None:
@@ -279,7 +278,8 @@ def test_a_trial_made_anew_is_not_drawn_again() -> None:
 
 def test_failed_runs_retried_for_free() -> None:
     """Optuna's retry callback enqueues a copy of the failed trial."""
-    study = finished_study()
+    study = study_of(odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)))
+    study.optimize(objective, n_trials=2)
     failed = study.trials[0]
     study.add_trial(
         create_trial(
@@ -443,7 +443,6 @@ def test_a_run_event_that_differs_from_the_recorded_one() -> None:
     with pytest.raises(ReleaseRefusedError, match=words):
         odp.release(study, odp.gaussian(9.0))
     for argument, value, recorded in (
-        ("delta", 1e-6, "1e-05"),
         ("neighboring_relation", "replace_one", "'add_or_remove_one'"),
         ("output_attributes", ["a"], "()"),
     ):
@@ -453,13 +452,25 @@ def test_a_run_event_that_differs_from_the_recorded_one() -> None:
         assert f"{argument} is {shown!r} here and {recorded} there" in str(caught.value)
 
 
+def test_another_delta_is_for_display_only() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN, delta=1e-7)])
+    for delta in (1e-6, 1e-5, 1e-6):
+        found = odp.release(study, delta=delta)
+        assert found.delta == delta
+        assert f"delta = {delta:g}" in found.statement()
+    with pytest.raises(InvalidArgumentError, match=r"delta=1\.5"):
+        odp.release(study, delta=1.5)
+
+
 def test_workers_that_recorded_different_events() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(5.0))])
     with pytest.raises(PlanError, match="another cost of a run"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
     study.optimize(objective)
-    error = refused(study, "2 different costs", run=None)
+    error = refused(study, "different costs", run=None)
     assert "noise of 5" in str(error)
     assert "noise of 9" in str(error)
 
@@ -489,7 +500,7 @@ def test_continuing_a_study_after_its_release() -> None:
     study.tell(trial, 1e9)
     assert odp.release(study, RUN).value == first.value
     study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
-    refused(study, "added by hand")
+    assert odp.release(study, RUN).value == first.value
 
 
 def test_a_second_release_with_another_result() -> None:

@@ -1,0 +1,139 @@
+"""Sound studies that were lost in version 0.1.0, and can be repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from support import RUN, exactly, logged, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError, WaitError
+
+X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+
+
+@contextmanager
+def storage_of(kind: str, tmp_path: Path) -> Iterator[Any]:
+    if kind == "memory":
+        yield InMemoryStorage()
+    elif kind == "journal":
+        yield JournalStorage(JournalFileBackend(str(tmp_path / "log")))
+    else:
+        storage = RDBStorage(f"sqlite:///{tmp_path / 'db'}")
+        yield storage
+        storage.engine.dispose()
+
+
+KINDS = ["memory", "sqlite", "journal"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_telling_a_run_that_never_began_to_have_failed(kind: str, tmp_path: Path) -> None:
+    """As people do, and as pages advised; its worker died before its slot record."""
+    with storage_of(kind, tmp_path) as storage:
+        sampler = odp.RandTuneSampler(trials=exactly(4))
+        study = study_of(sampler, storage=storage)
+        study.optimize(objective, n_trials=1)
+        storage.create_new_trial(study._study_id)
+        study.tell(1, state=TrialState.FAIL)
+        study.optimize(objective)
+        assert odp.release(study, RUN).value == study.best_value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_told_to_have_failed_without_the_sampler_can_be_vouched_for(
+    kind: str, tmp_path: Path
+) -> None:
+    with storage_of(kind, tmp_path) as storage:
+        study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage)
+        study.optimize(objective, n_trials=1)
+        storage.create_new_trial(study._study_id)
+        other = optuna.load_study(study_name=study.study_name, storage=storage)
+        other.tell(1, state=TrialState.FAIL)
+        study.optimize(objective)
+        with pytest.raises(ReleaseRefusedError, match=r"vouch for that: .*--fail 1"):
+            odp.release(study, RUN)
+        with pytest.raises(InvalidArgumentError, match="fail=2"):
+            odp.recover(study, fail=[1, 2])
+        odp.recover(study, fail=[1])
+        assert odp.release(study, RUN).value == study.best_value
+
+
+def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:
+    storage = InMemoryStorage()
+    study = study_of(odp.RandTuneSampler(trials=exactly(4)), storage=storage)
+    study.optimize(objective, n_trials=1)
+    other = optuna.load_study(study_name=study.study_name, storage=storage)
+    with pytest.raises(ReleaseRefusedError, match=r"Without sampler=.*every optuna.load_study"):
+        other.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+
+
+SEQUENTIAL = {
+    "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4),
+    "dp_hypo without a space": lambda: odp.DPHyPOSampler(trials=exactly(3), candidates=4),
+    "pilots": lambda: odp.PilotSampler(
+        X, pilots=2, pilot_run=RUN, trials=exactly(1), candidates=4
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SEQUENTIAL)
+@pytest.mark.parametrize("lost", [False, True])
+def test_asking_twice_in_one_thread_loses_one_run_at_most(
+    name: str, kind: str, tmp_path: Path, lost: bool
+) -> None:
+    """The study was lost in version 0.1.0, for a failure that depends on no durations."""
+    with storage_of(kind, tmp_path) as storage:
+        study = study_of(SEQUENTIAL[name](), storage=storage)
+        first, second = study.ask(), study.ask()
+        for _ in range(2):
+            with pytest.raises(WaitError, match="Tell its result first"):
+                objective(second)
+        study.tell(first, objective(first))
+        if lost:
+            # It was asked for with distributions, say, and the error left nothing in hand.
+            with pytest.raises(ReleaseRefusedError, match="have not ended"):
+                odp.release(study, RUN)
+            odp.recover(study, fail=[1])
+        else:
+            study.tell(second, objective(second))
+        study.optimize(objective)
+        assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 3 - lost
+        assert odp.release(study, RUN).value is not None
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_a_storage_that_retries_dead_runs_does_not_in_these_studies(tmp_path: Path) -> None:
+    retries = optuna.storages.RetryHeartbeatStaleTrialCallback()
+    storage = RDBStorage(
+        f"sqlite:///{tmp_path / 'db'}",
+        heartbeat_interval=60,
+        heartbeat_stale_trial_callback=retries,
+    )
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+    with logged() as lines:
+        study.optimize(objective, n_trials=1)
+    assert [line for line in lines if "never repeated" in line]
+    dead = storage.create_new_trial(study._study_id)
+    storage.record_heartbeat(dead)
+    backend = study._storage
+    callback = backend.get_heartbeat_stale_trial_callback()  # type: ignore[attr-defined]
+    odp.recover(study, fail=[1])
+    callback(study, study.trials[1])
+    assert len(study.trials) == 2
+    study.optimize(objective)
+    assert odp.release(study, RUN).value == study.best_value
+    plain = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler())
+    plain.add_trial(optuna.trial.create_trial(state=TrialState.FAIL))
+    callback(plain, plain.trials[0])
+    assert len(plain.trials) == 2, "other studies keep their retries"
+    storage.engine.dispose()
