@@ -260,8 +260,23 @@ class FixedCandidates:
             self._checked = checked
         return checked[1]
 
+    def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
+        """Draws ``n`` of the points, independently of each other."""
+        cumulative = np.cumsum(self.masses)
+        # Whole numbers against whole numbers: the probabilities are the masses, exactly.
+        ticket = rng.integers(0, cumulative[-1], size=n, dtype=np.int64)
+        index = np.searchsorted(cumulative, ticket, side="right")
+        points = self.candidates(space)
+        columns = {name: column[index] for name, column in points.columns.items()}
+        return Candidates(points.space, columns, n)
+
+    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+        """Draws a parameter that is none of the points' own: from the uniform prior."""
+        return draw_one(distribution, rng)
+
     def fingerprint(self, space: Space) -> dict[str, Any]:
-        """A hash of all points and masses, in order."""
+        """A hash of all points and masses, in order; refuses a space that they do not fit."""
+        self.candidates(space)
         return {"prior": "fixed", "candidates": len(self), "sha256": self._digest}
 
 

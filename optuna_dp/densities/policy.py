@@ -76,7 +76,7 @@ class Policy:
     """
 
     bounds: tuple[float, float] = (0.75, 2.0)
-    prior: Prior | FixedCandidates = field(default_factory=UniformPrior)
+    prior: Prior = field(default_factory=UniformPrior)
     projection: Projection = "kl"
     tau: float = 0.5
     beta: float = 4.0
@@ -92,12 +92,11 @@ class Policy:
         object.__setattr__(self, "beta", validation.non_negative("beta", self.beta))
         object.__setattr__(self, "candidates", validation.whole("candidates", self.candidates, 1))
         check_projection(self.projection)
-        if not isinstance(self.prior, (FixedCandidates, Prior)):
+        if not isinstance(self.prior, Prior):
             raise InvalidArgumentError(
                 "prior",
                 self.prior,
-                "it must have the methods sample, draw_one and fingerprint, "
-                "or be a FixedCandidates",
+                "it must have the methods sample, draw_one and fingerprint",
             )
         if not isinstance(self.surrogate, ScoreModel):
             raise InvalidArgumentError(

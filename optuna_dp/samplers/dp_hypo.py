@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 
-from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.policy import Policy
 from optuna_dp.densities.prior import Prior
 from optuna_dp.densities.projection import Projection
@@ -99,7 +98,7 @@ class DPHyPOSampler(SelectionSampler):
         beta: float = _DEFAULTS.beta,
         surrogate: ScoreModel | None = None,
         candidates: int = _DEFAULTS.candidates,
-        prior: Prior | FixedCandidates | None = None,
+        prior: Prior | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__(search_space, trials=trials, prior=prior, seed=seed)

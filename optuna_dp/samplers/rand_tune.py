@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.policy import Policy
 from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts import TrialCount
@@ -53,11 +51,10 @@ class RandTuneSampler(SelectionSampler):
         search_space: dict[str, BaseDistribution] | None = None,
         *,
         trials: TrialCount = DEFAULT_TRIALS,
-        prior: Prior | FixedCandidates | None = None,
+        prior: Prior | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__(search_space, trials=trials, prior=prior, seed=seed)
-        self._policy = Policy(bounds=(1.0, 1.0), prior=self._prior)
 
     def _settings(self) -> SelectionSettings:
         return SelectionSettings(**self._base_settings())
@@ -71,4 +68,4 @@ class RandTuneSampler(SelectionSampler):
     def _draw(
         self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self._policy.propose((), space, self._joint_rng(number)).params, {}
+        return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}

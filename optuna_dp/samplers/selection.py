@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
 from optuna_dp.protocol import entropy
@@ -143,7 +142,7 @@ class SelectionSampler(SlotSampler):
         search_space: dict[str, BaseDistribution] | None,
         *,
         trials: TrialCount,
-        prior: Prior | FixedCandidates | None,
+        prior: Prior | None,
         seed: int | None,
     ) -> None:
         super().__init__(search_space, seed=seed)
@@ -156,10 +155,13 @@ class SelectionSampler(SlotSampler):
                 "grows slower than the number itself.",
             )
         self._trials = trials
-        self._prior: Prior | FixedCandidates = UniformPrior() if prior is None else prior
-        if not isinstance(self._prior, Prior | FixedCandidates):
+        self._prior: Prior = UniformPrior() if prior is None else prior
+        if not isinstance(self._prior, Prior):
             raise InvalidArgumentError(
-                "prior", prior, "it must be None, a Prior or FixedCandidates"
+                "prior",
+                prior,
+                "it must be None, or have the methods sample, draw_one and fingerprint",
+                "See optuna_dp.densities.",
             )
         if not isinstance(self._prior, UniformPrior) and self._search_space is None:
             raise InvalidArgumentError(
@@ -170,8 +172,7 @@ class SelectionSampler(SlotSampler):
             )
         if self._search_space is not None:
             check_space(self._search_space)
-        if isinstance(self._prior, FixedCandidates):
-            self._prior.candidates(self._search_space or {})
+            self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
 
     @abstractmethod
     def _settings(self) -> SelectionSettings:
@@ -209,7 +210,7 @@ class SelectionSampler(SlotSampler):
         self, number: int, name: str, distribution: BaseDistribution
     ) -> Callable[[], Any] | None:
         prior = self._prior
-        if isinstance(prior, UniformPrior | FixedCandidates):
+        if isinstance(prior, UniformPrior):
             return None
         rng = functools.partial(entropy.generator, self._seed, "independent", number, name)
         return lambda: prior.draw_one(name, distribution, rng())

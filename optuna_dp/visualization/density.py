@@ -85,7 +85,11 @@ def _bounded(
     direction: Direction,
     rng: np.random.Generator,
 ) -> Law:
-    policy = sampler._policy
+    policy = (
+        sampler._policy
+        if isinstance(sampler, DPHyPOSampler)
+        else Policy(bounds=(1.0, 1.0), prior=sampler._prior)
+    )
     space = dict(sorted((sampler._search_space or intersection_search_space(list(runs))).items()))
     if isinstance(policy.prior, FixedCandidates):
         candidates = policy.prior.candidates(space)
