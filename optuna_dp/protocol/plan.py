@@ -19,7 +19,7 @@ from optuna_dp.errors import PlanError
 PLAN_KEY = "optuna_dp:plan"
 # What can be done about a record that is not what was written.
 MEND = "Restore the storage from a backup, or start a new study."
-_VERSION = 1
+_VERSION = 2
 
 
 def canonical_json(value: Any) -> str:
@@ -109,6 +109,8 @@ class Plan:
         slots: How many runs the study has in all. Secret where the design draws it at random.
         nonce: Drawn once per study; every slot repeats it, so that runs of another study (a
             reused id, a copied trial) are recognised.
+        selection_from: The first slot of the selection runs, those of which the best is taken;
+            None if the study has no such runs. Slots before it are a fixed number (pilots).
         digest: SHA-256 of the record as it was written. Every slot repeats it, so that a record
             that is damaged afterwards (the number of slots, say) is noticed.
     """
@@ -117,12 +119,13 @@ class Plan:
     # Not in the repr: exceptions and debuggers print it.
     slots: int = field(repr=False)
     nonce: str = field(repr=False)
+    selection_from: int | None
     digest: str = field(default="", repr=False, compare=False)
 
     @classmethod
-    def drawn(cls, design: Design, slots: int) -> Plan:
+    def drawn(cls, design: Design, slots: int, selection_from: int | None) -> Plan:
         """Returns a new plan with a nonce from the operating system."""
-        plan = cls(design, slots, secrets.token_hex(16))
+        plan = cls(design, slots, secrets.token_hex(16), selection_from)
         return replace(plan, digest=digest_of(plan.to_json()))
 
     def to_json(self) -> dict[str, Any]:
@@ -132,33 +135,61 @@ class Plan:
             "design": self.design.to_json(),
             "slots": self.slots,
             "nonce": self.nonce,
+            "selection_from": self.selection_from,
         }
 
     @classmethod
     def from_json(cls, data: Any) -> Plan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"version", "design", "slots", "nonce"}:
+        record, data = data, _with_what_version_1_left_out(data)
+        names = {"version", "design", "slots", "nonce", "selection_from"}
+        if not isinstance(data, dict) or set(data) != names:
             raise PlanError(
                 f"The study's plan record is corrupted: it holds {_names(data)} instead of "
-                f"design, nonce, slots and version. {MEND}"
+                f"{sorted(names)}. {MEND}"
             )
         if type(data["version"]) is not int or data["version"] != _VERSION:
             raise PlanError(
                 f"The plan record has version {data['version']!r}; this optuna-dp reads "
                 f"{_VERSION}. Use the version of optuna-dp that made the study."
             )
-        slots, nonce = data["slots"], data["nonce"]
-        whole = isinstance(slots, int) and not isinstance(slots, bool) and slots >= 0
-        if not whole or not isinstance(nonce, str) or len(nonce) != 32:
-            # Not their values: the one is secret, the other a mark of this study.
-            bad = "number of slots" if not whole else "nonce"
-            raise PlanError(f"The study's plan record is corrupted in its {bad}. {MEND}")
-        return cls(Design.from_json(data["design"]), slots, nonce, digest_of(data))
+        slots, nonce, first = data["slots"], data["nonce"], data["selection_from"]
+        sound = {
+            "number of slots": _is_count(slots),
+            "nonce": isinstance(nonce, str) and len(nonce) == 32,
+            "first selection run": first is None or _is_count(first),
+        }
+        for name, is_sound in sound.items():
+            if not is_sound:  # Without their values: the first is secret, the next a mark.
+                raise PlanError(f"The study's plan record is corrupted in its {name}. {MEND}")
+        return cls(Design.from_json(data["design"]), slots, nonce, first, digest_of(record))
 
 
 def digest_of(record: Any) -> str:
     """Returns the SHA-256 of the record of a plan."""
     return hashlib.sha256(canonical_json(record).encode()).hexdigest()
+
+
+def _with_what_version_1_left_out(data: Any) -> Any:
+    """The record of a plan, as this version writes it; anything but version 1 is left as it is.
+
+    Version 0.1.0 of optuna-dp wrote plans of version 1, without ``selection_from``: there it
+    follows from the procedure.
+    """
+    if not isinstance(data, dict) or set(data) != {"version", "design", "slots", "nonce"}:
+        return data
+    if type(data["version"]) is not int or data["version"] != 1:
+        return data
+    design = Design.from_json(data["design"])
+    first = {
+        "private_selection": 0,
+        "pilots_then_selection": design.settings.get("pilots"),
+    }.get(design.procedure)
+    return {**data, "version": _VERSION, "selection_from": first}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _names(data: Any) -> str:

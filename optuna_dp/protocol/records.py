@@ -176,12 +176,11 @@ def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:
     below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
     not made up for.
     """
-    settings, slots = plan.design.settings, plan.slots
-    first = settings.get("pilots") if "selection" in settings else 0
-    if not {"trials", "selection"} & settings.keys() or type(first) is not int:
+    slots = plan.slots
+    if plan.selection_from is None:
         return plan
     for number in lost:  # In ascending order.
-        slots += first <= number < slots
+        slots += plan.selection_from <= number < slots
     return replace(plan, slots=slots)
 
 

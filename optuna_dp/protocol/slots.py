@@ -109,6 +109,10 @@ class SlotSampler(BaseSampler):
     def _draw_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study."""
 
+    def _selection_from(self) -> int | None:
+        """The first slot of the selection runs; None if nothing is selected among runs."""
+        return None
+
     @abstractmethod
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
         """Returns the parameters that this slot draws jointly."""
@@ -399,7 +403,8 @@ class SlotSampler(BaseSampler):
 
     def _new_plan(self, study: Study) -> Plan:
         design, _ = self._own_design(study)
-        return Plan.drawn(design, self._draw_slots(entropy.bits(self._seed, "slots")))
+        slots = self._draw_slots(entropy.bits(self._seed, "slots"))
+        return Plan.drawn(design, slots, self._selection_from())
 
 
 def _stop(study: Study) -> None:

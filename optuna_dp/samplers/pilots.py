@@ -219,6 +219,9 @@ class PilotSampler(SelectionSampler):
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._pilots + super()._draw_slots(bits)
 
+    def _selection_from(self) -> int | None:
+        return self._pilots
+
     # Optuna's hooks, where they differ.
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:

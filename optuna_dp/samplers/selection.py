@@ -206,6 +206,9 @@ class SelectionSampler(SlotSampler):
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)
 
+    def _selection_from(self) -> int | None:
+        return 0
+
     def _draw_alone(
         self, number: int, name: str, distribution: BaseDistribution
     ) -> Callable[[], Any] | None:
