@@ -16,6 +16,7 @@ from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
+from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.run_record import (
     ONE_COST,
     RunRecord,
@@ -179,8 +180,6 @@ class PrivacyCallback:
 
     def _guarantee(self, plan: Plan) -> dict[str, Any]:
         """The guarantee of the whole study, computed once per design."""
-        from optuna_dp.releasing.procedures import procedure_of
-
         with self._lock:
             known = self._guaranteed.get(plan.design.fingerprint)
             if known is None:
@@ -199,7 +198,6 @@ class PrivacyCallback:
         """What publishing every run so far would have cost. Tells T: for the curator only."""
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
         from optuna_dp.accounting.run_rdp import rdp_of
-        from optuna_dp.releasing.procedures import procedure_of
 
         orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
         procedure, relation = procedure_of(plan.design), self._record.neighboring_relation
@@ -239,8 +237,6 @@ class _Progress:
 
 
 def _check_takes_a_run(plan: Plan) -> None:
-    from optuna_dp.releasing.procedures import procedure_of
-
     if not procedure_of(plan.design).runs_are_private:
         raise PlanError(
             f"A study of {plan.design.sampler} needs no PrivacyCallback: its trainings are not "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
@@ -35,8 +35,8 @@ from optuna_dp.protocol.records import (
     vouched_unstarted,
     was_enqueued,
 )
-from optuna_dp.samplers.utility_choice import end_of
-from optuna_dp.samplers.utility_settings import PROPOSE_TEST
+from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.releasing.runs import Evidence, Run
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -44,31 +44,6 @@ if TYPE_CHECKING:
 _NEW_STUDY = "Start a new study."
 # A logarithm or an exponential may differ in the last bits from machine to machine.
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of a study that has ended, with its tie-break."""
-
-    trial: FrozenTrial
-    tie_break: int = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A study whose every run can be vouched for. For the curator only.
-
-    Attributes:
-        plan: The study's plan.
-        runs: All runs, by slot.
-        trial_count: How many trials the storage holds, those without a slot included.
-        study: The study, for what a procedure keeps beside its runs.
-    """
-
-    plan: Plan
-    runs: tuple[Run, ...] = field(repr=False)
-    trial_count: int = field(repr=False)
-    study: Study
 
 
 def read_evidence(study: Study) -> Evidence:
@@ -121,7 +96,7 @@ def read_evidence(study: Study) -> Evidence:
         Run(trial, 0 if record is None else record.tie_break)
         for trial, record in zip(slots, records, strict=True)
     )
-    return Evidence(plan, runs, len(trials), study)
+    return Evidence(plan, runs, study)
 
 
 def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
@@ -148,8 +123,8 @@ def check_trial(trial: FrozenTrial, plan: Plan) -> None:
 def _plan(study: Study) -> Plan:
     try:
         plan, _ = read_plan(study._storage, study._study_id)
-        if plan is not None and plan.design.procedure == PROPOSE_TEST:
-            plan = replace(plan, slots=end_of(study, plan))  # Private answers may end it early.
+        if plan is not None:
+            plan = replace(plan, slots=procedure_of(plan.design).slots(study, plan))
     except PlanError as error:
         raise ReleaseRefusedError(str(error), trial_number=0) from error
     if plan is None:

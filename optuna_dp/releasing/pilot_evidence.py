@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.protocol.records import DRAW_KEY, FROZEN_KEY, PILOT_KEY, SLOT_KEY
-from optuna_dp.releasing.evidence import Evidence
+from optuna_dp.releasing.runs import Evidence
 from optuna_dp.samplers.pilot_settings import PilotSettings, outputs_digest
 
 # Predictions of two machines differ by rounding. In units of the spread of the pilots' scores.

@@ -14,9 +14,10 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import is_ours, score
-from optuna_dp.releasing.evidence import Evidence, read_evidence
-from optuna_dp.releasing.procedures import Procedure, procedure_of
+from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.releasing.procedures import description_of, procedure_of
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
+from optuna_dp.releasing.runs import Evidence
 from optuna_dp.releasing.statement import statement_data, statement_markdown
 from optuna_dp.validation import open_unit
 
@@ -116,7 +117,7 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        facts = self._procedure().facts(self.design, self._search_guarantee())
+        facts = description_of(self.design).facts(self.design, self._search_guarantee())
         if self.training is not None:
             from optuna_dp.accounting.event_words import in_words
 
@@ -168,9 +169,6 @@ class Release:
 
         return publish(self, storage, study_name)
 
-    def _procedure(self) -> Procedure:
-        return procedure_of(self.design)
-
     def _search_guarantee(self) -> Guarantee:
         """The guarantee without the final training."""
         if self.training is None:
@@ -179,8 +177,9 @@ class Release:
         return replace(self.guarantee, event=self.guarantee.event.events[0])
 
     def _statement(self) -> dict[str, Any]:
+        described = description_of(self.design)
         released = ["the hyperparameters"]
-        if self._procedure().runs_are_private or self.value is not None:
+        if described.runs_are_private or self.value is not None:
             released.append("the score" if self.training is None else "the final score")
         if self.training is not None:
             released.append("the final training's output")
@@ -192,8 +191,8 @@ class Release:
             delta=self.delta,
             released=released,
             content=self._content(),
-            assumptions=self._procedure().assumptions,
-            relations=self._procedure().relations,
+            assumptions=described.assumptions,
+            relations=described.relations,
         )
 
 
@@ -267,6 +266,7 @@ def release(
     run = procedure.run(evidence.plan.design, run)
     record = _run_record(study, run, delta, neighboring_relation, output_attributes)
     procedure.check(evidence)
+    procedure.settle(evidence)
     winner = procedure.winner(evidence)
     guarantee = procedure.guarantee(evidence.plan.design, record)
     found = Release(

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.records import score
-from optuna_dp.releasing.evidence import Run
+from optuna_dp.releasing.runs import Run
 
 
 def choose(runs: Iterable[Run], *, maximize: bool) -> FrozenTrial | None:

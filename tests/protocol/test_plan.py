@@ -9,6 +9,7 @@ from support import RUN, exactly, study_of
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
 from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.records import SLOT_KEY
 from optuna_dp.protocol.succession import succeed
 
 GRID = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.5)}
@@ -50,11 +51,10 @@ def test_a_damaged_plan_of_version_1_is_refused() -> None:
 def test_a_study_begun_by_version_1_goes_on() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    record = dict(study.trials[0].system_attrs[PLAN_KEY])
-    del record["selection_from"]
-    storage = study._storage
-    trial = storage._studies[study._study_id].trials[0]
-    trial.system_attrs[PLAN_KEY] = {**record, "version": 1}
+    attrs = study._storage._studies[study._study_id].trials[0].system_attrs  # type: ignore[attr-defined]
+    plan, slot = dict(attrs[PLAN_KEY]), dict(attrs[SLOT_KEY])
+    del plan["selection_from"], slot["plan"]
+    attrs[PLAN_KEY], attrs[SLOT_KEY] = {**plan, "version": 1}, slot
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     assert odp.release(study, RUN).value == study.best_value
 

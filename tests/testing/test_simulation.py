@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 
 import optuna_dp as odp
-from optuna_dp.releasing.evidence import Run
+from optuna_dp.releasing.runs import Run
 from optuna_dp.releasing.winner import choose
 from optuna_dp.testing import simulation
 from optuna_dp.testing.simulation import NOTHING, Runs, draw_counts, simulate

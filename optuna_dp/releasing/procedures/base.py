@@ -1,0 +1,72 @@
+"""What every procedure supplies: words for the statement, and the judgement of a study."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.releasing.statement import RELATIONS
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.releasing.run_record import RunRecord
+    from optuna_dp.releasing.runs import Evidence
+
+
+class Description(ABC):
+    """What a statement says of a procedure. It is made of public things only.
+
+    Attributes:
+        assumptions: What the guarantee rests on besides the software.
+        relations: The neighbouring relations in the procedure's words.
+        runs_are_private: Whether each run is private by itself, so that a score may be released.
+    """
+
+    assumptions: tuple[str, ...]
+    relations: Mapping[str, str] = RELATIONS
+    runs_are_private: bool = True
+
+    @abstractmethod
+    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
+        """Returns what the statement says of the procedure, by heading."""
+
+
+class Procedure(Description):
+    """How studies of one kind are judged. Only :meth:`settle` draws or writes anything."""
+
+    @abstractmethod
+    def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
+        """Returns the guarantee of the whole procedure, a function of public things."""
+
+    def run(self, design: Design, run: Any) -> Any:
+        """Returns the event from which the guarantee is made; ``run`` is what the caller gave."""
+        return run
+
+    def each_run(self, design: Design, record: RunRecord, number: int) -> Any:
+        """Returns the event of the run in one slot, if it were published."""
+        return record.event
+
+    def slots(self, study: Study, plan: Plan) -> int:
+        """Returns how many of the plan's slots the study has; fewer if it was to end early."""
+        return plan.slots
+
+    def check(self, evidence: Evidence) -> None:
+        """Refuses a study that lacks what this procedure needs beyond sound runs."""
+        return
+
+    def settle(self, evidence: Evidence) -> None:
+        """Makes and records a private choice that has not been made; once, whoever makes it."""
+        return
+
+    @abstractmethod
+    def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        """Returns the trial whose output is released, or None; the study is settled."""
+
+    def attributes(self, evidence: Evidence) -> dict[str, Any]:
+        """Returns what is released besides the winner, by name."""
+        return {}

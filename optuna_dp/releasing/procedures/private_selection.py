@@ -1,0 +1,70 @@
+"""The best of a random number of runs, drawn within bounds of a prior (DP-HyPO, RandTune)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optuna_dp.accounting.event_words import in_words
+from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.procedures.base import Procedure
+from optuna_dp.releasing.winner import choose
+from optuna_dp.samplers.selection import SelectionSettings
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.releasing.run_record import RunRecord
+    from optuna_dp.releasing.runs import Evidence
+
+RUN_ASSUMPTIONS = (
+    "A run depends on the data, its own hyperparameters and fresh randomness only: not on other "
+    "runs, shared checkpoints or shared random seeds.",
+    "Whether a run fails or is pruned is part of its private output.",
+    "The result was released whatever it was; no other search on the same data was discarded in "
+    "its favour (several releases compose).",
+    "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
+    "or dashboard.",
+)
+# The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
+# some run on, that is the law of min(T, s), which may cost more: see check_same_design.
+SELECTION_ASSUMPTIONS = (
+    "A surrogate or prior of the user's own is a function of what it is given, and of nothing "
+    "else: not of the data, durations or the order in which runs ended.",
+    "No run was started and then told to have failed for any reason but that its worker died, and "
+    "workers died by chance, in one run as likely as in another: not in every run from some run "
+    "on.",
+)
+
+
+class PrivateSelection(Procedure):
+    """See the module's docstring."""
+
+    assumptions: tuple[str, ...] = (
+        "Each run is an algorithm with the stated privacy event, its score included, whatever "
+        "hyperparameters it is given.",
+        "The search space, the prior, the law of the number of runs and the event were fixed "
+        "without looking at the data.",
+        *RUN_ASSUMPTIONS,
+        *SELECTION_ASSUMPTIONS,
+    )
+
+    def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
+        """See :class:`Procedure`."""
+        settings = SelectionSettings.from_json(design.settings)
+        return selection_guarantee(
+            record.event,
+            settings.trials,
+            density_bounds=settings.density_bounds,
+            policy=settings.policy,
+            neighboring_relation=record.neighboring_relation,
+        )
+
+    def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        """See :class:`Procedure`."""
+        return choose(evidence.runs, maximize=evidence.plan.design.direction == "maximize")
+
+    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
+        """See :class:`Description`."""
+        settings = SelectionSettings.from_json(design.settings)
+        return {**settings.facts(design.sampler), "One run": in_words(guarantee.event.run)}

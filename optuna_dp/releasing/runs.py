@@ -1,0 +1,36 @@
+"""What a study is judged by, once every run of it can be vouched for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from optuna.trial import FrozenTrial
+
+from optuna_dp.protocol.plan import Plan
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study that has ended, with its tie-break."""
+
+    trial: FrozenTrial
+    tie_break: int = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A study whose every run can be vouched for. For the curator only.
+
+    Attributes:
+        plan: The study's plan.
+        runs: All runs, by slot.
+        study: The study, for what a procedure keeps beside its runs.
+    """
+
+    plan: Plan
+    runs: tuple[Run, ...] = field(repr=False)
+    study: Study
