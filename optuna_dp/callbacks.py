@@ -14,8 +14,9 @@ import numpy as np
 from optuna_dp.errors import PlanError
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Plan
-from optuna_dp.protocol.records import ended, read_plan
+from optuna_dp.protocol.records import ended, read_plan, score
 from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
+from optuna_dp.releasing.failures import stand_together
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.run_record import (
     ONE_COST,
@@ -99,6 +100,7 @@ class PrivacyCallback:
         self._progress = _Progress() if show_progress else None
         self._page: DashboardCallback | None = None
         self._guaranteed: dict[str, dict[str, Any]] = {}
+        self._warned = ""  # The nonce of the study that was warned of its failures last.
 
     def __repr__(self) -> str:
         from optuna_dp.accounting.event_words import in_words
@@ -144,6 +146,7 @@ class PrivacyCallback:
         )
         if self._progress is not None:
             self._progress.show(shown, self._record.delta, finished)
+        self._warn_of_failures(plan, trial, trials)
         self._annotate(study, trial)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
@@ -168,6 +171,25 @@ class PrivacyCallback:
             f"on record: {self._record.differences(other)} (on record). A study has one "
             f"cost{spoilt}. {ONE_COST}"
         )
+
+    def _warn_of_failures(
+        self, plan: Plan, trial: FrozenTrial, trials: Sequence[FrozenTrial]
+    ) -> None:
+        """Says once, when it happens, that runs fail as if none could succeed any more."""
+        if score(trial) is not None or self._warned == plan.nonce:
+            return
+        first = plan.selection_from or 0
+        runs = sorted(
+            (t for t in trials if first <= t.number < plan.slots and ended(t)),
+            key=lambda t: t.number,
+        )
+        if stand_together([score(t) is None for t in runs]):
+            self._warned = plan.nonce
+            _logger.warning(
+                "Runs fail one after the other, as chance hardly explains. If the objective is "
+                "broken or the machine has died, stop, mend it and go on (study.optimize): every "
+                "run that fails meanwhile is spent, and release() will ask about it."
+            )
 
     def _annotate(self, study: Study, trial: FrozenTrial) -> None:
         """Brings Optuna Dashboard's note and plots up to date, if it is installed."""

@@ -119,7 +119,13 @@ class UnfinishedStudyError(ReleaseRefusedError):
 
 
 class WaitError(OptunaDPError):
-    """A worker would wait for ever, or has waited longer than it was told to."""
+    """A worker would wait for ever, or has waited longer than it was told to.
+
+    Attributes:
+        own_run: Whether it would have waited for a run that its own thread has open.
+    """
+
+    own_run: bool = False
 
 
 def _rebuild_refusal(reason: str, number: int | None, fix: str) -> ReleaseRefusedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -36,7 +36,13 @@ def release(
     ] = None,
     publish_as: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the published study (default: the study's)."),
+        typer.Option(metavar="NAME", help="Name of the published study (default: release)."),
+    ] = None,
+    failures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="chance|lost", help="Why failed runs stand together, if release asks."
+        ),
     ] = None,
 ) -> None:
     """Release the best run of a finished study.
@@ -44,14 +50,17 @@ def release(
     Prints the chosen hyperparameters, the score and the privacy statement, and nothing else. The
     cost of one run must have been recorded by PrivacyCallback.
     """
-    with clear_errors({"storage": "--publish-to", "study_name": "--publish-as"}):
+    with clear_errors(
+        {"storage": "--publish-to", "study_name": "--publish-as", "failures": "--failures"}
+    ):
         if publish_as is not None and publish_to is None:
             raise InvalidArgumentError(
                 "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
             )
-        found = _release(storage, study)
+        found = _release(storage, study, failures)
         if publish_to is not None:
-            found.publish(publish_to, publish_as or study)
+            # Not by the curator's own name for it, which may tell what was tried.
+            found.publish(publish_to, publish_as or "release")
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
         return
@@ -78,7 +87,7 @@ def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> No
         typer.echo(found.statement())
 
 
-def _release(storage: str, study: str) -> Release:
+def _release(storage: str, study: str, failures: str | None = None) -> Release:
     from optuna_dp.releasing.release import release as release_study
 
-    return release_study(load_study(storage, study))
+    return release_study(load_study(storage, study), failures=cast(Any, failures))

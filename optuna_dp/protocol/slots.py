@@ -52,7 +52,6 @@ from optuna_dp.protocol.records import (
 from optuna_dp.protocol.retries import without_retries
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
-from optuna_dp.protocol.visible_runs import OwnRunError
 from optuna_dp.pruners import guarded
 
 if TYPE_CHECKING:
@@ -250,10 +249,9 @@ class SlotSampler(BaseSampler):
         """Marks a run that gave up waiting for others: failing now would depend on durations."""
         try:
             yield
-        except OwnRunError:
-            raise
-        except WaitError:
-            study._storage.set_trial_system_attr(trial._trial_id, GAVE_UP_KEY, True)
+        except WaitError as error:
+            if not error.own_run:
+                study._storage.set_trial_system_attr(trial._trial_id, GAVE_UP_KEY, True)
             raise
 
     def sample_relative(

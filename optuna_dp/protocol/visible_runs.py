@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 
-class OwnRunError(WaitError):
-    """A run would wait for one that its own thread has open: for ever."""
-
-
 def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:
     """Returns what a policy may know of runs that have ended, in the order given."""
     return [RunOutcome(dict(trial.params), score(trial)) for trial in trials]
@@ -65,7 +61,7 @@ def completed_batches(
         timeout: Seconds after which None is returned.
 
     Raises:
-        OwnRunError: If a run waited for is this thread's own.
+        WaitError: If a run waited for is this thread's own.
     """
 
     def read() -> list[FrozenTrial] | None:
@@ -74,13 +70,15 @@ def completed_batches(
         unfinished = [trial for trial in before if not ended(trial)]
         if any(own(trial) for trial in unfinished):
             # Nothing of data or durations is in this: whoever fails this run may do so.
-            raise OwnRunError(
+            error = WaitError(
                 "This run may start only when all runs of the batches before its own have ended, "
                 "and one of them was started by this same thread. Tell its result first "
                 "(study.tell) and ask this run for its parameters again (if you have no hold of "
                 f"it any more: optuna-dp recover); or give {batches} of at least the number of "
                 f"runs asked for together{otherwise}."
             )
+            error.own_run = True
+            raise error
         if unfinished or len(before) < first_of_batch:
             return None
         return sorted(before, key=lambda trial: trial.number)

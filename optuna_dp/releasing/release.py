@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
@@ -15,10 +15,12 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import is_ours, score
 from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.releasing.failures import longest_block, stand_together
 from optuna_dp.releasing.procedures import description_of, procedure_of
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.releasing.runs import Evidence
 from optuna_dp.releasing.statement import statement_data, statement_markdown
+from optuna_dp.trial_counts import Binomial
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class Release:
         delta: The delta at which the statement gives epsilon.
         design: The public design of the search.
         training: The event of a final training composed on top, or None.
+        runs_told: How many runs had a chance to be chosen, where that is released and charged
+            for (``release(study, failures="lost")``); None where it is secret, as a rule.
     """
 
     params: dict[str, Any] | None
@@ -69,6 +73,7 @@ class Release:
     delta: float = 1e-5
     design: Design = field(kw_only=True, repr=False)
     training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
+    runs_told: int | None = field(default=None, kw_only=True, repr=False)
 
     def with_training(
         self,
@@ -118,6 +123,12 @@ class Release:
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
         facts = description_of(self.design).facts(self.design, self._search_guarantee())
+        if self.runs_told is not None:
+            facts["Number of runs"] = (
+                f"{self.runs_told} had a chance to be chosen, which is told here and charged for "
+                "as if it had been fixed. All runs of a block failed, for a reason that is no "
+                "function of the data, as the curator vouches"
+            )
         if self.training is not None:
             from optuna_dp.accounting.event_words import in_words
 
@@ -204,6 +215,7 @@ def release(
     neighboring_relation: str | None = None,
     output_attributes: Sequence[str] | None = None,
     artifact_store: ArtifactStore | None = None,
+    failures: Literal["chance", "lost"] | None = None,
 ) -> Release:
     """Releases the best run of a finished study, with the guarantee of the whole search.
 
@@ -225,6 +237,12 @@ def release(
         output_attributes: User attributes of a trial that are part of the run's private output;
             by default what the callback recorded, else none.
         artifact_store: Where the trials' artifacts are; the winner's is put into the release.
+        failures: Needed only if failed runs stand together as chance hardly explains.
+            ``"chance"``: you have looked, and each failed for a reason of its own run, as any
+            other might have; the guarantee stays as it is. ``"lost"``: those runs never had a
+            chance (a broken objective, a machine that died, stopping early), for a reason that
+            is no function of the data. The release is then the best of those that had one; it
+            tells how many they were, and is charged for telling it.
 
     Returns:
         The release.
@@ -265,10 +283,12 @@ def release(
         )
     run = procedure.run(evidence.plan.design, run)
     record = _run_record(study, run, delta, neighboring_relation, output_attributes)
+    lost = _check_failures(evidence, failures)
     procedure.check(evidence)
     procedure.settle(evidence)
     winner = procedure.winner(evidence)
-    guarantee = procedure.guarantee(evidence.plan.design, record)
+    design = evidence.plan.design if lost is None else _of_runs_that_were_told(evidence, lost)
+    guarantee = procedure.guarantee(design, record)
     found = Release(
         params=None if winner is None else dict(winner.params),
         value=score(winner) if winner is not None and procedure.runs_are_private else None,
@@ -277,7 +297,8 @@ def release(
         artifact=_artifact(study, winner, artifact_store),
         distributions={} if winner is None else dict(winner.distributions),
         delta=record.delta if delta is None else open_unit("delta", delta),
-        design=evidence.plan.design,
+        design=design,
+        runs_told=lost,
     )
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
@@ -357,6 +378,53 @@ def _artifact(
     # Names and ids stay behind: they may tell the trial.
     with store.open_reader(found[0].artifact_id) as reader:
         return reader.read()
+
+
+def _check_failures(evidence: Evidence, failures: Any) -> int | None:
+    """Refuses runs that failed together; returns the number of the others if that is told.
+
+    What is released by the runs' own law must not depend on runs that failed for certain. Neither
+    may the statement say that there were some: that tells of T. So nothing is said of failures
+    that are chance, and where they were not, the number of runs that had a chance is told and the
+    guarantee is that of the best of exactly as many (a law like any other), which holds whatever
+    T was.
+    """
+    if failures not in (None, "chance", "lost"):
+        raise InvalidArgumentError("failures", failures, "it must be None, 'chance' or 'lost'")
+    first = evidence.plan.selection_from
+    if first is None:
+        return None  # A candidate that failed blocks the choice.
+    failed = [score(run.trial) is None for run in evidence.runs[first:]]
+    together = stand_together(failed)
+    if failures == "lost" and not together:
+        raise InvalidArgumentError(
+            "failures",
+            failures,
+            "no failed runs of this study stand together beyond chance",
+            "Leave it out.",
+        )
+    if together and failures is None:
+        raise ReleaseRefusedError(
+            "Failed runs stand together, from some run on or for a while, as chance hardly "
+            "explains. If they never had a chance to succeed (a broken objective, a machine that "
+            "died, stopping early), the best of the others is not the best of T runs and may "
+            "cost more.",
+            fix="release(study, failures='lost') releases the best of those that had a chance, "
+            "and charges for telling how many they were. If each failed by chance, for a reason "
+            "of its own run: failures='chance'.",
+        )
+    return len(failed) - longest_block(failed)[1] if failures == "lost" else None
+
+
+def _of_runs_that_were_told(evidence: Evidence, runs: int) -> Design:
+    """The design of the same search with as many selection runs as were told."""
+    exactly = Binomial(runs, mean=runs).to_json()
+    settings = dict(evidence.plan.design.settings)
+    if "selection" in settings:
+        settings["selection"] = {**settings["selection"], "trials": exactly}
+    else:
+        settings["trials"] = exactly
+    return replace(evidence.plan.design, settings=settings)
 
 
 def _refuse_a_copy(study: Study, evidence: Evidence) -> None:

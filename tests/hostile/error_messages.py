@@ -266,6 +266,15 @@ def _copied() -> None:
     odp.release(optuna.load_study(study_name="a copy", storage=storage), RUN)
 
 
+def _failed_together() -> None:
+    def breaks(trial: optuna.Trial) -> float:
+        if trial.number >= 3:
+            raise RuntimeError("the objective is broken")
+        return objective(trial)
+
+    odp.release(finished_study(odp.RandTuneSampler(trials=exactly(20)), breaks), RUN)
+
+
 def _pruned_across_trials() -> None:
     odp.release(finished_study(function=_pruned), RUN)
 
@@ -325,6 +334,7 @@ RELEASE = [
     Case("An enqueued trial", _enqueued),
     Case("An added trial", _added),
     Case("A copy of a study that has been released", _copied),
+    Case("Runs that failed together", _failed_together),
     Case("A pruner that compares trials has pruned", _pruned_across_trials),
     Case("A seed", _seeded, "Whoever needs repeatable tests can have them, but not a release."),
     Case("Workers with different plans", _other_worker),

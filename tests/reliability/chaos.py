@@ -147,7 +147,8 @@ def live_through(
     slots = check_exactly_t(study, Diary.read(diary).began, crashes=True)
     assert plan is not None
     assert plan.slots == slots
-    release = odp.release(study, odp.gaussian(4.0))
+    # Workers are killed by chance here, whatever the order in which their runs failed.
+    release = odp.release(study, odp.gaussian(4.0), failures="chance")
     trials = study.get_trials(deepcopy=False)
     first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
     completed = [t.value for t in trials[first:] if t.value is not None]

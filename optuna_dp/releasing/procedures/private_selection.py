@@ -22,7 +22,8 @@ RUN_ASSUMPTIONS = (
     "runs, shared checkpoints or shared random seeds.",
     "Whether a run fails or is pruned is part of its private output.",
     "The result was released whatever it was; no other search on the same data was discarded in "
-    "its favour (several releases compose).",
+    "its favour, and no copy of this one was continued or released elsewhere (several releases "
+    "compose).",
     "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
     "or dashboard.",
 )
@@ -33,7 +34,8 @@ SELECTION_ASSUMPTIONS = (
     "else: not of the data, durations or the order in which runs ended.",
     "No run was started and then told to have failed for any reason but that its worker died, and "
     "workers died by chance, in one run as likely as in another: not in every run from some run "
-    "on.",
+    "on. (A study whose failed runs stand together beyond chance, at 1 %, is released only if its "
+    "curator vouches for chance, or with the number of the other runs told and charged for.)",
 )
 
 

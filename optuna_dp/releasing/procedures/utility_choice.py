@@ -39,7 +39,8 @@ class UtilityChoice(Procedure):
         "The trainings on different partitions share no randomness that depends on the data; a "
         "training that fails is the worst score of its partition.",
         "The result was released whatever it was; no other choice from the same data was "
-        "discarded in its favour (several releases compose).",
+        "discarded in its favour, and no copy of this one was continued or released elsewhere "
+        "(several releases compose).",
         "Nothing else of the search leaves the curator: no utility, model, table, timings, logs "
         "or dashboard.",
     )

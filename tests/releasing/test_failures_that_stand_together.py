@@ -1,0 +1,131 @@
+"""Runs that fail for certain are charged for, or somebody vouches that they failed by chance."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import Trial, TrialState
+from support import exactly, logged, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.releasing.failures import UNLIKELY, longest_block, stand_together
+
+RUN = odp.pure_dp(0.1)  # Quickly accounted for.
+X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+
+
+def fails_from(first: int, until: int = 10**9) -> Any:
+    def objective(trial: Trial) -> float:
+        value = trial.suggest_float("x", 0, 1)
+        if first <= trial.number < until:
+            raise RuntimeError("the objective is broken")
+        return value
+
+    return objective
+
+
+def stopped(sampler: Any, first: int, until: int = 10**9) -> optuna.Study:
+    study = study_of(sampler)
+    study.optimize(
+        fails_from(first, until), catch=(Exception,), callbacks=[odp.PrivacyCallback(RUN)]
+    )
+    return study
+
+
+def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
+    """Version 0.1.0 released it without a word, by the law of T."""
+    study = stopped(odp.RandTuneSampler(trials=exactly(109)), 3)
+    with pytest.raises(ReleaseRefusedError, match="stand together"):
+        odp.release(study)
+    found = odp.release(study, failures="lost")
+    assert found.value == study.best_value
+    three = odp.selection_guarantee(RUN, odp.Binomial(3, mean=3))
+    assert found.guarantee.epsilon(1e-5) == three.epsilon(1e-5)
+    assert found.runs_told == 3
+    assert "3 had a chance" in found.statement()
+    vouched = odp.release(study, failures="chance")
+    assert vouched.runs_told is None
+    assert "had a chance to be chosen" not in vouched.statement()
+    assert vouched.guarantee == odp.release(study, failures="chance").guarantee
+
+
+def test_asking_and_failing_until_release_accepts() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(60)))
+    for i in range(60):
+        trial = study.ask()
+        value = trial.suggest_float("x", 0, 1)
+        if i < 10:
+            study.tell(trial, value)
+        else:
+            study.tell(trial, state=TrialState.FAIL)
+    with pytest.raises(ReleaseRefusedError, match="stand together"):
+        odp.release(study, RUN)
+    charged = odp.release(study, RUN, failures="lost").guarantee.epsilon(1e-5)
+    law = odp.selection_guarantee(RUN, odp.Geometric(mean=1000))
+    cut = odp.selection_guarantee(RUN, odp.Geometric(mean=1000).capped(10))
+    # The attack on min(T, 10) that the plain statement does not cover, and the charge does.
+    assert law.epsilon(1e-5) < cut.bounds(1e-5)[0] < charged
+
+
+def test_a_block_in_the_middle_and_pilots() -> None:
+    sampler = odp.PilotSampler(
+        X,
+        pilots=2,
+        pilot_run=RUN,
+        trials=exactly(14),
+        candidates=4,
+        proposer=optuna.samplers.RandomSampler(),
+    )
+    study = stopped(sampler, 5, 12)
+    with pytest.raises(ReleaseRefusedError, match="stand together"):
+        odp.release(study)
+    found = odp.release(study, failures="lost")
+    assert found.runs_told == 7
+    assert found.guarantee.epsilon(1e-5) > odp.Guarantee(RUN).epsilon(1e-5)
+
+
+def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    with pytest.raises(InvalidArgumentError, match="failures='lost'"):
+        odp.release(study, RUN, failures="lost")
+    with pytest.raises(InvalidArgumentError, match="failures='luck'"):
+        odp.release(study, RUN, failures="luck")  # type: ignore[arg-type]
+    assert odp.release(study, RUN, failures="chance").value == study.best_value
+
+
+def test_all_failed_is_an_outcome_like_others() -> None:
+    study = stopped(odp.RandTuneSampler(trials=exactly(40)), 0)
+    assert odp.release(study).params is None
+
+
+def test_the_curator_is_told_when_it_happens() -> None:
+    with logged() as lines:
+        stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
+    assert len([line for line in lines if "Runs fail one after the other" in line]) == 1
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_chance_is_taken_for_something_else_as_rarely_as_stated(n: int) -> None:
+    """Every order of f failures among n runs, equally likely."""
+    for f in range(n + 1):
+        orders = itertools.combinations(range(n), f)
+        asked = sum(stand_together([i in set(order) for i in range(n)]) for order in orders)
+        # At the end and elsewhere are judged apart.
+        assert asked <= 2 * UNLIKELY * math.comb(n, f)
+
+
+def test_longest_block() -> None:
+    for seed in range(200):
+        rng = random.Random(seed)
+        failed = [rng.random() < 0.6 for _ in range(rng.randint(0, 15))]
+        start, length = longest_block(failed)
+        assert all(failed[start : start + length])
+        text = "".join("x" if one else "." for one in failed)
+        assert length == max(map(len, text.split(".")))
