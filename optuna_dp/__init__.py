@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee as Guarantee
     from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
+    from optuna_dp.planning.budget import plan_budget as plan_budget
+    from optuna_dp.planning.budget_plan import BudgetPlan as BudgetPlan
+    from optuna_dp.planning.budget_plan import Fidelity as Fidelity
     from optuna_dp.planning.calibration import calibrate as calibrate
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
     from optuna_dp.propose_test import partition as partition
@@ -67,6 +70,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "optuna_dp.planning.budget": ("plan_budget",),
+    "optuna_dp.planning.budget_plan": ("BudgetPlan", "Fidelity"),
     "optuna_dp.planning.calibration": ("calibrate",),
     "optuna_dp.accounting.events": (
         "approximate_dp",

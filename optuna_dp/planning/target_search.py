@@ -101,6 +101,39 @@ def largest_within(
     return Found(inside.u, inside.value, slope)
 
 
+def guided(
+    cost: Callable[[float], float],
+    rough: Callable[[float], float],
+    target: float,
+    scale: Scale,
+    *,
+    tolerance: float = TOLERANCE,
+) -> Found:
+    """Returns what :func:`largest_within` promises, with two or three evaluations of ``cost``.
+
+    Args:
+        cost: The cost at u; slow.
+        rough: About proportional to the cost near the answer; quick. If it is not, or not finite,
+            only time is lost.
+        target: See :func:`largest_within`.
+        scale: See :func:`largest_within`.
+        tolerance: See :func:`largest_within`.
+    """
+    ratio, start = 0.9, scale
+    for _ in range(4):
+        aim = target * (1.0 - 0.5 * tolerance) / ratio
+        at = largest_within(rough, aim, start, tolerance=0.1 * tolerance)
+        value = cost(at.at)
+        found = Found(at.at, value, at.slope)
+        if (1.0 - tolerance) * target <= value <= target:
+            return found
+        ratio = value / at.cost if at.cost > 0.0 else math.inf
+        if not 0.0 < ratio < math.inf:
+            break
+        start = scale.starting_at(found)
+    return largest_within(cost, target, start, tolerance=tolerance)
+
+
 class _Point(NamedTuple):
     u: float
     above: float  # log(cost) - log(aim)

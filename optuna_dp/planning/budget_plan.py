@@ -1,0 +1,383 @@
+"""What a budget pays for: rungs of pilots, and the last run (``docs/explanation/budget.md``).
+
+Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting judges their events.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+    from optuna_dp.accounting.guarantee import Guarantee
+
+SCORES = ("training", "disjoint", None)
+_FORMAT = "optuna-dp budget plan"
+_RUN_KEYS = {"count", "noise_multiplier", "steps", "score_noise_multiplier", "event"}
+_KEYS = {
+    "format",
+    "version",
+    "epsilon",
+    "delta",
+    "neighboring_relation",
+    "sample_rate",
+    "score",
+    "rungs",
+    "final",
+}
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """What one run may spend: its noise, its length, and the noise of its score.
+
+    ``learning_rate_factor`` is what a pilot multiplies the searched learning rate by, so that the
+    rate that suits the pilot's noise answers for the one that suits the last run's. In DP-SGD the
+    weights move by (rate * steps * gradient) against noise of (rate * noise * sqrt(steps)), and
+    the best rate keeps the latter about constant. So the factor is ``noise * sqrt(steps)`` of the
+    last run over that of the pilot: below 1 for a noisy pilot, 1 for the last run. It is for SGD,
+    with or without momentum. **Adam** divides by its own second moment, in which the noise
+    dominates, so its best rate hardly moves with the noise: leave the factor out (and for shorter
+    pilots multiply the rate by ``sqrt(final.steps / run.steps)``).
+
+    Attributes:
+        noise_multiplier: Noise of one step over the clipping norm.
+        steps: Number of noisy steps, at least 1.
+        sample_rate: Chance of a record to join a step; None if the plan was made from ``run``.
+        score_noise_multiplier: For :func:`optuna_dp.scoring.private_accuracy` and the like; None
+            if no score on private records is paid for.
+        learning_rate_factor: See above; 1 for the last run.
+        event: What the run costs, its score included.
+        is_pilot: Whether it is a pilot; the last run and spare ones are not.
+        rung: The rung of a pilot, from 0; of the last run, the number of rungs.
+    """
+
+    noise_multiplier: float
+    steps: int
+    sample_rate: float | None
+    score_noise_multiplier: float | None
+    learning_rate_factor: float
+    event: dp_event.DpEvent = field(repr=False, hash=False)
+    is_pilot: bool
+    rung: int
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """Rungs of pilots in the open, then one run, within one target epsilon.
+
+    Guarantees:
+        * ``guarantee`` is the composition of every run that may start: all pilots of all rungs,
+          the last run, and the spare ones. It is computed from the events each time, never from
+          what the planner believed.
+        * It holds whatever proposes the hyperparameters from the outputs of earlier runs
+          (``docs/explanation/budget.md``).
+
+    Attributes:
+        epsilon: The target. What is guaranteed is ``guarantee.epsilon(delta)``.
+        delta: In (0, 1).
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        score: Whose records scores are computed on: "training", "disjoint" or None (public ones).
+        rung_sizes: How many pilots each rung has.
+        rungs: What a pilot of each rung may spend.
+        final: What the last run may spend.
+        spare_runs: How many more runs like the last one are paid for.
+
+    Raises:
+        InvalidArgumentError: If parts contradict each other, or are not allowed.
+    """
+
+    epsilon: float
+    delta: float
+    neighboring_relation: str
+    score: str | None
+    rung_sizes: tuple[int, ...]
+    rungs: tuple[Fidelity, ...]
+    final: Fidelity
+    spare_runs: int = 0
+
+    def __post_init__(self) -> None:
+        rung_sizes("rung_sizes", self.rung_sizes)
+        if len(self.rungs) != len(self.rung_sizes):
+            raise InvalidArgumentError(
+                "rungs",
+                f"{len(self.rungs)} of them",
+                f"there must be as many as rung_sizes, {len(self.rung_sizes)}",
+            )
+        validation.positive("epsilon", self.epsilon)
+        validation.open_unit("delta", self.delta)
+        validation.whole("spare_runs", self.spare_runs)
+        checked_score(self.score)
+
+    def __repr__(self) -> str:
+        rungs = ", ".join(
+            f"{count} pilots of noise {rung.noise_multiplier:.4g} for {rung.steps} steps"
+            for count, rung in zip(self.rung_sizes, self.rungs, strict=True)
+        )
+        spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
+        return (
+            f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {rungs}, then one run "
+            f"of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
+        )
+
+    @property
+    def pilots(self) -> int:
+        """How many pilots there are, on all rungs together."""
+        return sum(self.rung_sizes)
+
+    @property
+    def runs(self) -> int:
+        """How many runs are paid for: pilots, the last run, spare ones."""
+        return self.pilots + 1 + self.spare_runs
+
+    @property
+    def pilot(self) -> Fidelity:
+        """What a pilot of the first rung may spend."""
+        return self.rungs[0]
+
+    @property
+    def event(self) -> dp_event.DpEvent:
+        """The composition of all runs that may start."""
+        # Start-up time: samplers hold plans; dp-accounting is slow.
+        from dp_accounting import dp_event
+
+        counted = [*zip(self.rungs, self.rung_sizes, strict=True), (self.final, self._finals)]
+        return dp_event.ComposedDpEvent(
+            [dp_event.SelfComposedDpEvent(run.event, count) for run, count in counted]
+        )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for the outputs of all runs together, judged from :attr:`event`."""
+        # Start-up time: samplers hold plans; dp-accounting is slow.
+        from optuna_dp.accounting.guarantee import Guarantee
+
+        return Guarantee(self.event, self.neighboring_relation)
+
+    def fidelity(self, slot: int) -> Fidelity:
+        """Returns what the run of a slot may spend: pilots rung by rung, then the last runs.
+
+        Args:
+            slot: From 0 to ``runs - 1``.
+
+        Raises:
+            InvalidArgumentError: If it is none of them: no such run is paid for.
+        """
+        left = validation.whole("slot", slot)
+        if left >= self.runs:
+            raise InvalidArgumentError(
+                "slot", slot, f"the plan pays for the runs 0 to {self.runs - 1} only"
+            )
+        for size, rung in zip(self.rung_sizes, self.rungs, strict=True):
+            if left < size:
+                return rung
+            left -= size
+        return self.final
+
+    @property
+    def _finals(self) -> int:
+        return 1 + self.spare_runs
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values, from which :meth:`from_json` makes an equal plan."""
+        return {
+            "format": _FORMAT,
+            "version": 1,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighboring_relation": self.neighboring_relation,
+            "sample_rate": self.final.sample_rate,
+            "score": self.score,
+            "rungs": [
+                _run_to_json(rung, size)
+                for rung, size in zip(self.rungs, self.rung_sizes, strict=True)
+            ],
+            "final": _run_to_json(self.final, self._finals),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> BudgetPlan:
+        """Reads what :meth:`to_json` wrote; refuses anything else.
+
+        Raises:
+            InvalidArgumentError: If ``data`` is anything else, or its parts contradict each other:
+                an event that is not that of the noise and steps beside it, say.
+            UnsupportedEventError: If no accountant judges an event.
+        """
+        _check_keys("data", data, _KEYS)
+        if data["format"] != _FORMAT or data["version"] != 1 or data["version"] is True:
+            raise _not_ours("data", data)
+        rate = data["sample_rate"]
+        if not isinstance(data["rungs"], list) or not data["rungs"]:
+            raise _not_ours("data", data)
+        runs = [_run_from_json(run) for run in [*data["rungs"], data["final"]]]
+        plan = assembled(
+            epsilon=validation.positive("epsilon", data["epsilon"]),
+            delta=validation.open_unit("delta", data["delta"]),
+            neighboring_relation=data["neighboring_relation"],
+            sample_rate=None if rate is None else validation.positive("sample_rate", rate),
+            score=data["score"],
+            runs=runs,
+        )
+        if rate is not None:
+            for given in [*plan.rungs, plan.final]:
+                expected = run_event(
+                    sgd_training(given.noise_multiplier, rate, given.steps),
+                    given.score_noise_multiplier,
+                    plan.score,
+                )
+                if given.event != expected:
+                    raise InvalidArgumentError(
+                        "data", data, "an event is not that of its noise multiplier and steps"
+                    )
+        plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
+        return plan
+
+
+@dataclass(frozen=True)
+class PaidRuns:
+    """So many runs of one kind, as the planner and a record describe them."""
+
+    count: int
+    noise_multiplier: float
+    steps: int
+    score_noise_multiplier: float | None
+    event: Any
+
+
+def assembled(
+    *,
+    epsilon: float,
+    delta: float,
+    neighboring_relation: str,
+    sample_rate: float | None,
+    score: str | None,
+    runs: list[PaidRuns],
+) -> BudgetPlan:
+    """Returns the plan of these runs: rungs from the first on, then the last runs."""
+    *rungs, last = runs
+
+    def fidelity(run: PaidRuns, rung: int) -> Fidelity:
+        # sigma sqrt(S) of the last run over this one's (theory: Panda et al., arXiv 2212.04486).
+        factor = (last.noise_multiplier * math.sqrt(last.steps)) / (
+            run.noise_multiplier * math.sqrt(run.steps)
+        )
+        return Fidelity(
+            noise_multiplier=run.noise_multiplier,
+            steps=run.steps,
+            sample_rate=sample_rate,
+            score_noise_multiplier=run.score_noise_multiplier,
+            learning_rate_factor=1.0 if run is last else factor,
+            event=run.event,
+            is_pilot=run is not last,
+            rung=rung,
+        )
+
+    return BudgetPlan(
+        epsilon=epsilon,
+        delta=delta,
+        neighboring_relation=neighboring_relation,
+        score=score,
+        rung_sizes=tuple(run.count for run in rungs),
+        rungs=tuple(fidelity(run, i) for i, run in enumerate(rungs)),
+        final=fidelity(last, len(rungs)),
+        spare_runs=last.count - 1,
+    )
+
+
+def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
+    """Returns the event of a DP-SGD training."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.events import dp_sgd
+
+    return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
+
+
+def run_event(training: Any, score_noise: float | None, score: str | None) -> Any:
+    """Returns what a training and its score cost together.
+
+    A record is in the score's data set besides the training's ("training": both are paid), or it
+    is in one of the two ("disjoint": the worse of them). Without noise no score is paid for.
+    """
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.events import compose, worst_case
+    from optuna_dp.scoring import score_event
+
+    if score_noise is None:
+        return training
+    joined = worst_case if score == "disjoint" else compose
+    return joined(training, score_event(score_noise))
+
+
+def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
+    """Returns how many pilots each rung has: whole numbers that do not grow."""
+    given = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not given:
+        raise InvalidArgumentError(name, value, "it must name at least one rung of pilots")
+    sizes = tuple(validation.whole(name, size, 1) for size in given)
+    if any(later > earlier for earlier, later in itertools.pairwise(sizes)):
+        raise InvalidArgumentError(
+            name,
+            value,
+            "a rung must not have more pilots than the one below it",
+            "The best of each rung climb to the next, as in (16, 4).",
+        )
+    return sizes
+
+
+def checked_score(value: Any) -> None:
+    """Refuses what is no place to score on."""
+    if not any(value is known or value == known for known in SCORES):
+        raise InvalidArgumentError(
+            "score",
+            value,
+            "it must be 'training' (scored on the training records), 'disjoint' (on private "
+            "records that are never trained on) or None (on public records)",
+        )
+
+
+def _run_to_json(run: Fidelity, count: int) -> dict[str, Any]:
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import event_to_json
+
+    return {
+        "count": count,
+        "noise_multiplier": run.noise_multiplier,
+        "steps": run.steps,
+        "score_noise_multiplier": run.score_noise_multiplier,
+        "event": event_to_json(run.event),
+    }
+
+
+def _run_from_json(data: Any) -> PaidRuns:
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import event_from_json
+
+    _check_keys("data", data, _RUN_KEYS)
+    noise = data["score_noise_multiplier"]
+    return PaidRuns(
+        count=validation.whole("count", data["count"], 1),
+        noise_multiplier=validation.positive("noise_multiplier", data["noise_multiplier"]),
+        steps=validation.whole("steps", data["steps"], 1),
+        score_noise_multiplier=(
+            None if noise is None else validation.positive("score_noise_multiplier", noise)
+        ),
+        event=event_from_json(data["event"]),
+    )
+
+
+def _check_keys(name: str, data: Any, keys: set[str]) -> None:
+    if not isinstance(data, Mapping) or set(data) != keys:
+        raise _not_ours(name, data)
+
+
+def _not_ours(name: str, data: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(name, data, "it must be what BudgetPlan.to_json returned")

@@ -1,0 +1,196 @@
+"""plan_budget: what it promises of the target, of noise, of its record, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+
+DIGITS: dict[str, Any] = {"records": 1348, "batch_size": 64, "epochs": 10}
+LADDERS = [(16, 4), (12, 3), (24, 6, 2), (8,), (1,), (3, 3)]
+
+
+def random_targets(seed: int, count: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        records = int(10 ** rng.uniform(2.5, 6))
+        epochs = int(rng.integers(1, 30))
+        found.append(
+            {
+                "epsilon": float(10 ** rng.uniform(-1, 1)),
+                "delta": float(10 ** rng.uniform(-8, -4)),
+                "records": records,
+                "batch_size": int(max(1, records * 10 ** rng.uniform(-2.5, -0.5))),
+                "epochs": epochs,
+                "pilots": LADDERS[int(rng.integers(len(LADDERS)))],
+                "pilot_epochs": epochs * float(rng.choice([1.0, 0.25])),
+                "noise_increase": float(rng.uniform(1.03, 1.4)),
+                "score": [None, "training", "disjoint"][int(rng.integers(3))],
+                "spare_runs": int(rng.integers(2)),
+            }
+        )
+    return found
+
+
+def check_within(target: dict[str, Any]) -> None:
+    plan = odp.plan_budget(**target)
+    spent = plan.guarantee.epsilon(target["delta"])
+    assert 0.99 * target["epsilon"] <= spent <= target["epsilon"], target
+
+
+@pytest.mark.parametrize(
+    "target", random_targets(20261122, 6), ids=lambda t: f"{t['epsilon']:.2f}"
+)
+def test_the_whole_costs_99_to_100_per_cent_of_the_target(target: dict[str, Any]) -> None:
+    check_within(target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", random_targets(7, 60), ids=lambda t: f"{t['epsilon']:.2f}")
+def test_more_targets(target: dict[str, Any]) -> None:
+    check_within(target)
+
+
+def test_dp_accounting_by_itself_agrees() -> None:
+    """The same composition written out by hand, without anything of ours."""
+    plan = odp.plan_budget(epsilon=3.0, **DIGITS)
+    accountant = PLDAccountant()
+    for run, count in [*zip(plan.rungs, plan.rung_sizes, strict=True), (plan.final, 1)]:
+        assert run.sample_rate is not None
+        assert run.score_noise_multiplier is not None
+        step = dp_event.PoissonSampledDpEvent(
+            run.sample_rate, dp_event.GaussianDpEvent(run.noise_multiplier)
+        )
+        accountant.compose(dp_event.SelfComposedDpEvent(step, run.steps), count)
+        accountant.compose(dp_event.GaussianDpEvent(run.score_noise_multiplier), count)
+    assert plan.guarantee.epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
+
+
+def test_the_last_run_has_the_noise_of_an_untuned_one_times_the_increase() -> None:
+    plan = odp.plan_budget(epsilon=1.0, noise_increase=1.2, score=None, **DIGITS)
+    untuned = odp.dp_sgd(
+        noise_multiplier=plan.final.noise_multiplier / 1.2,
+        sample_rate=64 / 1348,
+        steps=plan.final.steps,
+    )
+    alone = odp.selection_guarantee(untuned, odp.Binomial(1, 1.0)).epsilon(1e-5)
+    assert 0.99 <= alone <= 1.0
+
+
+def test_each_rung_has_half_the_noise_of_the_one_below() -> None:
+    plan = odp.plan_budget(epsilon=1.0, pilots=(24, 6, 2), **DIGITS)
+    noises = [rung.noise_multiplier for rung in plan.rungs]
+    assert noises[0] == pytest.approx(2 * noises[1], rel=1e-3)
+    assert noises[1] == pytest.approx(2 * noises[2], rel=1e-3)
+    assert plan.pilots == 32
+    assert [plan.fidelity(i).rung for i in (0, 23, 24, 29, 30, 31, 32)] == [0, 0, 1, 1, 2, 2, 3]
+    assert not plan.fidelity(32).is_pilot
+    with pytest.raises(InvalidArgumentError, match="0 to 32"):
+        plan.fidelity(33)
+
+
+def test_the_rate_is_scaled_to_noise_times_root_of_steps() -> None:
+    plan = odp.plan_budget(epsilon=3.0, pilots=8, pilot_epochs=2.5, **DIGITS)
+    final, pilot = plan.final, plan.pilot
+    assert pilot.steps == 53
+    assert final.learning_rate_factor == 1.0
+    assert pilot.learning_rate_factor * pilot.noise_multiplier * math.sqrt(
+        pilot.steps
+    ) == pytest.approx(final.noise_multiplier * math.sqrt(final.steps))
+
+
+def test_every_run_that_may_start_is_in_the_event() -> None:
+    plan = odp.plan_budget(epsilon=3.0, pilots=(4, 2), spare_runs=2, **DIGITS)
+    counts = [(part.event, part.count) for part in plan.event.events]
+    assert counts == [
+        (plan.rungs[0].event, 4),
+        (plan.rungs[1].event, 2),
+        (plan.final.event, 3),
+    ]
+    assert plan.runs == 9
+
+
+def test_disjoint_validation_records_cost_the_worse_of_the_two() -> None:
+    together = odp.plan_budget(epsilon=1.0, score="training", pilots=4, **DIGITS)
+    apart = odp.plan_budget(epsilon=1.0, score="disjoint", pilots=4, **DIGITS)
+    assert apart.pilot.score_noise_multiplier is not None
+    assert together.pilot.score_noise_multiplier is not None
+    assert apart.pilot.score_noise_multiplier < together.pilot.score_noise_multiplier
+    assert apart.final.noise_multiplier < together.final.noise_multiplier
+
+
+def test_any_event_may_be_planned() -> None:
+    plan = odp.plan_budget(
+        epsilon=2.0, run=lambda noise, steps: odp.gaussian(noise / steps**0.5), steps=4, pilots=4
+    )
+    assert plan.final.sample_rate is None
+    assert 1.98 <= plan.guarantee.epsilon(1e-5) <= 2.0
+    assert odp.BudgetPlan.from_json(plan.to_json()) == plan
+
+
+def test_the_record_is_read_back_and_nothing_else_is() -> None:
+    plan = odp.plan_budget(epsilon=3.0, spare_runs=1, **DIGITS)
+    record = plan.to_json()
+    assert odp.BudgetPlan.from_json(record) == plan
+    for change in (
+        lambda r: r.pop("delta"),
+        lambda r: r.update(version=True),
+        lambda r: r.update(extra=1),
+        lambda r: r["rungs"][0].update(count=0),
+        lambda r: r["rungs"][0].update(noise_multiplier=100.0),  # Its event says otherwise.
+        lambda r: r["final"].update(steps=1),
+        lambda r: r["final"]["event"].update(count=1),
+        lambda r: r.update(score="validation"),
+        lambda r: r.update(neighboring_relation="neighbours"),
+        lambda r: r["rungs"].clear(),
+    ):
+        damaged = copy.deepcopy(record)
+        change(damaged)
+        with pytest.raises(OptunaDPError):
+            odp.BudgetPlan.from_json(damaged)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"epsilon": 1e-9}, "no noise"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"batch_size": 2000}, "at most the number of records"),
+        ({"records": 0}, "records"),
+        ({"records": 10.5}, "records"),
+        ({"epochs": 0.0}, "epochs"),
+        ({"epochs": 1e-4}, "steps"),
+        ({"epochs": None}, "missing"),
+        ({"pilots": ()}, "at least one rung"),
+        ({"pilots": 0}, "pilots"),
+        ({"pilots": (4, 16)}, "more pilots than the one below"),
+        ({"pilots": 20_000}, "at most"),
+        ({"pilots": 5000, "noise_increase": 1.01}, "teach nothing"),
+        ({"pilot_epochs": 20}, "at most epochs"),
+        ({"noise_increase": 1.0}, "above 1"),
+        ({"noise_increase": 0.5}, "above 1"),
+        ({"score": "validation"}, "disjoint"),
+        ({"spare_runs": -1}, "spare_runs"),
+        ({"run": lambda noise, steps: odp.gaussian(noise)}, "either"),
+        ({"neighboring_relation": "neighbours"}, "neighboring_relation"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_input_gets_one_clear_line(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptunaDPError) as caught:
+        odp.plan_budget(**{"epsilon": 3.0, **DIGITS, **given})
+    message = str(caught.value)
+    assert words in message
+    assert "\n" not in message
+    assert len(message) < 400
