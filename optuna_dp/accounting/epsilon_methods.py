@@ -31,7 +31,6 @@ from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection import renyi
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
 from optuna_dp.arrays import FloatArray
 
@@ -175,6 +174,9 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
         )
     }
     if event.policy == "history" and bounds != (1.0, 1.0):
+        # Only where there are density bounds: nothing else rests on it.
+        from optuna_dp.accounting.selection.history_bound import HistoryProfile
+
         found["history_profile"] = ProfileMethod(
             HistoryProfile(pair, event.trials, bounds),
             HistoryProfile(backward, event.trials, bounds),

@@ -36,9 +36,7 @@ from optuna_dp.accounting.discretisation import DEFAULT_INTERVAL, Part, interval
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
-from optuna_dp.accounting.skellam import shift_pair
 from optuna_dp.arrays import FloatArray
 
 _LARGEST_EPSILON = 600.0
@@ -185,6 +183,9 @@ def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
     if isinstance(event, dp_event.RandomizedResponseDpEvent):
         return _k_ary_response(event.noise_parameter, event.num_buckets)
     if isinstance(event, events.SkellamDpEvent):
+        # Only votes rest on it.
+        from optuna_dp.accounting.skellam import shift_pair
+
         return shift_pair(event.variance)
     if isinstance(event, events.WorstCaseDpEvent):
         return _pointwise_maximum([pair_of(child, relation) for child in event.events])
@@ -302,7 +303,12 @@ def _pair_of_selection(event: events.PrivateSelectionDpEvent, relation: str) -> 
     pair = pair_of(event.run, relation)
     directions = (pair, pair.reversed())
     adaptive = event.policy == "history" and event.density_bounds != (1.0, 1.0)
-    kinds = (DataProfile, HistoryProfile) if adaptive else (DataProfile,)
+    kinds: tuple[Any, ...] = (DataProfile,)
+    if adaptive:
+        # Only where there are density bounds: nothing else rests on it.
+        from optuna_dp.accounting.selection.history_bound import HistoryProfile
+
+        kinds = (DataProfile, HistoryProfile)
     profiles = [
         [kind(direction, event.trials, event.density_bounds) for kind in kinds]
         for direction in directions

@@ -28,7 +28,6 @@ from optuna_dp.accounting.rdp_curves import (
     pure_rdp,
 )
 from optuna_dp.accounting.selection.renyi import pure_selection_epsilon, selection_rdp
-from optuna_dp.accounting.skellam import rdp_bound
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -95,6 +94,9 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
     if isinstance(event, events.RdpDpEvent):
         return interpolated_rdp(event.orders, event.epsilons, orders)
     if isinstance(event, events.SkellamDpEvent):
+        # Only votes rest on it.
+        from optuna_dp.accounting.skellam import rdp_bound
+
         return rdp_bound(event.variance, event.changes(relation), orders)
     pure = pure_of(event, relation)
     bound = pure_rdp(pure, orders)

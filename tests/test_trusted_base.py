@@ -1,0 +1,118 @@
+"""What a guarantee rests on is what docs/explanation/trusted-base.md says, and no more."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import import_graph
+import pytest
+import trusted_base
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
+FIRST = "private selection"
+# A reviewer reads this much in a day.
+A_DAY = 4000
+
+# A study of each procedure from the first trial to the statement.
+STUDIES = {
+    "private selection": "odp.RandTuneSampler(trials=odp.Geometric(mean=2)), odp.gaussian(4.0)",
+    "with density bounds": """odp.DPHyPOSampler(
+        {"x": FloatDistribution(0, 1)}, trials=odp.Geometric(mean=2).capped(3), candidates=4
+    ), odp.gaussian(4.0)""",
+    "pilots": """odp.PilotSampler(
+        pilots=1, pilot_run=odp.gaussian(9.0), trials=odp.Geometric(mean=2), candidates=4
+    ), odp.gaussian(4.0)""",
+    "choice among utilities": """odp.NoisyMaxSampler(
+        candidates=[{"x": 0.25}, {"x": 0.75}], n_partitions=500, epsilon=1.0
+    ), None""",
+    "doubling": """odp.ProposeTestSampler(
+        candidates=[{"x": 0.25}, {"x": 0.75}], n_partitions=20_000, epsilon=0.5, granularity=0.2,
+        resolve=0.4,
+    ), None""",
+}
+RUN = """
+import sys, optuna, optuna_dp as odp
+from optuna.distributions import FloatDistribution
+def objective(trial):
+    return trial.suggest_float("x", 0, 1)
+sampler, run = {study}
+study = optuna.create_study(direction="maximize", sampler=sampler)
+study.optimize(objective)
+release = odp.release(study, run)
+release.guarantee.epsilon(delta=1e-6)
+release.guarantee.rdp()
+release.statement()
+release.to_json()
+print("\\n".join(name for name in sys.modules if name.startswith("optuna_dp")))
+"""
+# What the front door loads to show it beside the guarantee; its numbers do not enter epsilon,
+# which is what tests/accounting/test_guarantee.py is for.
+BESIDE = "accounting/comparisons/"
+
+
+@pytest.mark.parametrize("procedure", STUDIES)
+def test_nothing_else_is_loaded_from_the_first_trial_to_the_statement(procedure: str) -> None:
+    code = RUN.format(study=STUDIES[procedure])
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {file for name in out.stdout.split() if (file := import_graph.file_of(name))}
+    # Python runs the __init__.py of every package it passes, and what that imports.
+    passed = import_graph.reachable(f for f in loaded if f.endswith("__init__.py"))
+    extra = loaded - set(trusted_base.trusted(procedure)) - passed
+    assert {file for file in extra if not file.startswith(BESIDE)} == set()
+
+
+def test_a_door_is_inside_a_function() -> None:
+    for file, target in trusted_base.DOORS:
+        arrows = [i for i in import_graph.imports(file) if import_graph.file_of(i.name) == target]
+        assert arrows, f"{file} does not import {target}"
+        assert all(arrow.inside for arrow in arrows)
+
+
+def section(procedure: str) -> str:
+    text = PAGE.read_text()
+    heading = f"## {procedure[0].upper()}{procedure[1:]}\n"
+    assert heading in text
+    return text.split(heading)[1].split("\n## ")[0]
+
+
+def listed(procedure: str) -> list[str]:
+    return re.findall(r"^\| `([\w/]+\.py)` \|", section(procedure), re.MULTILINE)
+
+
+@pytest.mark.parametrize("procedure", trusted_base.STARTS)
+def test_the_page_lists_the_files_and_no_others(procedure: str) -> None:
+    found = set(trusted_base.trusted(procedure))
+    if procedure != FIRST:
+        found -= set(trusted_base.trusted(FIRST))
+    assert sorted(listed(procedure)) == sorted(found)
+
+
+def test_a_file_is_described_in_one_way() -> None:
+    rows: dict[str, str] = {}
+    for procedure in trusted_base.STARTS:
+        for line in section(procedure).splitlines():
+            if match := re.match(r"\| `([\w/]+\.py)` \|", line):
+                assert rows.setdefault(match[1], line) == line
+
+
+@pytest.mark.parametrize("procedure", trusted_base.STARTS)
+def test_the_counts_are_true(procedure: str) -> None:
+    files = trusted_base.trusted(procedure)
+    said = re.search(rf"^\| {procedure} \| (\d+) \| ([\d,]+) \|", PAGE.read_text(), re.MULTILINE)
+    assert said is not None
+    assert int(said[1]) == len(files)
+    lines = int(said[2].replace(",", ""))
+    assert abs(lines - trusted_base.lines(files)) <= 0.02 * lines
+
+
+def test_links_to_tests_are_to_files_that_exist() -> None:
+    here = PAGE.parent.parent.parent
+    for name in set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", PAGE.read_text())):
+        assert (here / name).exists(), name
+
+
+def test_plain_selection_can_be_read_in_a_day() -> None:
+    assert trusted_base.lines(trusted_base.trusted(FIRST)) <= A_DAY
