@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from import_graph import ROOT, code_lines, neighbours
+from import_graph import code_lines, neighbours
 
 # Where each procedure begins: what draws its runs, and what judges them. The procedure's file
 # under releasing/procedures is named in a study's plan and loaded by that name.
@@ -17,8 +17,7 @@ _RELEASE = "releasing/release.py"
 
 
 def _procedure(name: str) -> str:
-    path = f"releasing/procedures/{name}.py"
-    return path if (ROOT / path).exists() else "releasing/procedures.py"
+    return f"releasing/procedures/{name}.py"
 
 
 STARTS: dict[str, tuple[str, ...]] = {

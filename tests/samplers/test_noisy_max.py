@@ -5,14 +5,11 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import BaseSampler
-from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
 from optuna.trial import TrialState
 from utility_support import GRID, MAKERS, SPACE, K, evaluated, mean_utility, run
 
@@ -483,14 +480,3 @@ def test_fewer_records_than_partitions() -> None:
 
 
 # Optuna's own cases, which return arbitrary numbers.
-
-
-class AnyValue(odp.NoisyMaxSampler):
-    def _check_value(self, trial: optuna.trial.FrozenTrial, value: float) -> None:
-        return
-
-
-class TestNoisyMaxSampler(BasicSamplerTestCase, SingleOnlySamplerTestCase):
-    @pytest.fixture
-    def sampler(self) -> Callable[[], BaseSampler]:
-        return lambda: AnyValue(candidates=1000, n_partitions=K, epsilon=1.0)

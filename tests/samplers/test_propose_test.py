@@ -19,7 +19,6 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
 from optuna.trial import TrialState
 from utility_support import GRID, LOOP, MAKERS, SPACE, evaluated, mean_utility, run
 
@@ -335,17 +334,6 @@ def test_corrupted_settings(damage: dict[str, Any]) -> None:
     data["candidates"] = {**data["candidates"], **damage} if damage else None
     with pytest.raises(PlanError, match="corrupted"):
         UtilitySettings.from_json(data)
-
-
-class AnyValue(odp.ProposeTestSampler):
-    def _check_value(self, trial: optuna.trial.FrozenTrial, value: float) -> None:
-        return
-
-
-class TestProposeTestSampler(BasicSamplerTestCase, SingleOnlySamplerTestCase):
-    @pytest.fixture
-    def sampler(self) -> Callable[[], BaseSampler]:
-        return lambda: AnyValue(candidates=1000, **LOOP)
 
 
 SHARED: dict[str, tuple[Callable[[], Any], Callable[[optuna.Trial], float]]] = {

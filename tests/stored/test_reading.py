@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import json
 import shutil
 from pathlib import Path
@@ -42,13 +43,22 @@ def study_from(folder: Path, version: str, name: str) -> optuna.Study:
     return optuna.load_study(study_name=name, storage=storage)
 
 
-def check_epsilons(name: str, guarantee: odp.Guarantee, epsilons: dict[str, float]) -> None:
+def rounding(version: str) -> float:
+    """Other versions of numpy and scipy round otherwise, and where they do is upward."""
+    made_with = stored(version, "noisy-max")["statement"]["versions"]
+    same = all(made_with[p] == importlib.metadata.version(p) for p in ("numpy", "scipy"))
+    return 1e-9 if same else 1e-5
+
+
+def check_epsilons(
+    version: str, name: str, guarantee: odp.Guarantee, epsilons: dict[str, float]
+) -> None:
     if name in CORRECTED:
         return
     for delta, before in epsilons.items():
         now = guarantee.epsilon(float(delta))
-        assert now <= before * (1 + 1e-9), delta
-        assert name in TIGHTER or now == pytest.approx(before, rel=1e-9), delta
+        assert now <= before * (1 + rounding(version)), delta
+        assert name in TIGHTER or now == pytest.approx(before, rel=rounding(version)), delta
 
 
 def released(tmp_path: Path, version: str, name: str) -> odp.Release:
@@ -66,7 +76,7 @@ def test_a_stored_study_is_released_as_it_was(tmp_path: Path, version: str, name
     now = json.loads(json.dumps(release.to_json()))
     for part in ("params", "value", "attributes", "artifact_sha256", "distributions"):
         assert now[part] == before[part], part
-    check_epsilons(name, release.guarantee, before["epsilons"])
+    check_epsilons(version, name, release.guarantee, before["epsilons"])
     if name not in OTHER_DIGEST:
         assert now["statement"]["digest"] == before["statement"]["digest"]
     for part in ("design", "delta", "neighboring_relation", "released"):
@@ -97,7 +107,7 @@ def test_a_stored_event_costs_what_it_did(version: str, name: str) -> None:
     before = stored(version, "events")[name]
     guarantee = odp.Guarantee.from_json(before["guarantee"])
     assert guarantee.to_json() == before["guarantee"]
-    check_epsilons(name, guarantee, before["epsilons"])
+    check_epsilons(version, name, guarantee, before["epsilons"])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
