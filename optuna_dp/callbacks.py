@@ -16,6 +16,7 @@ from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import ended, read_plan, score
 from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
+from optuna_dp.releasing.exact_scores import looks_exact, warn_of_scores
 from optuna_dp.releasing.failures import stand_together
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.run_record import (
@@ -100,6 +101,7 @@ class PrivacyCallback:
         self._progress = _Progress() if show_progress else None
         self._page: DashboardCallback | None = None
         self._guaranteed: dict[str, dict[str, Any]] = {}
+        self._looked = ""  # The nonce of the study whose scores were pointed out last.
         self._warned = ""  # The nonce of the study that was warned of its failures last.
 
     def __repr__(self) -> str:
@@ -147,6 +149,7 @@ class PrivacyCallback:
         if self._progress is not None:
             self._progress.show(shown, self._record.delta, finished)
         self._warn_of_failures(plan, trial, trials)
+        self._warn_of_scores(plan, trials)
         self._annotate(study, trial)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
@@ -190,6 +193,16 @@ class PrivacyCallback:
                 "broken or the machine has died, stop, mend it and go on (study.optimize): every "
                 "run that fails meanwhile is spent, and release() will ask about it."
             )
+
+    def _warn_of_scores(self, plan: Plan, trials: Sequence[FrozenTrial]) -> None:
+        """Says once for a study, when it shows, that scores look as if they had no noise."""
+        if self._looked == plan.nonce:
+            return
+        found = [score(t) for t in trials if t.number < plan.slots and ended(t)]
+        words = looks_exact([value for value in found if value is not None])
+        if words:
+            self._looked = plan.nonce
+            warn_of_scores(words)
 
     def _annotate(self, study: Study, trial: FrozenTrial) -> None:
         """Brings Optuna Dashboard's note and plots up to date, if it is installed."""

@@ -1,4 +1,4 @@
-"""The exceptions of optuna-dp, and its warning about seeds.
+"""The exceptions of optuna-dp, and its warnings about seeds and exact scores.
 
 Every exception is an :class:`OptunaDPError`. Those about an argument are also a ``ValueError``, so
 that existing ``except ValueError`` clauses keep working. Errors carry their facts as fields; the
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "ExactScoreWarning",
     "InvalidArgumentError",
     "MissingExtraError",
     "OptunaDPError",
@@ -87,6 +88,10 @@ class MissingExtraError(OptunaDPError, ImportError):
 
 class SeedWarning(UserWarning):
     """A sampler was given a seed: its studies are for tests and cannot be released."""
+
+
+class ExactScoreWarning(UserWarning):
+    """The scores of a study repeat or are round, as scores without noise are."""
 
 
 class PlanError(OptunaDPError):

@@ -15,6 +15,7 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import is_ours, score
 from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.releasing.exact_scores import looks_exact, warn_of_scores
 from optuna_dp.releasing.failures import longest_block, stand_together
 from optuna_dp.releasing.procedures import description_of, procedure_of
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
@@ -303,7 +304,18 @@ def release(
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
     _warn_of_sisters(study, evidence)
+    _warn_of_exact_scores(evidence)
     return found
+
+
+def _warn_of_exact_scores(evidence: Evidence) -> None:
+    """Tells the curator, not the release: it is made of all scores."""
+    if evidence.plan.selection_from is None:
+        return  # Utilities have no noise, and are not released.
+    found = [score(run.trial) for run in evidence.runs]
+    words = looks_exact([value for value in found if value is not None])
+    if words:
+        warn_of_scores(words)
 
 
 def _refuse_outputs(attributes: Sequence[str] | None, store: ArtifactStore | None) -> None:

@@ -1,0 +1,72 @@
+"""Scores that were never noised are pointed out to the curator, and to nobody else."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+
+import numpy as np
+import pytest
+from optuna.trial import Trial
+from support import exactly, logged, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.releasing.exact_scores import looks_exact
+
+RUN = odp.pure_dp(0.1)
+
+
+def seeded(trial: Trial) -> float:
+    """The same 'noise' in every run, as after torch.manual_seed(0), at a plateau."""
+    trial.suggest_float("x", 0, 1)
+    return 0.8 + float(np.random.default_rng(0).normal())
+
+
+def exact_accuracy(trial: Trial) -> float:
+    return round(442 * (0.5 + trial.suggest_float("x", 0, 1) / 3)) / 442
+
+
+@pytest.mark.parametrize(
+    ("objective", "words"), [(seeded, "the very same"), (exact_accuracy, "1/442|1/221")]
+)
+def test_scores_without_noise_are_pointed_out(objective: object, words: str) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(12)))
+    with logged() as lines, pytest.warns(ExactScoreWarning, match=words) as caught:
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])  # type: ignore[arg-type]
+    assert len(caught) == 1, "said once, when it shows"
+    assert [line for line in lines if "look exact" in line]
+    with pytest.warns(ExactScoreWarning, match=words):
+        found = odp.release(study)
+    shown = found.statement() + json.dumps(found.to_json())
+    assert "exact:" not in shown
+    assert "look exact" not in shown
+
+
+def test_the_log_says_it_where_warnings_are_silenced() -> None:
+    with warnings.catch_warnings(), logged() as lines:
+        warnings.simplefilter("ignore")
+        odp.RandTuneSampler(seed=3)
+        study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+        study.optimize(seeded)
+        odp.release(study, RUN)
+    assert [line for line in lines if "with a seed" in line]
+    assert [line for line in lines if "look exact" in line]
+
+
+def test_scores_with_noise_are_not() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        assert looks_exact([rng.gauss(0.8, 0.1) for _ in range(rng.randint(1, 40))]) == ""
+    for _ in range(20):
+        correct = [rng.random() < 0.8 for _ in range(400)]
+        scores = [
+            odp.scoring.private_accuracy(correct, size=400, noise_multiplier=8.0)
+            for _ in range(10)
+        ]
+        assert looks_exact(scores) == ""
+    # Clipped at the ends of the range.
+    assert looks_exact([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.1234567]) == ""
+    assert looks_exact([float("inf")] * 5) == ""
+    assert looks_exact([]) == ""
