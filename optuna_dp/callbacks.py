@@ -15,7 +15,7 @@ from optuna_dp.errors import PlanError
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import ended, read_plan, score
-from optuna_dp.releasing.evidence import check_not_enqueued, check_trial
+from optuna_dp.releasing.evidence import check_distributions, check_not_enqueued, check_trial
 from optuna_dp.releasing.exact_scores import looks_exact, warn_of_scores
 from optuna_dp.releasing.failures import stand_together
 from optuna_dp.releasing.procedures import procedure_of
@@ -129,6 +129,13 @@ class PrivacyCallback:
         # Said now, not when all runs have been paid for.
         check_not_enqueued([t for t in trials if t.number < plan.slots])
         check_trial(trial, plan)
+        mine = trial.distributions.items()
+        others = (t for t in trials if t.number < plan.slots)
+        moved = next(
+            (t for t in others if any(t.distributions.get(n, d) != d for n, d in mine)), None
+        )
+        if moved is not None:
+            check_distributions(sorted((moved, trial), key=lambda t: t.number))
         numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
         done = len(numbers)
         finished = done == plan.slots

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    distribution_to_json,
+)
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
@@ -41,7 +46,25 @@ def checked_space(
             "it must not be empty",
             "Leave it out to have the parameters found while the study runs.",
         )
+    for name, distribution in space.items():
+        check_choices(name, distribution)
     return dict(sorted(space.items()))
+
+
+def check_choices(name: str, distribution: BaseDistribution) -> None:
+    """Refuses choices that a record cannot hold, before anything is drawn from them."""
+    if not isinstance(distribution, CategoricalDistribution):
+        return
+    try:
+        json.dumps(distribution.choices, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"choices of {name!r}",
+            distribution.choices,
+            "they must be what JSON can hold: text, finite numbers, booleans, None",
+            "Give names, and look up what they stand for in the objective: "
+            "{'relu': nn.ReLU}[trial.suggest_categorical(name, ['relu'])].",
+        ) from None
 
 
 def drawn_once(

@@ -34,7 +34,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import NOT_DRAWN, checked_space, drawn_once, note_what_others_drew
+from optuna_dp.protocol.draws import (
+    NOT_DRAWN,
+    check_choices,
+    checked_space,
+    drawn_once,
+    note_what_others_drew,
+)
 from optuna_dp.protocol.plan import Design, Plan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
@@ -300,6 +306,7 @@ class SlotSampler(BaseSampler):
         there already: nothing is read and nothing written.
         """
         self._raise_error_if_multi_objective(study)
+        check_choices(param_name, param_distribution)
         if self._search_space is not None and param_name not in self._search_space:
             self._warn_once(
                 f"The objective asks for {param_name!r}, which search_space does not have: it is "

@@ -83,7 +83,7 @@ def read_evidence(study: Study) -> Evidence:
     planned = _planned_space(plan)
     for trial, record in zip(slots, records, strict=True):
         _check_run(trial, record, planned)
-    _check_distributions(slots)
+    check_distributions(slots)
     missing = plan.slots - len(slots) + sum(not ended(trial) for trial in slots)
     if missing:
         raise UnfinishedStudyError(
@@ -333,7 +333,7 @@ def _check_pruning(trial: FrozenTrial) -> None:
         )
 
 
-def _check_distributions(slots: Sequence[FrozenTrial]) -> None:
+def check_distributions(slots: Sequence[FrozenTrial]) -> None:
     """Each name stands for one distribution, so that the prior is one law."""
     seen: dict[str, tuple[str, Any]] = {}
     for trial in slots:
@@ -345,5 +345,6 @@ def _check_distributions(slots: Sequence[FrozenTrial]) -> None:
                     f"parameter {name!r} has {distribution} here and {first[1]} in an earlier "
                     "run, so the runs were not drawn from one prior.",
                     trial_number=trial.number,
-                    fix=f"{_NEW_STUDY} Give each range a name of its own.",
+                    fix=f"{_NEW_STUDY} Give each range a name of its own; where a range depends "
+                    "on another parameter, draw a share of it from [0, 1] and scale that.",
                 )

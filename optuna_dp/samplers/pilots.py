@@ -23,7 +23,7 @@ from optuna_dp.densities.policy import Policy
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, WaitError
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import drawn_once
+from optuna_dp.protocol.draws import check_choices, drawn_once
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import FROZEN_KEY, GAVE_UP_KEY, PILOT_KEY, PROPOSER_KEY
 from optuna_dp.protocol.visible_runs import completed_batches, outcomes
@@ -240,6 +240,7 @@ class PilotSampler(SelectionSampler):
         if trial.number >= self._pilots:
             return super().sample_independent(study, trial, param_name, param_distribution)
         self._raise_error_if_multi_objective(study)
+        check_choices(param_name, param_distribution)
 
         def propose() -> Any:
             asked = self._ask(study, trial, self._search_space or {})

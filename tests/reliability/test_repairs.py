@@ -137,3 +137,35 @@ def test_a_storage_that_retries_dead_runs_does_not_in_these_studies(tmp_path: Pa
     callback(plain, plain.trials[0])
     assert len(plain.trials) == 2, "other studies keep their retries"
     storage.engine.dispose()
+
+
+class Layer:
+    """Something that JSON cannot hold."""
+
+
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+@pytest.mark.parametrize("choices", [(Layer, int), (1.0, float("inf")), (float("nan"), 1)])
+def test_choices_that_no_record_can_hold_are_said_at_the_first_trial(choices: Any) -> None:
+    words = r"choices of 'c'=.*what JSON can hold.*Give names"
+    distribution = optuna.distributions.CategoricalDistribution(choices)
+    with pytest.raises(InvalidArgumentError, match=words):
+        odp.RandTuneSampler({"c": distribution})
+    samplers = [*SEQUENTIAL.values(), lambda: odp.RandTuneSampler(trials=exactly(3))]
+    for make in samplers:
+        study = study_of(make())
+        trial = study.ask()
+        with pytest.raises(InvalidArgumentError, match=words):
+            trial.suggest_categorical("c", choices)
+        # Nothing was drawn: with names it works in the same trial.
+        assert trial.suggest_categorical("c", ["a", "b"]) in ("a", "b")
+
+
+def test_a_range_that_moves_is_said_after_the_first_run_that_shows_it() -> None:
+    def dynamic(trial: optuna.Trial) -> float:
+        a = trial.suggest_int("a", trial.number + 1, trial.number + 1)
+        return float(trial.suggest_int("b", 0, 10 + a))
+
+    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    with pytest.raises(ReleaseRefusedError, match=r"draw a share of it from \[0, 1\]"):
+        study.optimize(dynamic, callbacks=[odp.PrivacyCallback(RUN)])
+    assert len(study.trials) == 2
