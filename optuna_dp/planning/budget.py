@@ -287,7 +287,7 @@ class _Split:
             return 1.0
         # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
         moved = 2.0 if self.relation == "replace_one" else 1.0
-        return moved * math.log1p(squared / (self.sample_rate**2 * steps)) ** -0.5
+        return moved / math.sqrt(math.log1p(squared / (self.sample_rate**2 * steps)))
 
     def _score_noise(self, squared: float, share: float) -> float | None:
         if self.score is None:
