@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 _MADE = ROOT / "docs" / "reference-errors.md"
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page != _MADE),
 ]
