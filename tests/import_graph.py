@@ -65,8 +65,10 @@ def _has_reason(statement: ast.Import | ast.ImportFrom, lines: list[str]) -> boo
     if any("#" in line for line in lines[first : last + 1]):
         return True
     above = first - 1
-    while lines[above].strip().startswith(("import ", "from ", ")")) or (
-        lines[above].strip().endswith(",") and lines[above].startswith("    " * 2)
+    while (
+        lines[above].strip().startswith(("import ", "from ", ")"))
+        or (not lines[above].strip())
+        or (lines[above].strip().endswith(",") and lines[above].startswith("    " * 2))
     ):
         above -= 1
     return lines[above].strip().startswith("#")

@@ -45,37 +45,10 @@ KNOWN_CIRCLES: list[set[str]] = [
 KNOWN_UNTRUSTED = {"releasing/publish.py: dashboard.py"}
 # Imports inside functions without a reason beside them, by file.
 WITHOUT_REASON = {
-    "callbacks.py": 8,
-    "cli/demo.py": 10,
-    "cli/plan.py": 5,
-    "cli/plan_table.py": 2,
-    "cli/recover.py": 1,
-    "cli/release.py": 1,
-    "cli/storages.py": 7,
-    "densities/forest.py": 1,
-    "densities/hyperparameters.py": 3,
-    "densities/prior.py": 1,
-    "densities/surrogate.py": 3,
-    "digits.py": 1,
-    "propose_test/accounting.py": 3,
-    "propose_test/exact_noise.py": 2,
-    "propose_test/noisy_max.py": 1,
+    "callbacks.py": 5,
     "releasing/publish.py": 1,
     "releasing/release.py": 4,
-    "releasing/run_record.py": 6,
-    "samplers/pilot_settings.py": 1,
     "samplers/pilots.py": 4,
-    "scoring.py": 2,
-    "testing/auditing.py": 1,
-    "trial_counts/bounded.py": 5,
-    "trial_counts/exact.py": 1,
-    "trial_counts/poisson.py": 2,
-    "trial_counts/special.py": 4,
-    "visualization/composition.py": 3,
-    "visualization/panels.py": 1,
-    "voting/plan.py": 3,
-    "voting/skellam_noise.py": 1,
-    "voting/utility.py": 1,
 }
 
 # The files that load modules of this package by a name made while they run, which the import graph

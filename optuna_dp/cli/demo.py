@@ -49,6 +49,7 @@ def demo(
     Trains softmax regressions with DP-SGD on scikit-learn's digits (offline), scores them
     privately, stops at a secret number of runs, and releases one of them with its guarantee.
     """
+    # Start-up time: --help and refusals come at once.
     from rich.console import Console
 
     console = Console(stderr=as_json)
@@ -61,6 +62,7 @@ def demo(
 
 
 def _search(console: Console, method: Method, mean: float) -> tuple[Release, Study]:
+    # Start-up time: --help and refusals come at once.
     import optuna
 
     import optuna_dp as odp
@@ -97,6 +99,7 @@ def _search(console: Console, method: Method, mean: float) -> tuple[Release, Stu
 
 
 def _report(console: Console, found: Release, study: Study) -> None:
+    # Start-up time: --help and refusals come at once.
     from rich.markdown import Markdown
     from rich.table import Table
 
@@ -139,6 +142,7 @@ def _report(console: Console, found: Release, study: Study) -> None:
 
 
 def _add_methods(table: object, guarantee: Guarantee) -> None:
+    # Start-up time: --help and refusals come at once.
     from rich.table import Table
 
     assert isinstance(table, Table)

@@ -155,11 +155,13 @@ def plan(
 
     Example: optuna-dp plan --noise-multiplier 1.0 --sample-rate 0.0043 --steps 2344
     """
+    # Start-up time: --help and refusals come at once.
     from rich.console import Console
 
     with clear_errors(_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
+        # Start-up time: --help and refusals come at once.
         from optuna_dp.planning import selection_plan
 
         run = _run(event, sample_rate, steps, score_noise)
@@ -271,6 +273,7 @@ def _run(
     event: str | None, rate: float | None, steps: int | None, score_noise: float | None
 ) -> Any:
     """Returns the run's event, or the function of the noise that makes it."""
+    # Start-up time: --help and refusals come at once.
     from optuna_dp.accounting import event_json, events
 
     if event is not None:
@@ -294,6 +297,7 @@ def _run(
 
 
 def _score(noise: float) -> Any:
+    # Start-up time: --help and refusals come at once.
     from optuna_dp import validation
     from optuna_dp.accounting import events
 

@@ -40,6 +40,7 @@ def _title(plan: Plan) -> str:
 
 
 def _table(plan: Plan) -> Table:
+    # Start-up time: --help and refusals come at once.
     from rich import box
     from rich.table import Table
 

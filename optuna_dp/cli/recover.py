@@ -30,6 +30,7 @@ def recover(
     repeated. Choose by whether the worker is alive, not by how long the run takes.
     """
     with clear_errors({"fail": "--fail"}):
+        # Start-up time: --help and refusals come at once.
         from optuna_dp.protocol.recovery import recover as recover_study
 
         found = recover_study(load_study(storage, study), fail=fail or ())

@@ -27,6 +27,7 @@ def load_study(storage: str, study_name: str) -> Study:
     Raises:
         InvalidArgumentError: If there is no such storage or study.
     """
+    # Start-up time: --help and refusals come at once.
     import optuna
 
     try:
@@ -54,6 +55,7 @@ def load_study(storage: str, study_name: str) -> Study:
 
 def _sql(storage: str) -> BaseStorage:
     """Returns the storage of a URL; makes neither a file nor tables."""
+    # Start-up time: --help and refusals come at once.
     from optuna.storages import RDBStorage
     from sqlalchemy.engine import make_url
 
@@ -85,6 +87,7 @@ def _refuse_other_files(storage: str, url: URL) -> None:
 
 def _journal(storage: str) -> BaseStorage:
     """Returns the storage of a journal file, each line of which is a JSON object."""
+    # Start-up time: --help and refusals come at once.
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -129,6 +132,7 @@ def _refuse_missing(storage: str, path: Path) -> None:
 
 def _shown(storage: str) -> str:
     """Returns the storage as it may be printed: without a password."""
+    # Start-up time: --help and refusals come at once.
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 

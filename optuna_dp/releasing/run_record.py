@@ -52,6 +52,7 @@ class RunRecord:
         output_attributes: Sequence[str],
     ) -> RunRecord:
         """Returns a record whose event some accountant supports; refuses anything else."""
+        # Start-up time: samplers and refusals do without an accountant.
         from dp_accounting.dp_event import DpEvent
 
         from optuna_dp.accounting.event_json import event_from_json, event_to_json
@@ -88,6 +89,7 @@ class RunRecord:
 
     def differences(self, other: RunRecord) -> str:
         """Says in words where two records differ, argument by argument; empty if nowhere."""
+        # Start-up time: samplers and refusals do without an accountant.
         from optuna_dp.accounting.event_words import in_words
 
         found = []
@@ -105,6 +107,7 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values."""
+        # Start-up time: samplers and refusals do without an accountant.
         from optuna_dp.accounting.event_json import event_to_json
 
         return {
@@ -117,6 +120,7 @@ class RunRecord:
     @classmethod
     def from_json(cls, data: Any) -> RunRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`OptunaDPError` on anything else."""
+        # Start-up time: samplers and refusals do without an accountant.
         from optuna_dp.accounting.event_json import event_from_json
 
         try:

@@ -75,6 +75,7 @@ class PilotSettings:
     @property
     def event(self) -> Any:
         """The event of one pilot."""
+        # Start-up time: workers do without an accountant.
         from optuna_dp.accounting.event_json import event_from_json
 
         return event_from_json(self.run)

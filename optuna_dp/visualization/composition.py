@@ -249,6 +249,7 @@ def _published(parts: list[tuple[Any, int]], relation: str, delta: float) -> flo
 @functools.lru_cache(maxsize=512)
 def _repeated(key: str, count: int, relation: str, delta: float) -> float:
     """One distribution of losses for every count: the same event is not judged anew."""
+    # Start-up time: other figures do without an accountant.
     from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
     from optuna_dp.accounting.run_profile import pld_of
     from optuna_dp.accounting.run_rdp import rdp_of

@@ -64,6 +64,7 @@ class Law:
 def panels(params: Sequence[str], law: Law) -> go.Figure:
     """Returns a figure with one panel for each parameter."""
     theme.graph_objects()
+    # An extra, which may be missing.
     from plotly.subplots import make_subplots
 
     columns = min(len(params), _COLUMNS)
