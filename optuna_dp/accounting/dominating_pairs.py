@@ -160,9 +160,18 @@ class DominatingPair:
               and given back as mass of infinite loss (some 1e-16), to one part in 2^52.
         """
         eps, forward, reverse = _checked_profile(epsilons, delta_forward, delta_reverse)
-        hull = _lower_hull(eps, forward, reverse)
+        # Slopes between points that are too close are all rounding, and their masses do not add
+        # up. Fewer points are as sound: the hull of some lies above the hull of all.
+        for apart in (0.0, 1e-6, 1e-4, 1e-2):
+            keep = _apart(eps, apart)
+            hull = _lower_hull(eps[keep], forward[keep], reverse[keep])
+            pair = _pair_of_hull(hull)
+            if pair is not None:
+                break
+        else:
+            return cls.infinite()
         # Twice, because the first repair rounds the masses anew.
-        return _give_back_rounding(_give_back_rounding(_pair_of_hull(hull), hull), hull)
+        return _give_back_rounding(_give_back_rounding(pair, hull), hull)
 
     # -- what a pair can answer -----------------------------------------------------------------
 
@@ -381,7 +390,17 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> li
     return chain
 
 
-def _pair_of_hull(hull: Sequence[_Point]) -> DominatingPair:
+def _apart(eps: FloatArray, apart: float) -> FloatArray:
+    """Returns the indices of points at least so far apart, the first among them."""
+    kept = [0]
+    for i in range(1, eps.size):
+        if eps[i] - eps[kept[-1]] >= apart:
+            kept.append(i)
+    return np.array(kept)
+
+
+def _pair_of_hull(hull: Sequence[_Point]) -> DominatingPair | None:
+    """Returns the pair of the hull's slope jumps; None if rounding keeps them from adding up."""
     knots = hull[1:-1]
     if not knots:
         return DominatingPair.infinite()
@@ -390,7 +409,12 @@ def _pair_of_hull(hull: Sequence[_Point]) -> DominatingPair:
     mass = np.where(losses >= 0.0, jumps, jumps * np.exp(np.minimum(losses, 0.0)))
     first, last = knots[0], knots[-1]
     null_mass = first[1] if first[0] <= 0.0 else 1.0 + _slope(_START, first)
-    return DominatingPair(losses, mass, _unit(_height(last)), _unit(null_mass))
+    infinite, null = _unit(_height(last)), _unit(null_mass)
+    off = max(
+        abs(float(mass.sum()) + infinite - 1.0),
+        abs(float((mass * np.exp(-losses)).sum()) + null - 1.0),
+    )
+    return DominatingPair(losses, mass, infinite, null) if off <= _MASS_TOLERANCE else None
 
 
 def _unit(value: float) -> float:

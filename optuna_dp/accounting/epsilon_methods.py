@@ -58,8 +58,11 @@ class _OneDirection(Protocol):
 class ProfileMethod(Method):
     """The larger of the profiles of the two directions."""
 
-    def __init__(self, forward: _OneDirection, reverse: _OneDirection) -> None:
+    def __init__(
+        self, forward: _OneDirection, reverse: _OneDirection, reason: str | None = None
+    ) -> None:
         self._directions = (forward, reverse)
+        self._reason = reason
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """See :class:`Method`."""
@@ -68,6 +71,8 @@ class ProfileMethod(Method):
 
     def why_infinite(self, delta: float) -> str:
         """See :class:`Method`."""
+        if self._reason is not None:
+            return self._reason
         floor = float(self.delta(np.array([500.0]))[0])
         return (
             f"with probability {floor:.3g} an output may tell everything (a run's own delta, "
@@ -177,9 +182,12 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
         # Only where there are density bounds: nothing else rests on it.
         from optuna_dp.accounting.selection.history_bound import HistoryProfile
 
+        forward = HistoryProfile(pair, event.trials, bounds)
+        too_long = "more runs are likely than this bound can follow one by one"
         found["history_profile"] = ProfileMethod(
-            HistoryProfile(pair, event.trials, bounds),
+            forward,
             HistoryProfile(backward, event.trials, bounds),
+            too_long if forward.gave_up else None,
         )
     orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
     run = run_rdp.rdp_of(event.run, relation)

@@ -149,12 +149,19 @@ def rdp_to_epsilon(orders: npt.ArrayLike, rdp: npt.ArrayLike, delta: float) -> f
     """Returns an epsilon such that the mechanism is (epsilon, delta)-DP, by dp-accounting.
 
     Canonne, Kamath & Steinke, arXiv 2004.00010v4, Proposition 12, minimised over the orders.
+    Rounded up: :func:`rdp_to_delta` at the result is at most ``delta``.
     """
     delta = validation.open_unit("delta", delta)
     epsilon, _ = rdp_privacy_accountant.compute_epsilon(
         np.asarray(orders, dtype=np.float64), np.asarray(rdp, dtype=np.float64), delta
     )
-    return float(epsilon)
+    epsilon = float(epsilon)
+    step = 1e-15
+    while np.isfinite(epsilon) and float(rdp_to_delta(orders, rdp, epsilon)) > delta:
+        # The two formulas are each other's inverse up to rounding: the promise is about delta.
+        epsilon += step * max(epsilon, 1e-3)
+        step *= 2.0
+    return epsilon
 
 
 def rdp_to_delta(orders: npt.ArrayLike, rdp: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:

@@ -18,6 +18,10 @@ from optuna_dp.trial_counts.base import TrialCount
 _LARGEST_CAP = 10_000_000
 # Whole numbers up to here are floats, and so are their ratios to the mean.
 _LARGEST_N = 10**15
+# Coefficients that are summed at once.
+_BLOCK = 256
+# Probabilities that are computed at once: their formulas take ten times the memory.
+_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,11 @@ class Capped(TrialCount):
     @cached_property
     def _probabilities(self) -> FloatArray:
         """P[T = k] for k = 0, ..., n (trailing zeros and what is negligible cut off)."""
-        p = np.append(
-            self.base._pmf(np.arange(self.n, dtype=np.float64)), self.base._tail(self.n - 1)
-        )
+        parts = [
+            self.base._pmf(np.arange(first, min(first + _AT_ONCE, self.n), dtype=np.float64))
+            for first in range(0, self.n, _AT_ONCE)
+        ]
+        p = np.concatenate([*parts, [self.base._tail(self.n - 1)]])
         # phi'(s) >= P[T=1] for every s, so the terms cut off are below its rounding error.
         k = np.arange(p.size, dtype=np.float64)
         kept = np.flatnonzero(k * p > 1e-24 * p[1])
@@ -206,8 +212,33 @@ class Capped(TrialCount):
 
 
 def _polynomial(coefficients: FloatArray, s: FloatArray) -> FloatArray:
-    """Horner's rule; all coefficients and s are non-negative, so nothing cancels."""
-    total = np.zeros_like(s)
-    for coefficient in coefficients[::-1]:
-        total = total * s + coefficient
-    return total
+    """Horner's rule; all coefficients and s are non-negative, so nothing cancels.
+
+    Long polynomials in blocks: a matrix product gives each block's value at each s, Horner's rule
+    joins them.
+    """
+    if coefficients.size <= 4 * _BLOCK:
+        total = np.zeros_like(s)
+        for coefficient in coefficients[::-1]:
+            total = total * s + coefficient
+        return total
+    points, place = np.unique(s.ravel(), return_inverse=True)
+    padding = np.zeros(-coefficients.size % _BLOCK)
+    blocks = np.concatenate([coefficients, padding]).reshape(-1, _BLOCK).T
+    # Terms so far beyond the first one are less than its rounding, which the sum is at least.
+    first = int(np.flatnonzero(coefficients)[0])
+    negligible = math.log(1e18) + math.log(coefficients.sum()) - math.log(coefficients[first])
+    with np.errstate(divide="ignore"):
+        terms = first + negligible / np.abs(np.log(points))
+    ends = np.minimum(terms, coefficients.size) // _BLOCK + 2
+    values = np.empty_like(points)
+    chunk = max(1, 4_000_000 // blocks.shape[1])
+    for start in range(0, points.size, chunk):
+        part = slice(start, start + chunk)
+        at = points[part]
+        inner = at[:, None] ** np.arange(_BLOCK) @ blocks[:, : int(ends[part].max())]
+        total, step = np.zeros_like(at), at**_BLOCK
+        for column in inner.T[::-1]:
+            total = total * step + column
+        values[part] = total
+    return values[place].reshape(s.shape)

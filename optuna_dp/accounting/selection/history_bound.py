@@ -38,7 +38,7 @@ from optuna_dp.accounting.selection.history_stationary import solve_stationary
 from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import NegativeBinomial, TrialCount
+from optuna_dp.trial_counts import Capped, NegativeBinomial, TrialCount
 
 STEP = 0.01
 """Change of log phi'(1 - p) over one interval of p, where it matters."""
@@ -51,7 +51,14 @@ _NEGLIGIBLE_TAIL = 1e-15
 _PMF_ROUNDING = 1e-12
 # Of E[T], what the runs after the head of a negative binomial law may carry.
 _TAIL_SHARE = 0.003
-_MAX_HEAD = 4000
+_MAX_HEAD = 3000
+# Runs treated one by one at most where no bound for the rest is at hand: P[T > N] is charged.
+_MAX_RUNS = 2000
+# A bound that charges more than this is not worth its time: the profile bound is smaller by then.
+_LARGEST_CHARGE = 1e-3
+# A cap that is reached less often than this is treated as no cap: see _law.
+_NEVER = 1e-42
+_LARGEST_EPSILON = 60.0
 # Seconds that one recursion may take by a rough estimate before its grids are made coarser.
 _PATIENCE = 2.0
 _LARGEST_SCALE = 0.6
@@ -85,6 +92,7 @@ class HistoryProfile:
     Attributes:
         shape: (intervals of p, grid points, taps) that were used; zeros if none were needed.
         missing: P[T > N] where the recursion stopped at N, contained in every delta.
+        gave_up: Whether the law was too long for this bound, so that it says nothing (delta 1).
     """
 
     def __init__(
@@ -103,6 +111,8 @@ class HistoryProfile:
         self._none = float(trials.pmf(0))
         self.missing = 0.0
         self.shape = (0, 0, 0)
+        self.gave_up = False
+        self._farthest = 1e4
         # Some run has an output of infinite loss: at most E[T] times the chance that one has.
         self._hit = min(trials.mean * pair.infinite_mass, 1.0 - self._none)
         positive = pair.mass > 0.0
@@ -116,6 +126,11 @@ class HistoryProfile:
             return
         self._law, self._trials, self._bounds = _law(trials), trials, (c, big_c)
         self.missing = self._law.missing
+        if isinstance(trials, Capped):
+            self._farthest = _LARGEST_EPSILON
+        if self.missing > _LARGEST_CHARGE:
+            self._give_up()
+            return
         # A pair without finite losses other than zero is at home on any scale.
         spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2))) or 1.0
         # V bends on the scale of the losses, and of 1 as a function of log t.
@@ -151,6 +166,12 @@ class HistoryProfile:
             intervals = _intervals(self._trials, c, big_c, step * coarser)
         return grid, _recursion(Removal(grid, *intervals), self._law, c, big_c)
 
+    def _give_up(self) -> None:
+        """The bound that holds always, at once."""
+        self.gave_up = True
+        self.missing = 1.0
+        self._set(np.zeros(1), np.zeros(1))
+
     def _set(self, knots: FloatArray, heights: FloatArray) -> None:
         # Phi does not increase; rounding must not let it.
         self._knots = knots
@@ -170,7 +191,7 @@ class HistoryProfile:
         eps = np.asarray(epsilons, dtype=np.float64)
         if np.any(np.isnan(eps)):
             raise InvalidArgumentError("epsilons", epsilons, "they must not be NaN")
-        flat = np.clip(eps.reshape(-1), -1e4, 1e4)
+        flat = np.clip(eps.reshape(-1), -1e4, self._farthest)
         pair = self._pair
         out = np.empty(flat.size)
         chunk = max(1, 2_000_000 // max(1, pair.losses.size))
@@ -206,6 +227,11 @@ class _Law:
 
 
 def _law(trials: TrialCount) -> _Law:
+    if isinstance(trials, Capped) and trials.base.tail(trials.n - 1) <= _NEVER:
+        # min(T, n) and T are alike but for P[T >= n], which moves A - e^eps A' by at most
+        # (1 + e^eps) P[T >= n]: nothing up to an epsilon of 60, and what holds there holds above.
+        law = _law(trials.base)
+        return _Law(law.pmf, law.low, law.high, law.missing + _NEVER * math.exp(61.0))
     if isinstance(trials, NegativeBinomial) and trials.gamma < 1.0:
         z, eta = 1.0 - trials.gamma, trials.shape
         head = 1 if eta == 1.0 else _head_of(trials)
@@ -214,7 +240,7 @@ def _law(trials: TrialCount) -> _Law:
         low, high = min(ratio, z), max(ratio, z)
         if high < 1.0 - 1e-9 and low > 0.0:
             return _Law(_pmf(trials, head), low, high, 0.0)
-    head = _last_that_counts(trials)
+    head = min(_last_that_counts(trials), _MAX_RUNS)
     return _Law(_pmf(trials, head), 0.0, 0.0, float(trials.tail(head)))
 
 

@@ -74,11 +74,15 @@ class HistoryGrid:
         first = int(np.argmax(below > min(NEGLIGIBLE_MASS, 0.5 * below[-1])))
         low, high = float(losses[first]), float(losses[last])
         left, right = min(left, _FARTHEST_STATE), min(right, _FARTHEST_STATE)
-        h = max(spacing, (high - low) / _MAX_TAPS, (left + right) / _MAX_POINTS)
+        # Padding reaches from 0 to the farthest tap, so that counts as well as their range.
+        reach = max(high - low, abs(low), abs(high))
+        h = max(spacing, reach / _MAX_TAPS, (left + right) / _MAX_POINTS)
         if losses.size <= 4:
             # Few atoms: let the largest be a grid point, so that symmetric pairs split exactly.
             largest = max(abs(low), abs(high))
-            h = largest / max(1, int(largest / h)) if largest > 0.0 else h
+            whole = largest / max(1, int(largest / h))
+            # Unless they are so small that the grid would have too many points.
+            h = whole if whole >= (left + right) / _MAX_POINTS else h
         j_low, j_high = int(np.floor(low / h + 1e-9)), int(np.ceil(high / h - 1e-9))
         self.spacing = h
         self.first_tap, self.last_tap = j_low, j_high

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts import Capped, TrialCount
 
 STEP = 2e-3
 """Largest relative change of gain or cost over one cell of the grid of p (the error is O(STEP^2),
@@ -49,6 +49,9 @@ _NEGLIGIBLE_COST = 1e-25
 # Beyond this ratio of neighbouring cell widths, extending a secant would magnify rounding.
 _MAX_WIDTH_RATIO = 64.0
 _GRADING = 16.0
+# Laws whose phi' is a sum of more terms than this take so much coarser steps, for time.
+_LONG_SUM = 100_000
+_COARSER = 5.0
 
 
 class DataProfile:
@@ -94,6 +97,13 @@ class DataProfile:
             self._weights = np.array([1.0 - self._none])
             return
         lines = _Lines(pair, trials, c, big_c)
+        if lines.slack > 1.0:
+            # Rounding outweighs the bound: say what holds always.
+            self.grid_size = 0
+            self._floor, self._shifts, self._weights = 1.0, np.zeros(1), np.zeros(1)
+            return
+        if isinstance(trials, Capped) and trials.n > _LONG_SUM:
+            step *= _COARSER
         p, gain, cost = _grid(lines, c, big_c, step)
         self.grid_size = p.size
         gain, cost = _sound_lines(p, gain, cost, lines.slack)
@@ -257,16 +267,18 @@ def _sound_lines(
     largest of the three is bent at the points added here (lemma 6 of the proof).
     """
     width = np.diff(p)
-    secant = np.diff(cost) / width
+    with np.errstate(over="ignore"):
+        secant = np.diff(cost) / width
     a0, a1, b0, b1 = gain[:-1], gain[1:], cost[:-1], cost[1:]
     # Slopes of the lines below the cost: from (p_i, b0) rightward, (p_{i+1}, b1) leftward.
     before = np.concatenate([[-np.inf], secant[:-1]])
     after = np.concatenate([secant[1:], [0.0]])
     ratio_before = np.concatenate([[np.inf], width[1:] / width[:-1]])
     ratio_after = np.concatenate([width[:-1] / width[1:], [np.inf]])
-    after = np.where(ratio_after > _MAX_WIDTH_RATIO, 0.0, after)
+    # Nor beyond what floats can hold: level lines are sound as well.
+    after = np.where((ratio_after > _MAX_WIDTH_RATIO) | ~np.isfinite(after), 0.0, after)
     # The lower bound is max(b0 + before x, b1 - after (w - x)), x in [0, w]; it bends at x.
-    known = ratio_before <= _MAX_WIDTH_RATIO
+    known = (ratio_before <= _MAX_WIDTH_RATIO) & np.isfinite(before)
     gap = (b0 - b1) + after * width
     fall = np.where(known, np.maximum(after - before, 0.0), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,0 +1,142 @@
+"""The accountant answers whatever it accepts: soon, within memory, finitely where it can.
+
+How long and how much: ``examples/benchmarks/accountant_limits.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
+from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.history_kernel import HistoryGrid
+
+RUN = odp.gaussian(4.0)
+BOUNDS = (0.75, 2.0)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        odp.NegativeBinomial(shape=-0.5, mean=1e6),
+        odp.NegativeBinomial(shape=30.0, mean=1e6),
+        odp.Poisson(1e6),
+        odp.Geometric(1e6).capped(10**6),
+    ],
+    ids=repr,
+)
+def test_laws_too_long_for_the_history_bound_leave_it_out_and_say_so(law: odp.TrialCount) -> None:
+    guarantee = odp.selection_guarantee(RUN, law, density_bounds=BOUNDS)
+    assert guarantee.epsilon(1e-5) < math.inf
+    assert guarantee.by_method(1e-5)["history_profile"] == math.inf
+    assert "one by one" in guarantee.reasons(1e-5)["history_profile"]
+
+
+def test_a_heavy_tail_is_cut_and_charged() -> None:
+    """T above 2000 has probability 1.1e-4: known at a delta of 1e-3, not at 1e-5."""
+    law = odp.NegativeBinomial(shape=-0.9, mean=20)
+    guarantee = odp.selection_guarantee(RUN, law, density_bounds=BOUNDS)
+    assert guarantee.by_method(1e-3)["history_profile"] < math.inf
+    assert guarantee.by_method(1e-5)["history_profile"] == math.inf
+    assert guarantee.epsilon(1e-5) == pytest.approx(2.373, rel=1e-3)
+    profile = HistoryProfile(pair_of(RUN), law, BOUNDS)
+    assert profile.missing >= law.tail(2000)
+    assert np.all(profile.delta([1.0, 30.0]) >= law.tail(2000))
+
+
+def test_what_gives_up_claims_nothing() -> None:
+    profile = HistoryProfile(pair_of(RUN), odp.Poisson(1e6), BOUNDS)
+    assert profile.gave_up
+    assert np.all(profile.delta([-1.0, 0.0, 10.0, 1e5]) == 1.0)
+
+
+def test_a_cap_that_is_hardly_ever_reached_costs_no_time() -> None:
+    """min(T, n) with P[T >= n] = e^-1000 is T, and takes the recursion of T."""
+    pair, epsilons = pair_of(RUN), np.linspace(0.0, 100.0, 201)
+    free = HistoryProfile(pair, odp.Geometric(10), BOUNDS)
+    capped = HistoryProfile(pair, odp.Geometric(10).capped(10_000), BOUNDS)
+    assert capped.shape[1:] == free.shape[1:]
+    # A reserve for what the cap may change is charged, and is held up to every epsilon.
+    assert 0.0 < capped.missing < 1e-15
+    assert capped.delta(1.0) == pytest.approx(float(free.delta(1.0)), rel=1e-2)
+    assert np.all(np.diff(capped.delta(epsilons)) <= 0.0)
+    assert np.all(capped.delta(epsilons) >= capped.missing)
+
+
+def test_a_cap_within_reach_is_another_law() -> None:
+    pair = pair_of(RUN)
+    near = HistoryProfile(pair, odp.Geometric(10).capped(12), BOUNDS)
+    assert near.delta(2.0) != HistoryProfile(pair, odp.Geometric(10), BOUNDS).delta(2.0)
+    assert near.missing == 0.0
+
+
+def test_the_grid_of_a_pair_far_from_zero_is_small() -> None:
+    """All finite losses at 30: padding from 0 to there once asked for 7.9 GiB."""
+    grid = HistoryGrid(pair_of(odp.approximate_dp(30.0, 1 - 6e-14)), 1e-6, 1e-5, 1e-5)
+    assert grid.size + grid.pad_left + grid.pad_right < 10_000
+
+
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-170, 1e-30, 1e-12])
+@pytest.mark.parametrize("delta", [0.0, 1e-8])
+def test_tiny_epsilons(epsilon: float, delta: float) -> None:
+    run = odp.approximate_dp(epsilon, delta)
+    guarantee = odp.selection_guarantee(run, odp.Geometric(20), density_bounds=BOUNDS)
+    assert 0.0 <= guarantee.epsilon(1e-5) < 1e-3
+
+
+@pytest.mark.parametrize("mean", [1e12, 1e100, 1e290])
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), BOUNDS])
+def test_enormous_means_overflow_nowhere(mean: float, bounds: tuple[float, float]) -> None:
+    """Warnings are errors here."""
+    guarantee = odp.selection_guarantee(
+        odp.pure_dp(0.1), odp.Geometric(mean), density_bounds=bounds
+    )
+    pure = 3.0 * (0.1 + math.log(bounds[1] / bounds[0]))
+    assert guarantee.epsilon(1e-5) <= pure * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-8, 1e-10, 1e-13])
+@pytest.mark.parametrize("noise", [0.5, 2.0, 20.0])
+def test_profiles_with_close_points_become_pairs(gap: float, noise: float) -> None:
+    exact = pair_of(odp.gaussian(noise))
+    middle = np.linspace(0.01, 3.0, 40)
+    epsilons = np.sort(np.concatenate([middle, middle + gap, middle + 2.5 * gap]))
+    deltas = exact.delta(epsilons)
+    pair = DominatingPair.from_profile(epsilons, deltas, deltas)
+    grid = np.linspace(0.0, 4.0, 300)
+    assert np.all(pair.delta(grid) >= exact.delta(grid) - 1e-15)
+    assert pair.delta(1.0) <= exact.delta(1.0) + 0.01
+
+
+def test_the_epsilon_of_a_renyi_curve_keeps_its_promise_to_the_last_digit() -> None:
+    rng = np.random.default_rng(5)
+    orders = np.array(DEFAULT_ORDERS)
+    for _ in range(300):
+        curve = orders * 10.0 ** rng.uniform(-6, 2)
+        delta = 10.0 ** rng.uniform(-12, -1)
+        epsilon = rdp_to_epsilon(orders, curve, delta)
+        assert float(rdp_to_delta(orders, curve, epsilon)) <= delta
+        assert epsilon <= 0.0 or float(rdp_to_delta(orders, curve, epsilon * (1 - 1e-9))) > delta
+
+
+LONG: list[Any] = [
+    odp.Geometric(1e4).capped(10**4),
+    odp.Poisson(5e3).capped(5000),
+    odp.NegativeBinomial(shape=-0.5, mean=1e3).capped(20_000),
+]
+
+
+@pytest.mark.parametrize("law", LONG, ids=repr)
+def test_long_sums_are_those_of_horners_rule(law: Any) -> None:
+    s = np.concatenate([[0.0, 1.0], 1.0 - np.logspace(-17, 0, 60)])
+    expected = np.zeros_like(s)
+    for weight in law._weights[::-1]:
+        expected = expected * s + weight
+    np.testing.assert_allclose(law.pgf_derivative(s), expected, rtol=2e-12, atol=1e-290)
