@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import import_graph
 import pytest
@@ -131,3 +132,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_the_samplers_load_nothing_heavier_than_optuna() -> None:
     heavy = {"sklearn", "cvxpy", "opendp", "dp_accounting", "mpmath"}
     assert not _loaded_by("import optuna_dp as o; o.DPHyPOSampler, o.RandTuneSampler") & heavy
+
+
+def test_names_of_tests_are_their_own() -> None:
+    """pytest takes two files of one name for one module, where folders are no packages."""
+    names = [
+        path.name
+        for path in Path(__file__).parent.rglob("test_*.py")
+        if not (path.parent / "__init__.py").exists()
+    ]
+    assert sorted(names) == sorted(set(names))

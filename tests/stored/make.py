@@ -241,7 +241,7 @@ VOTE = VotePlan(
     adjacency="replace_one",
     epsilon=2.0,
     delta=1e-5,
-    share_units=40,
+    share_units=20 * 2**20,
     attempts=2,
 )
 
