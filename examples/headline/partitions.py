@@ -1,7 +1,4 @@
-"""DP-SGD of a softmax regression in numpy, several models at once; and its stand-in on partitions.
-
-The noise of the training is numpy's, seeded by the operating system.
-"""
+"""Trainings WITHOUT privacy on partitions, for the arms that choose among utilities."""
 
 from __future__ import annotations
 
@@ -10,59 +7,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
-
-
-def train(
-    x: Floats,
-    y: Labels,
-    classes: int,
-    rates: npt.ArrayLike,
-    norms: npt.ArrayLike,
-    *,
-    noise_multiplier: float,
-    sample_rate: float,
-    steps: int,
-    batch: int,
-) -> Floats:
-    """Trains one model per (learning rate, clipping norm), each with batches and noise of its own.
-
-    Poisson-sampled batches, per-example clipping, Gaussian noise, sums divided by ``batch``.
-
-    Returns:
-        Weights, (models, features, classes).
-    """
-    rng = np.random.default_rng()
-    clip = np.asarray(norms, dtype=np.float32)
-    models, n = len(clip), len(x)
-    weights = np.zeros((models, x.shape[1], classes), dtype=np.float32)
-    lengths = np.linalg.norm(x, axis=1)
-    one_hot = np.eye(classes, dtype=np.float32)[y]
-    step_size = (np.asarray(rates, dtype=np.float32) / batch)[:, None, None]
-    for _ in range(steps):
-        # Every record independently; rows are padded with weight zero.
-        model, record = np.nonzero(rng.random((models, n), dtype=np.float32) < sample_rate)
-        counts = np.bincount(model, minlength=models)
-        place = np.arange(len(model)) - np.repeat(np.cumsum(counts) - counts, counts)
-        index = np.zeros((models, max(1, int(counts.max()))), dtype=np.int64)
-        index[model, place] = record
-        used = np.arange(index.shape[1]) < counts[:, None]
-        features = x[index]
-        errors = _softmax(features @ weights) - one_hot[index]
-        # One example's gradient is the outer product of its features and its errors.
-        size = lengths[index] * np.linalg.norm(errors, axis=2)
-        errors *= (np.minimum(1.0, clip[:, None] / np.maximum(size, 1e-12)) * used)[:, :, None]
-        total = features.transpose(0, 2, 1) @ errors
-        if noise_multiplier > 0.0:
-            noise = rng.standard_normal(weights.shape, dtype=np.float32)
-            total += noise_multiplier * clip[:, None, None] * noise
-        weights -= step_size * total
-    return weights
-
-
-def accuracies(weights: Floats, x: Floats, y: Labels) -> npt.NDArray[np.float64]:
-    """Shares of correct predictions of several models, (models,); not private."""
-    found: npt.NDArray[np.float64] = np.mean(np.argmax(x @ weights, axis=2) == y, axis=1)
-    return found
 
 
 def utilities(
