@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.dashboard import DashboardCallback
-
 _logger = logging.getLogger("optuna_dp")
 
 PROGRESS_KEY = "optuna_dp:privacy"
@@ -50,9 +48,8 @@ class PrivacyCallback:
     * what naive composition of the runs so far would have cost, marked as such: that number is a
       function of T and is for the curator only.
 
-    With the extra ``dashboard`` it also keeps Optuna Dashboard's note and plots up to date
-    (:class:`optuna_dp.dashboard.DashboardCallback`): after the runs 1, 2, 4, 8 and so on, and
-    after the last one, which takes some seconds more; not for storages in memory.
+    It draws nothing: for a page in Optuna Dashboard add
+    :class:`optuna_dp.dashboard.DashboardCallback` after it.
 
     On the ``optuna_dp`` logger, the guarantee is logged at level INFO after the first run and
     after the last, and a line for each run, with their count, at level DEBUG, the curator's own.
@@ -99,7 +96,6 @@ class PrivacyCallback:
         self._record = RunRecord.checked(run, delta, neighboring_relation, output_attributes)
         self._lock = threading.Lock()
         self._progress = _Progress() if show_progress else None
-        self._page: DashboardCallback | None = None
         self._guaranteed: dict[str, dict[str, Any]] = {}
         self._looked = ""  # The nonce of the study whose scores were pointed out last.
         self._warned = ""  # The nonce of the study that was warned of its failures last.
@@ -157,7 +153,6 @@ class PrivacyCallback:
             self._progress.show(shown, self._record.delta, finished)
         self._warn_of_failures(plan, trial, trials)
         self._warn_of_scores(plan, trials)
-        self._annotate(study, trial)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
 
@@ -210,15 +205,6 @@ class PrivacyCallback:
         if words:
             self._looked = plan.nonce
             warn_of_scores(words)
-
-    def _annotate(self, study: Study, trial: FrozenTrial) -> None:
-        """Brings Optuna Dashboard's note and plots up to date, if it is installed."""
-        from optuna_dp import dashboard
-
-        if self._page is None and dashboard.available():
-            self._page = dashboard.DashboardCallback()
-        if self._page is not None:
-            self._page(study, trial)
 
     def _guarantee(self, plan: Plan) -> dict[str, Any]:
         """The guarantee of the whole study, computed once per design."""

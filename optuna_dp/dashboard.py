@@ -58,9 +58,8 @@ def annotate(study: Study, *, attack: bool = True) -> None:
     doubling-trace        propose-test, once there is an answer
     ====================  =========================================================================
 
-    Calling it again brings all of it up to date. :class:`optuna_dp.PrivacyCallback` calls it by
-    itself when the extra is installed; :class:`DashboardCallback` does where there is no run to
-    account for.
+    Calling it again brings all of it up to date; :class:`DashboardCallback` does so while the
+    study runs.
 
     **For the curator only**, like the study itself: what it writes depends on T and on all scores.
     To show a result to others, publish the release.
@@ -102,9 +101,9 @@ class DashboardCallback:
     seconds more because it looks for attacks. Storages in memory are left alone: they have no
     readers but this process.
 
-    :class:`optuna_dp.PrivacyCallback` does the same by itself. This one is for studies that need
-    no such callback: those of :class:`optuna_dp.ProposeTestSampler` and
-    :class:`optuna_dp.NoisyMaxSampler`.
+    Give it after :class:`optuna_dp.PrivacyCallback`, which records what a run costs. Studies of
+    :class:`optuna_dp.ProposeTestSampler` and :class:`optuna_dp.NoisyMaxSampler` need this one
+    only.
 
     Guarantees:
         * It never ends a study: what cannot be drawn is logged as a warning.

@@ -56,7 +56,9 @@ KINDS: dict[str, Callable[..., optuna.Study]] = {
 
 
 def _run(study: optuna.Study, objective: Callable[[optuna.Trial], float]) -> optuna.Study:
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(
+        objective, callbacks=[odp.PrivacyCallback(RUN), odp.dashboard.DashboardCallback()]
+    )
     return study
 
 

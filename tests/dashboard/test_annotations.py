@@ -46,7 +46,7 @@ def plots(study: optuna.Study) -> set[str]:
 
 def private_study(sampler: Any = None, **kwargs: Any) -> optuna.Study:
     study = study_of(sampler or odp.RandTuneSampler(trials=exactly(5)), **kwargs)
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN), dashboard.DashboardCallback()])
     return study
 
 
@@ -161,6 +161,15 @@ def recorder(calls: list[tuple[int, bool]]) -> Any:
         calls.append((sum(t.state == TrialState.COMPLETE for t in study.trials), attack))
 
     return listen
+
+
+def test_the_books_are_kept_without_drawing(tmp_path: Path) -> None:
+    """Drawing takes longer than many a run; whoever wants a page asks for it."""
+    study = study_of(
+        odp.RandTuneSampler(trials=exactly(3)), storage=f"sqlite:///{tmp_path / 'a.db'}"
+    )
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    assert not [key for key in attrs(study) if key.startswith("dashboard:")]
 
 
 def test_the_callback_annotates_now_and_then(
