@@ -1,5 +1,7 @@
 """The files that a guarantee rests on, by procedure. ``python tests/trusted_base.py`` lists them.
 
+With ``--write`` it also brings the counts in docs/explanation/trusted-base.md up to date.
+
 They are found by following imports, those inside functions included, from the sampler that draws
 the runs and the release that judges them. Attacks, comparisons with the bounds of others,
 planning, figures and the command line are not among them, and no file among them may import one.
@@ -7,9 +9,14 @@ planning, figures and the command line are not among them, and no file among the
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from import_graph import code_lines, neighbours
+
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 
 # Where each procedure begins: what draws its runs, and what judges them. The procedure's file
 # under releasing/procedures is named in a study's plan and loaded by that name.
@@ -131,6 +138,16 @@ def lines(files: Iterable[str]) -> int:
     return sum(code_lines(file) for file in files)
 
 
+def write_counts() -> None:
+    """Brings the counts in the page up to date; its rows are written by hand."""
+    text = PAGE.read_text()
+    for procedure in STARTS:
+        files = trusted(procedure)
+        row = f"| {procedure} | {len(files)} | {lines(files):,} |"
+        text = re.sub(rf"^\| {procedure} \| \d+ \| [\d,]+ \|$", row, text, flags=re.MULTILINE)
+    PAGE.write_text(text)
+
+
 def main() -> None:
     first = trusted("private selection")
     for procedure in STARTS:
@@ -141,6 +158,8 @@ def main() -> None:
             print(f"{code_lines(file):6}  {file}")
         for arrow in untrusted_imports(procedure):
             print(f"        untrusted import: {arrow}")
+    if "--write" in sys.argv[1:]:
+        write_counts()
 
 
 if __name__ == "__main__":
