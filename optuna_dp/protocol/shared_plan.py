@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import PlanError
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import PLAN_KEY, Design, Plan
-from optuna_dp.protocol.records import fail_unstarted, read_plan, write_plan
+from optuna_dp.protocol.records import PUBLISHED_KEY, fail_unstarted, read_plan, write_plan
 from optuna_dp.protocol.succession import is_next, may_succeed, succeed
 from optuna_dp.protocol.waiting import Waiting
 
@@ -39,6 +39,13 @@ def plan_for(
     """
     storage, study_id = study._storage, study._study_id
     if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
+        if any(PUBLISHED_KEY in s.system_attrs for s in storage.get_all_studies()):
+            refuse(
+                storage,
+                trial,
+                "This storage holds a published release, so others may read it, and they would "
+                "read this study too. Start it in a storage of its own.",
+            )
         plan = new_plan()
         write_plan(storage, trial, plan)
         return plan

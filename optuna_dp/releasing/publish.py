@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import optuna
-from optuna.storages import BaseStorage, get_storage
+from optuna.storages import BaseStorage, JournalStorage, get_storage
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.protocol.records import is_ours
+from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -24,12 +25,19 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         raise InvalidArgumentError("study_name", study_name, "it must be a name")
     backend = _storage(storage)
     for other in backend.get_all_studies():
-        if is_ours(backend, other._study_id):
+        if PUBLISHED_KEY not in backend.get_study_system_attrs(other._study_id):
             raise ReleaseRefusedError(
-                f"The storage also holds the curator's study {other.study_name!r}: whoever may "
-                "read the published study could read that one too.",
+                f"The storage also holds the study {other.study_name!r}, a curator's study or one "
+                "that was not published: whoever may read the published study could read that "
+                "one too.",
                 fix="Publish to a storage of its own.",
             )
+    if _has_leftovers(backend):
+        raise ReleaseRefusedError(
+            "The storage's file still holds records of a curator's study that was deleted: "
+            "deleting does not erase them.",
+            fix="Publish to a new file.",
+        )
     if any(other.study_name == study_name for other in backend.get_all_studies()):
         raise InvalidArgumentError(
             "study_name", study_name, "the storage has a study of that name already"
@@ -39,6 +47,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         study_name=study_name,
         direction=StudyDirection[release.design.direction.upper()],
     )
+    backend.set_study_system_attr(study._study_id, PUBLISHED_KEY, True)
     if release.params is not None:
         study.add_trial(
             optuna.trial.create_trial(
@@ -58,6 +67,23 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
 
     annotate_published(study, release)
     return study
+
+
+def _has_leftovers(storage: BaseStorage) -> bool:
+    """Whether the file behind a storage holds records of runs, whatever its studies are now.
+
+    A journal keeps every line, and SQLite leaves the bytes of deleted rows where they were. What
+    a database server keeps of deleted rows cannot be seen from here.
+    """
+    mark = SLOT_KEY.encode()
+    backend: Any = getattr(storage, "_backend", storage)
+    if isinstance(storage, JournalStorage):
+        return any(mark in repr(entry).encode() for entry in backend.read_logs(0))
+    engine = getattr(backend, "engine", None)
+    if engine is None or engine.url.get_backend_name() != "sqlite" or not engine.url.database:
+        return False
+    files = [Path(engine.url.database + end) for end in ("", "-wal", "-journal")]
+    return any(mark in file.read_bytes() for file in files if file.is_file())
 
 
 def _storage(storage: str | BaseStorage) -> BaseStorage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -139,7 +140,8 @@ class Release:
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
 
-        The artifact itself is not part of it, only its SHA-256.
+        The artifact itself is not part of it, only its SHA-256. Numbers that JSON does not have
+        are text: ``"inf"``, ``"-inf"``, ``"nan"``.
         """
         return {
             "format": "optuna-dp release",
@@ -152,9 +154,9 @@ class Release:
         """What is released, as plain JSON values."""
         digest = None if self.artifact is None else hashlib.sha256(self.artifact).hexdigest()
         return {
-            "params": self.params,
-            "value": self.value,
-            "attributes": self.attributes,
+            "params": _as_json(self.params),
+            "value": _as_json(self.value),
+            "attributes": _as_json(self.attributes),
             "artifact_sha256": digest,
             "distributions": {
                 name: json.loads(distribution_to_json(distribution))
@@ -166,7 +168,7 @@ class Release:
         """Writes a study that holds nothing but this release and is safe to show.
 
         Args:
-            storage: Where to; a storage without any study of optuna-dp's samplers, because who
+            storage: Where to; a storage that holds nothing but published releases, because who
                 may read the published study can read everything beside it.
             study_name: Name of the new study.
 
@@ -174,7 +176,8 @@ class Release:
             The new study.
 
         Raises:
-            ReleaseRefusedError: If the storage also holds a curator's study.
+            ReleaseRefusedError: If the storage also holds another study, or its file records
+                of one that was deleted.
             optuna.exceptions.DuplicatedStudyError: If the name is taken.
         """
         from optuna_dp.releasing.publish import publish
@@ -316,6 +319,17 @@ def _warn_of_exact_scores(evidence: Evidence) -> None:
     words = looks_exact([value for value in found if value is not None])
     if words:
         warn_of_scores(words)
+
+
+def _as_json(value: Any) -> Any:
+    """Returns a value as JSON has it, which knows no infinity and no NaN: they become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value
 
 
 def _refuse_outputs(attributes: Sequence[str] | None, store: ArtifactStore | None) -> None:

@@ -251,7 +251,7 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
     bad = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
     if bad is not None:
         raise ReleaseRefusedError(
-            f"its utility {bad!r} does not lie in [0, 1].",
+            "its utility does not lie in [0, 1].",  # Which it is, is not private.
             trial_number=trial.number,
             fix=f"Rescale by bounds fixed before seeing the data. {_START_AGAIN}",
         )

@@ -62,7 +62,8 @@ def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> 
     system = public._storage.get_study_system_attrs(public._study_id)
     found = {re.sub(r":?\d+$", "", key) for key in system}
     plots = {f"dashboard:plot_data:optuna-dp-{name}" for name in PLOTS[kind]}
-    assert found == {"dashboard:note_ver", "dashboard:note_str"} | plots
+    # The mark says that a release was published here, and nothing else.
+    assert found == {"dashboard:note_ver", "dashboard:note_str", "optuna_dp:published"} | plots
     assert get_all_artifact_meta(public) == []
 
     # Its one trial, field by field.

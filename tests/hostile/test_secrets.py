@@ -14,6 +14,7 @@ from support import RUN, exactly, logged, study_of
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, read_plan
+from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.statement import digest
 
@@ -201,3 +202,41 @@ def test_training_on_top_changes_the_digest() -> None:
     whole = found.with_training(odp.pure_dp(0.1), artifact=b"model")
     assert whole.to_json()["statement"]["digest"] != found.to_json()["statement"]["digest"]
     assert digest_of(whole.to_json()) == whole.to_json()["statement"]["digest"]
+
+
+def numbers_that_tell(slots: int, done: int) -> set[int]:
+    """T, how many runs have ended, how many have not, and the largest open number."""
+    return {slots, done, slots - done, done + 1}
+
+
+@pytest.mark.parametrize("done", [17, 29])
+@pytest.mark.parametrize("name", ["rand_tune", "dp_hypo"])
+def test_no_message_tells_t_by_subtraction(name: str, done: int) -> None:
+    """A release, a callback, a wait and a worker in the middle of a study, at every level above
+    DEBUG. ``recover``, the curator's tool, lists open trials."""
+    sampler = SAMPLERS[name]()
+    study = study_of(sampler)
+    callback = odp.PrivacyCallback(RUN)
+    said: list[str] = []
+    with logged() as lines:
+        study.optimize(
+            lambda trial: trial.suggest_float("x", 0, 1), n_trials=done, callbacks=[callback]
+        )
+        study.ask(), study.ask()
+        for call in (
+            lambda: odp.release(study, RUN),
+            lambda: odp.release(study, RUN, failures="chance"),
+            lambda: study.optimize(lambda trial: 0.0, n_trials=0, callbacks=[callback]),
+        ):
+            try:
+                call()
+            except OptunaDPError as error:
+                said.append(str(error))
+        waiting = Waiting(study, "for runs of batches before this one", below=done + 2)
+        waiting.pause(31.0)
+    assert len(said) == 2
+    said += [line for line in lines if not line.startswith("DEBUG")]
+    assert any("Waiting since" in line for line in said)
+    for text in said:
+        for number in numbers_that_tell(SECRET, done):
+            assert not re.search(rf"(?<![\w.-]){number}(?![\w.%-])", text), (number, text)
