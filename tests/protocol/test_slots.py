@@ -364,10 +364,7 @@ def _many_processes(tmp_path: Path, kind: str, sampler: str, studies: int) -> No
         check_exactly_t(optuna.load_study(study_name=name, storage=_storage(path, kind)))
 
 
-def test_eight_processes_make_exactly_t_runs(tmp_path: Path) -> None:
-    _many_processes(tmp_path, "journal", "rand_tune", studies=8)
-
-
+# The default suite has tests/reliability/test_storages.py, whose processes are started once.
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])

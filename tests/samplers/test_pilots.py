@@ -84,18 +84,27 @@ def _work(path: str, name: str) -> None:
     study.optimize(objective)
 
 
-def test_four_processes_make_exactly_b_plus_t_runs(tmp_path: Path) -> None:
+def _processes(tmp_path: Path, processes: int, studies: int) -> None:
     path = str(tmp_path / "studies.log")
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(4, mp_context=context) as pool:
-        for i in range(3):
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for i in range(studies):
             storage = JournalStorage(JournalFileBackend(path))
             optuna.create_study(study_name=str(i), storage=storage, direction="maximize")
-            for job in [pool.submit(_work, path, str(i)) for _ in range(4)]:
+            for job in [pool.submit(_work, path, str(i)) for _ in range(processes)]:
                 job.result()
             study = optuna.load_study(study_name=str(i), storage=storage)
             check_exactly(study, 3)
             odp.release(study, RUN)
+
+
+def test_two_processes_make_exactly_b_plus_t_runs(tmp_path: Path) -> None:
+    _processes(tmp_path, 2, 2)
+
+
+@pytest.mark.slow
+def test_four_processes_make_exactly_b_plus_t_runs(tmp_path: Path) -> None:
+    _processes(tmp_path, 4, 6)
 
 
 def test_is_pilot_where_the_objective_asks() -> None:
