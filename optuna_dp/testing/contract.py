@@ -165,10 +165,18 @@ class SamplerContract(ABC):
 
     def test_an_added_trial_is_refused(self) -> None:
         study = self.study(self.make(exactly(3)))
-        study.optimize(self.objective)
+        study.optimize(self.objective, n_trials=1)
         study.add_trial(create_trial(value=1e9))
+        study.optimize(self.objective)
         with pytest.raises(ReleaseRefusedError):
             release(study, RUN)
+
+    def test_an_added_trial_after_the_last_run_cannot_win(self) -> None:
+        study = self.study(self.make(exactly(3)))
+        study.optimize(self.objective)
+        study.add_trial(create_trial(value=1e9))
+        found = release(study, RUN)
+        assert found.value is None or found.value < 1e9
 
     def test_a_seeded_study_repeats_and_cannot_be_released(self) -> None:
         found = []
