@@ -101,6 +101,7 @@ class PrivacyCallback:
         self._warned = ""  # The nonce of the study that was warned of its failures last.
 
     def __repr__(self) -> str:
+        # Start-up time: workers make callbacks before anything is judged.
         from optuna_dp.accounting.event_words import in_words
 
         record = self._record
@@ -224,6 +225,7 @@ class PrivacyCallback:
 
     def _so_far(self, plan: Plan, numbers: Sequence[int]) -> dict[str, Any]:
         """What publishing every run so far would have cost. Tells T: for the curator only."""
+        # Start-up time: workers make callbacks before anything is judged.
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
         from optuna_dp.accounting.run_rdp import rdp_of
 
@@ -249,6 +251,7 @@ class _Progress:
         self._bar: Any = None
 
     def show(self, shown: str, delta: float, finished: bool) -> None:
+        # Only if a progress bar is wanted.
         from tqdm.auto import tqdm
 
         if self._bar is None:

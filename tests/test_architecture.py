@@ -46,7 +46,6 @@ KNOWN_CIRCLES: list[set[str]] = [
 KNOWN_UNTRUSTED = {"releasing/publish.py: dashboard.py"}
 # Imports inside functions without a reason beside them, by file.
 WITHOUT_REASON = {
-    "callbacks.py": 5,
     "releasing/publish.py": 1,
     "releasing/release.py": 4,
     "samplers/pilots.py": 4,
