@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.release import release as release
+    from optuna_dp.samplers.budget_runs import fidelity as fidelity
     from optuna_dp.samplers.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.samplers.noisy_max import NoisyMaxSampler as NoisyMaxSampler
     from optuna_dp.samplers.pilots import PilotSampler as PilotSampler
@@ -91,6 +92,7 @@ _HOMES = {
     "optuna_dp.pruners": ("WithinTrialPruner",),
     "optuna_dp.propose_test": ("partition",),
     "optuna_dp.releasing.release": ("Release", "release"),
+    "optuna_dp.samplers.budget_runs": ("fidelity",),
     "optuna_dp.samplers.dp_hypo": ("DPHyPOSampler",),
     "optuna_dp.samplers.noisy_max": ("NoisyMaxSampler",),
     "optuna_dp.samplers.pilots": ("PilotSampler", "is_pilot"),

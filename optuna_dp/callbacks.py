@@ -7,6 +7,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from optuna_dp.releasing.run_record import (
     read_run_records,
     write_run_record,
 )
+from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -56,10 +58,12 @@ class PrivacyCallback:
 
     Args:
         run: The event of one whole run, training and scoring; see :func:`optuna_dp.dp_sgd` and
-            :func:`optuna_dp.compose`.
-        delta: The delta at which epsilon is shown, in (0, 1).
+            :func:`optuna_dp.compose`. Left out for ``PilotSampler(plan=...)``, whose plan says
+            what runs cost.
+        delta: The delta at which epsilon is shown, in (0, 1); by default the plan's, else 1e-5.
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the one relation under
-            which the events of training and scoring are all read.
+            which the events of training and scoring are all read; by default the plan's, else
+            ``"add_or_remove_one"``.
         output_attributes: User attributes of a trial that are part of the run's private output
             (for example a calibrated threshold) and may be released with the winner.
         show_progress: Show one line that says that runs are ending and what is guaranteed, and
@@ -86,14 +90,18 @@ class PrivacyCallback:
 
     def __init__(
         self,
-        run: dp_event.DpEvent,
+        run: dp_event.DpEvent | None = None,
         *,
-        delta: float = 1e-5,
-        neighboring_relation: str = "add_or_remove_one",
+        delta: float | None = None,
+        neighboring_relation: str | None = None,
         output_attributes: Sequence[str] = (),
         show_progress: bool = False,
     ) -> None:
-        self._record = RunRecord.checked(run, delta, neighboring_relation, output_attributes)
+        self._delta = None if delta is None else open_unit("delta", delta)
+        self._relation = neighboring_relation
+        self._output_attributes = output_attributes
+        # What runs cost, unless the study's plan says it.
+        self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
         self._lock = threading.Lock()
         self._progress = _Progress() if show_progress else None
         self._guaranteed: dict[str, dict[str, Any]] = {}
@@ -104,7 +112,9 @@ class PrivacyCallback:
         # Start-up time: workers make callbacks before anything is judged.
         from optuna_dp.accounting.event_words import in_words
 
-        record = self._record
+        record = self._stated
+        if record is None:
+            return "PrivacyCallback(<what the study's plan pays for>)"
         return (
             f"PrivacyCallback(<{in_words(record.event)}>, delta={record.delta:g}, "
             f"neighboring_relation={record.neighboring_relation!r}, "
@@ -121,23 +131,27 @@ class PrivacyCallback:
                 "plan. Use optuna_dp.RandTuneSampler or optuna_dp.DPHyPOSampler."
             )
         _check_takes_a_run(plan)
-        self._record_cost(study, ran=trial.number < plan.slots)
+        procedure = procedure_of(plan.design)
+        plan = replace(plan, slots=procedure.slots(study, plan))
+        record = self._record_for(plan)
+        self._record_cost(study, record, ran=trial.number < plan.slots)
         trials = storage.get_all_trials(study_id, deepcopy=False)
         # Said now, not when all runs have been paid for.
-        check_not_enqueued([t for t in trials if t.number < plan.slots])
+        if not procedure.in_the_open:
+            check_not_enqueued([t for t in trials if t.number < plan.slots])
         check_trial(trial, plan)
         mine = trial.distributions.items()
         others = (t for t in trials if t.number < plan.slots)
         moved = next(
             (t for t in others if any(t.distributions.get(n, d) != d for n, d in mine)), None
         )
-        if moved is not None:
+        if moved is not None and not procedure.in_the_open:
             check_distributions(sorted((moved, trial), key=lambda t: t.number))
         numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
         done = len(numbers)
         finished = done == plan.slots
-        so_far = self._so_far(plan, numbers)
-        progress = {**self._guarantee(plan), "so far": so_far, "finished": finished}
+        so_far = self._so_far(plan, record, numbers)
+        progress = {**self._guarantee(plan, record), "so far": so_far, "finished": finished}
         storage.set_study_system_attr(study_id, PROGRESS_KEY, progress)
         epsilon = progress["epsilon"]
         shown = "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.3f}"
@@ -148,16 +162,42 @@ class PrivacyCallback:
             "%s. The release is guaranteed %s at delta %g, however many runs there are.",
             "The last run has ended" if finished else "A run has ended",
             shown,
-            self._record.delta,
+            record.delta,
         )
         if self._progress is not None:
-            self._progress.show(shown, self._record.delta, finished)
+            self._progress.show(shown, record.delta, finished)
         self._warn_of_failures(plan, trial, trials)
         self._warn_of_scores(plan, trials)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
 
-    def _record_cost(self, study: Study, *, ran: bool) -> None:
+    def _record_of(self, run: Any, delta: float, relation: str) -> RunRecord:
+        """What runs cost, with these where the arguments leave something open."""
+        return RunRecord.checked(
+            run,
+            delta if self._delta is None else self._delta,
+            relation if self._relation is None else self._relation,
+            self._output_attributes,
+        )
+
+    def _record_for(self, plan: Plan) -> RunRecord:
+        """What runs of a study cost: as its plan says, else as this callback does."""
+        own = procedure_of(plan.design).own_record(plan.design)
+        if own is not None and self._stated is not None:
+            raise PlanError(
+                "What runs of this study cost is in its plan: give study.optimize a "
+                "PrivacyCallback() without a run."
+            )
+        if own is not None:
+            return self._record_of(own.event, own.delta, own.neighboring_relation)
+        if self._stated is None:
+            raise PlanError(
+                "What one run costs is not known: give study.optimize a PrivacyCallback(run); see "
+                "optuna_dp.dp_sgd. Only PilotSampler(plan=...) knows it by itself."
+            )
+        return self._stated
+
+    def _record_cost(self, study: Study, mine: RunRecord, *, ran: bool) -> None:
         """Writes down what a run costs, unless it stands there; refuses two different costs.
 
         Each worker writes before it looks, so of two that differ at least one sees the other. What
@@ -165,16 +205,16 @@ class PrivacyCallback:
         """
         storage, study_id = study._storage, study._study_id
         recorded = read_run_records(storage, study_id)
-        if not any(self._record.same_cost(r) for r in recorded) and (ran or not recorded):
-            write_run_record(storage, study_id, self._record)
+        if not any(mine.same_cost(r) for r in recorded) and (ran or not recorded):
+            write_run_record(storage, study_id, mine)
             recorded = read_run_records(storage, study_id)
-        other = next((r for r in recorded if not self._record.same_cost(r)), None)
+        other = next((r for r in recorded if not mine.same_cost(r)), None)
         if other is None:
             return
         spoilt = " and the study cannot be released: start a new one" if ran else ""
         raise PlanError(
             "This PrivacyCallback states another cost of a run than the one that the study has "
-            f"on record: {self._record.differences(other)} (on record). A study has one "
+            f"on record: {mine.differences(other)} (on record). A study has one "
             f"cost{spoilt}. {ONE_COST}"
         )
 
@@ -182,9 +222,9 @@ class PrivacyCallback:
         self, plan: Plan, trial: FrozenTrial, trials: Sequence[FrozenTrial]
     ) -> None:
         """Says once, when it happens, that runs fail as if none could succeed any more."""
-        if score(trial) is not None or self._warned == plan.nonce:
+        first = plan.selection_from
+        if first is None or score(trial) is not None or self._warned == plan.nonce:
             return
-        first = plan.selection_from or 0
         runs = sorted(
             (t for t in trials if first <= t.number < plan.slots and ended(t)),
             key=lambda t: t.number,
@@ -207,39 +247,37 @@ class PrivacyCallback:
             self._looked = plan.nonce
             warn_of_scores(words)
 
-    def _guarantee(self, plan: Plan) -> dict[str, Any]:
+    def _guarantee(self, plan: Plan, record: RunRecord) -> dict[str, Any]:
         """The guarantee of the whole study, computed once per design."""
         with self._lock:
             known = self._guaranteed.get(plan.design.fingerprint)
             if known is None:
-                guarantee = procedure_of(plan.design).guarantee(plan.design, self._record)
+                guarantee = procedure_of(plan.design).guarantee(plan.design, record)
                 known = {
-                    "epsilon": finite(guarantee.epsilon(self._record.delta)),
-                    "delta": self._record.delta,
-                    "method": guarantee.method(self._record.delta),
+                    "epsilon": finite(guarantee.epsilon(record.delta)),
+                    "delta": record.delta,
+                    "method": guarantee.method(record.delta),
                     "orders": list(SHOWN_ORDERS),
                     "rdp": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
                 }
                 self._guaranteed[plan.design.fingerprint] = known
             return known
 
-    def _so_far(self, plan: Plan, numbers: Sequence[int]) -> dict[str, Any]:
+    def _so_far(self, plan: Plan, record: RunRecord, numbers: Sequence[int]) -> dict[str, Any]:
         """What publishing every run so far would have cost. Tells T: for the curator only."""
         # Start-up time: workers make callbacks before anything is judged.
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
         from optuna_dp.accounting.run_rdp import rdp_of
 
         orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
-        procedure, relation = procedure_of(plan.design), self._record.neighboring_relation
-        events = [procedure.each_run(plan.design, self._record, number) for number in numbers]
+        procedure, relation = procedure_of(plan.design), record.neighboring_relation
+        events = [procedure.each_run(plan.design, record, number) for number in numbers]
         curve = np.zeros(orders.shape)
         for event, same in itertools.groupby(events):
             curve += sum(1 for _ in same) * rdp_of(event, relation, orders)
         return {
             "runs": len(numbers),
-            "epsilon_by_naive_composition": finite(
-                rdp_to_epsilon(orders, curve, self._record.delta)
-            ),
+            "epsilon_by_naive_composition": finite(rdp_to_epsilon(orders, curve, record.delta)),
             "note": "not the guarantee: what publishing every run would cost",
         }
 

@@ -122,6 +122,11 @@ def checked_study(study: Any) -> Study:
     return study
 
 
+def direction_of(study: Study) -> str:
+    """Returns ``"maximize"`` or ``"minimize"``; with several objectives all, joined by commas."""
+    return ",".join(direction.name.lower() for direction in study.directions)
+
+
 def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
     """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
 

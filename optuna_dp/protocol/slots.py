@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
@@ -51,6 +52,7 @@ from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
     SlotRecord,
     did_nothing,
+    direction_of,
     draw_alone,
     fail_unstarted,
     was_enqueued,
@@ -86,9 +88,7 @@ class SlotSampler(BaseSampler):
         self, search_space: dict[str, BaseDistribution] | None, *, seed: int | None
     ) -> None:
         self._search_space = checked_space(search_space)
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-            raise InvalidArgumentError("seed", seed, "it must be a whole number or None")
-        if seed is not None:
+        if checked_seed(seed) is not None:
             told = (
                 f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
                 "the seed knows T and every draw, so release() will refuse the study. Leave seed "
@@ -156,6 +156,34 @@ class SlotSampler(BaseSampler):
         """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
         return plan.slots - 1
 
+    def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
+        """Refuses a study, or a trial, that cannot be one of the procedure's; ends the trial."""
+        if study._is_multi_objective():
+            fail_unstarted(study._storage, trial._trial_id)
+            self._raise_error_if_multi_objective(study)
+        if was_enqueued(trial) or (trial.params and SLOT_KEY not in trial.system_attrs):
+            refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
+
+    def _has_slot(self, study: Study, plan: Plan, trial: FrozenTrial) -> bool:
+        """Whether a trial that starts is a run; may wait for others, and end the loop."""
+        if trial.number >= self._last_to_start(plan):
+            self._stop(study)
+        return trial.number < plan.slots
+
+    @staticmethod
+    def _stop(study: Study) -> None:
+        """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
+        if study._thread_local.in_optimize_loop:
+            study.stop()
+
+    def _is_beyond(self, study: Study, plan: Plan, trial: FrozenTrial) -> bool:
+        """Whether a trial was found to have no slot when it started."""
+        return trial.number >= plan.slots
+
+    def _guarded(self, pruner: BasePruner) -> BasePruner:
+        """Returns what stands in for the study's pruner."""
+        return guarded(pruner)
+
     # Optuna's hooks.
 
     def _raise_error_if_multi_objective(self, study: Study) -> None:
@@ -174,13 +202,7 @@ class SlotSampler(BaseSampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Gives the trial its slot; see :class:`optuna.samplers.BaseSampler`."""
         storage = study._storage
-        if study._is_multi_objective():
-            fail_unstarted(storage, trial._trial_id)
-            self._raise_error_if_multi_objective(study)
-        if was_enqueued(trial):
-            refuse(storage, trial, NOT_DRAWN.format(trial.number))
-        if trial.params and SLOT_KEY not in trial.system_attrs:
-            refuse(storage, trial, NOT_DRAWN.format(trial.number))
+        self._check_admitted(study, trial)
         try:
             self._begin(study, trial)
         except UpdateFinishedTrialError as error:
@@ -200,11 +222,9 @@ class SlotSampler(BaseSampler):
         known = self._under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
-        whole_study.pruner = guarded(whole_study.pruner)
+        whole_study.pruner = self._guarded(whole_study.pruner)
         without_retries(storage)
-        if trial.number >= self._last_to_start(plan):
-            _stop(study)
-        if trial.number >= plan.slots:
+        if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return
         me = threading.get_ident()
@@ -244,7 +264,7 @@ class SlotSampler(BaseSampler):
         """Returns what is drawn jointly; ends trials that have no slot."""
         self._raise_error_if_multi_objective(study)
         plan = self._plan_of(study, trial)
-        if trial.number >= plan.slots:
+        if self._is_beyond(study, plan, trial):
             raise optuna.TrialPruned("The study's last run has started already.")
         self._check_design(study, plan)
         with self._noting_that_it_waits(study, trial):
@@ -396,7 +416,7 @@ class SlotSampler(BaseSampler):
 
     def _own_design(self, study: Study) -> tuple[Design, str]:
         """What this worker was configured with, and its fingerprint."""
-        direction = study.direction.name.lower()
+        direction = direction_of(study)
         if direction not in self._designs:
             # Settings do not change once a sampler is made; three looks per trial add up.
             design = self._design(direction)
@@ -412,7 +432,8 @@ class SlotSampler(BaseSampler):
         return Plan.drawn(design, slots, self._selection_from())
 
 
-def _stop(study: Study) -> None:
-    """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
-    if study._thread_local.in_optimize_loop:
-        study.stop()
+def checked_seed(seed: Any) -> int | None:
+    """Returns a seed if it is one, or None; refuses anything else."""
+    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
+        return seed
+    raise InvalidArgumentError("seed", seed, "it must be a whole number or None")

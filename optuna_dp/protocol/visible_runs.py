@@ -56,13 +56,16 @@ def completed_batches(
         study: The study.
         first_of_batch: The first slot of the batch that asks.
         own: Whether this very thread started a run; waiting for it would be for ever.
-        batches: What to enlarge so that fewer runs wait, in words.
+        batches: What to enlarge so that fewer runs wait, in words; empty if nothing helps.
         otherwise: What else would help, in words.
         timeout: Seconds after which None is returned.
 
     Raises:
         WaitError: If a run waited for is this thread's own.
     """
+
+    enlarge = f"; or give {batches} of at least the number of runs asked for together"
+    enlarge = enlarge if batches else ""
 
     def read() -> list[FrozenTrial] | None:
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
@@ -74,8 +77,7 @@ def completed_batches(
                 "This run may start only when all runs of the batches before its own have ended, "
                 "and one of them was started by this same thread. Tell its result first "
                 "(study.tell) and ask this run for its parameters again (if you have no hold of "
-                f"it any more: optuna-dp recover); or give {batches} of at least the number of "
-                f"runs asked for together{otherwise}."
+                f"it any more: optuna-dp recover){enlarge}{otherwise}."
             )
             error.own_run = True
             raise error
@@ -87,6 +89,6 @@ def completed_batches(
         study,
         "for runs of batches before this one",
         below=first_of_batch,
-        advice=f"To keep n workers busy, give {batches} of n.",
+        advice=f"To keep n workers busy, give {batches} of n." if batches else "",
     )
     return poll(read, timeout=timeout, on_pause=waiting.pause)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +16,15 @@ from optuna.distributions import BaseDistribution, distribution_to_json, json_to
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.protocol.plan import MEND, Plan
+from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GAVE_UP_KEY,
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
     PRUNED_KEY,
-    SLOT_KEY,
-    UNSTARTED_KEY,
     SlotRecord,
     checked_study,
-    did_nothing,
     draw_alone,
     ended,
     read_plan,
@@ -37,6 +34,7 @@ from optuna_dp.protocol.records import (
 )
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.runs import Evidence, Run
+from optuna_dp.releasing.slot_records import slot_record
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -53,7 +51,10 @@ def read_evidence(study: Study) -> Evidence:
         ReleaseRefusedError: If the study's runs are not what its plan promises.
         UnfinishedStudyError: If runs are still open.
     """
-    if checked_study(study)._is_multi_objective():
+    opened = open_plan(checked_study(study))
+    if opened is not None:
+        return procedure_of(opened.design).read(study, opened)
+    if study._is_multi_objective():
         raise ReleaseRefusedError("It has several objectives; optuna-dp selects by one score.")
     trials = sorted(
         study._storage.get_all_trials(study._study_id, deepcopy=False), key=lambda t: t.number
@@ -78,7 +79,7 @@ def read_evidence(study: Study) -> Evidence:
     slots = [trial for trial in trials if trial.number < plan.slots]
     check_not_enqueued(slots)
     vouched = vouched_unstarted(study._storage, study._study_id, plan.nonce)
-    records = [_slot_record(trial, plan, vouched) for trial in slots]
+    records = [slot_record(trial, plan, vouched) for trial in slots]
     _check_one_successor(slots)
     planned = _planned_space(plan)
     for trial, record in zip(slots, records, strict=True):
@@ -114,10 +115,19 @@ def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
             )
 
 
+def open_plan(study: Study) -> Plan | None:
+    """Returns the plan of a study in the open, all of whose runs are paid for; None for others."""
+    try:
+        plan, _ = read_plan(study._storage, study._study_id)
+    except PlanError:
+        return None
+    return plan if plan is not None and procedure_of(plan.design).in_the_open else None
+
+
 def check_trial(trial: FrozenTrial, plan: Plan) -> None:
     """Refuses a study for what one trial shows, as :func:`read_evidence` would in the end."""
-    if trial.number < plan.slots:
-        _check_run(trial, _slot_record(trial, plan), _planned_space(plan))
+    if trial.number < plan.slots and not procedure_of(plan.design).in_the_open:
+        _check_run(trial, slot_record(trial, plan), _planned_space(plan))
 
 
 def _plan(study: Study) -> Plan:
@@ -134,81 +144,6 @@ def _plan(study: Study) -> Plan:
             fix="Use optuna_dp.RandTuneSampler or optuna_dp.DPHyPOSampler from the first trial.",
         )
     return plan
-
-
-def _slot_record(
-    trial: FrozenTrial, plan: Plan, vouched: Collection[int] = ()
-) -> SlotRecord | None:
-    """Returns a run's record; None for a slot whose worker died before the run began.
-
-    Args:
-        trial: The run.
-        plan: The study's plan.
-        vouched: Numbers of failed trials that somebody vouches never began.
-    """
-    data = trial.system_attrs.get(SLOT_KEY)
-    never_began = (
-        UNSTARTED_KEY in trial.system_attrs
-        or trial.number in vouched
-        or succeeds(trial)
-        or not ended(trial)
-    )
-    if data is None and did_nothing(trial) and never_began:
-        return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
-    if data is None and did_nothing(trial):
-        raise ReleaseRefusedError(
-            "it failed before it began, and not by optuna-dp recover: it may have been added by "
-            "hand.",
-            trial_number=trial.number,
-            fix="If its worker died before the run began, vouch for that: optuna-dp recover "
-            f"STORAGE STUDY --fail {trial.number}. Otherwise start a new study.",
-        )
-    if data is None:
-        raise ReleaseRefusedError(
-            "it was made by another sampler, or added by hand. Without sampler=, "
-            "optuna.load_study and optuna.create_study use one of Optuna's own.",
-            trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Give the same sampler to every optuna.load_study(..., sampler=...) "
-            "and optuna.create_study(..., sampler=...).",
-        )
-    try:
-        record = SlotRecord.from_json(data)
-    except PlanError as error:
-        raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
-    if (record.nonce, record.number) != (plan.nonce, trial.number):
-        raise ReleaseRefusedError(
-            "its record belongs to another trial, or to another study's plan (a copied trial, or "
-            "the id of a deleted study "
-            "that was used again).",
-            trial_number=trial.number,
-            fix=_NEW_STUDY,
-        )
-    if record.plan is not None and record.plan != plan.digest:
-        raise ReleaseRefusedError(
-            "the study's plan record is corrupted: it is not the one under which this run began.",
-            trial_number=trial.number,
-            fix=MEND,
-        )
-    if record.fingerprint != plan.design.fingerprint and trial.number == 0:
-        raise ReleaseRefusedError(
-            "the study's plan record is corrupted: it is not what the worker of this trial wrote.",
-            trial_number=0,
-            fix=MEND,
-        )
-    if record.fingerprint != plan.design.fingerprint:
-        raise ReleaseRefusedError(
-            "its worker was configured differently from the study's plan. It cannot count as a "
-            "failed run: leaving out runs that fail for certain changes the law of their number.",
-            trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Give every worker the same sampler arguments.",
-        )
-    if record.sampler != plan.design.sampler:
-        raise ReleaseRefusedError(
-            f"it was drawn by {record.sampler}, and the plan is {plan.design.sampler}'s.",
-            trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
-        )
-    return record
 
 
 def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage, JournalStorage, get_storage
 from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
+from optuna_dp.releasing.procedures import description_of
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -42,22 +45,30 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         raise InvalidArgumentError(
             "study_name", study_name, "the storage has a study of that name already"
         )
+    names = release.design.direction.upper().split(",")
     study = optuna.create_study(
         storage=backend,
         study_name=study_name,
-        direction=StudyDirection[release.design.direction.upper()],
+        directions=[StudyDirection[name] for name in names],
     )
     backend.set_study_system_attr(study._study_id, PUBLISHED_KEY, True)
+    opened = description_of(release.design).in_the_open
+    if opened:
+        for pilot in release.pilots:
+            study.add_trial(_pilot(pilot, release.distributions))
     if release.params is not None:
+        values = release.attributes.get("values") if opened else None
+        values = values if release.value is None else [release.value]
+        besides = ("pilots", "values") if opened else ()  # These are trials and values here.
         study.add_trial(
             optuna.trial.create_trial(
                 params=release.params,
-                distributions=release.distributions,
+                distributions={name: release.distributions[name] for name in release.params},
                 # Optuna has no completed trial without a value. Where no score is released the
                 # trial shows the hyperparameters alone.
-                state=TrialState.PRUNED if release.value is None else TrialState.COMPLETE,
-                value=release.value,
-                user_attrs=release.attributes,
+                state=TrialState.PRUNED if values is None else TrialState.COMPLETE,
+                values=values,
+                user_attrs={k: v for k, v in release.attributes.items() if k not in besides},
             )
         )
     study.set_user_attr("privacy statement", release.statement())
@@ -84,6 +95,24 @@ def _has_leftovers(storage: BaseStorage) -> bool:
         return False
     files = [Path(engine.url.database + end) for end in ("", "-wal", "-journal")]
     return any(mark in file.read_bytes() for file in files if file.is_file())
+
+
+def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
+    """A pilot as a trial; values outside the released ranges are attributes."""
+    inside = {
+        name: value
+        for name, value in pilot["params"].items()
+        if name in distributions
+        and distributions[name]._contains(distributions[name].to_internal_repr(value))
+    }
+    others = {name: v for name, v in pilot["params"].items() if name not in inside}
+    return optuna.trial.create_trial(
+        params=inside,
+        distributions={name: distributions[name] for name in inside},
+        state=TrialState[pilot["state"]],
+        values=pilot["values"],
+        user_attrs={"pilot of rung": pilot["rung"] + 1, **others},
+    )
 
 
 def _storage(storage: str | BaseStorage) -> BaseStorage:

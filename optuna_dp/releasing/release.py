@@ -51,12 +51,15 @@ class Release:
 
     Attributes:
         params: The chosen hyperparameters by name; None if no run succeeded (or T was 0), which
-            is an outcome like any other.
+            is an outcome like any other. With a budget, those of the last run, even if it failed.
         value: The winner's score; None if ``params`` is, and where scores are not private
-            (``ProposeTestSampler``, ``NoisyMaxSampler``).
+            (``ProposeTestSampler``, ``NoisyMaxSampler``), not paid for, or several.
         guarantee: The guarantee of the whole procedure.
         attributes: The winner's user attributes that were named as output, and what the procedure
-            releases besides (the pilots of ``PilotSampler(release_pilots=True)``).
+            releases besides: the "pilots" of ``PilotSampler(plan=...)`` and of
+            ``PilotSampler(release_pilots=True)``; with a plan, "last run" if there is something
+            to say of it (that it failed, that a person chose it), and "values" with several
+            objectives.
         artifact: The content of the winner's artifact, if it has one and a store was given.
         distributions: The distributions of the parameters.
         delta: The delta at which the statement gives epsilon.
@@ -76,6 +79,17 @@ class Release:
     design: Design = field(kw_only=True, repr=False)
     training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
     runs_told: int | None = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def pilots(self) -> list[dict[str, Any]]:
+        """The outputs of pilots that are released, in their order; empty if there are none.
+
+        After ``PilotSampler(plan=...)`` always: each has its "rung" from 0, its "params", its
+        "values" (one per objective; None if it has no score; "value" is the one of a single
+        objective) and its "state", the name of an Optuna state. They are paid for and may be
+        shown.
+        """
+        return list(self.attributes.get("pilots", []))
 
     def with_training(
         self,
@@ -124,7 +138,8 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        facts = description_of(self.design).facts(self.design, self._search_guarantee())
+        described = description_of(self.design)
+        facts = described.facts(self.design, self._search_guarantee())
         if self.runs_told is not None:
             facts["Number of runs"] = (
                 f"{self.runs_told} had a chance to be chosen, which is told here and charged for "
@@ -135,7 +150,7 @@ class Release:
             from optuna_dp.accounting.event_words import in_words
 
             facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
-        return statement_markdown(self._statement(), facts)
+        return statement_markdown(self._statement(), facts, described.not_covered)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
@@ -194,7 +209,8 @@ class Release:
     def _statement(self) -> dict[str, Any]:
         described = description_of(self.design)
         released = ["the hyperparameters"]
-        if described.runs_are_private or self.value is not None:
+        scored = described.runs_are_private and not described.in_the_open
+        if scored or self.value is not None:
             released.append("the score" if self.training is None else "the final score")
         if self.training is not None:
             released.append("the final training's output")
@@ -286,7 +302,8 @@ def release(
             "For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
     run = procedure.run(evidence.plan.design, run)
-    record = _run_record(study, run, delta, neighboring_relation, output_attributes)
+    own = procedure.own_record(evidence.plan.design)
+    record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
     lost = _check_failures(evidence, failures)
     procedure.check(evidence)
     procedure.settle(evidence)
@@ -295,11 +312,11 @@ def release(
     guarantee = procedure.guarantee(design, record)
     found = Release(
         params=None if winner is None else dict(winner.params),
-        value=score(winner) if winner is not None and procedure.runs_are_private else None,
+        value=procedure.value(evidence, winner),
         guarantee=guarantee,
         attributes={**_attributes(winner, record), **procedure.attributes(evidence)},
         artifact=_artifact(study, winner, artifact_store),
-        distributions={} if winner is None else dict(winner.distributions),
+        distributions=procedure.distributions(evidence, winner),
         delta=record.delta if delta is None else open_unit("delta", delta),
         design=design,
         runs_told=lost,
@@ -346,11 +363,12 @@ def _refuse_outputs(attributes: Sequence[str] | None, store: ArtifactStore | Non
 def _run_record(
     study: Study,
     run: Any,
+    own: RunRecord | None,
     delta: float | None,
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    recorded = read_run_record(study._storage, study._study_id)
+    recorded = read_run_record(study._storage, study._study_id) or own
     if run is None and recorded is None:
         raise ReleaseRefusedError(
             "What one run costs is not known.",

@@ -92,12 +92,20 @@ def digest(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
+NOT_COVERED = """\
+It does not cover anything but the release: not the table of trials, not how many there were, not
+how long they took, not logs, and not the curator's dashboard."""
+
+
+def statement_markdown(
+    data: dict[str, Any], facts: dict[str, str], not_covered: str = NOT_COVERED
+) -> str:
     """Returns the statement as Markdown a reviewer can read.
 
     Args:
         data: What :func:`statement_data` returned.
         facts: Rows of the table, by heading: how the procedure describes itself.
+        not_covered: What the guarantee does not cover, a paragraph.
     """
     epsilon = rounded_up(data["epsilon"], 4)
     promise = (
@@ -134,8 +142,7 @@ every score and the choice among them.
 
 {_rdp_in_words(data["rdp"])}
 
-It does not cover anything but the release: not the table of trials, not how many there were, not
-how long they took, not logs, and not the curator's dashboard.
+{not_covered}
 
 Made with {versions}.
 

@@ -1,6 +1,9 @@
-"""Pilot runs before a private selection: adaptivity that ordinary composition pays for.
+"""Pilot runs in the open, and then one run; or a private selection.
 
-Proof: docs/explanation/pilots.md. Trials 0 to B - 1 are pilots; then T selection runs are drawn
+With a plan (docs/explanation/budget.md) pilots run rung by rung and one run follows, all of it
+paid for and nothing of it secret: :mod:`optuna_dp.samplers.budgeted_pilots`.
+
+Without (docs/explanation/pilots.md) trials 0 to B - 1 are pilots; then T selection runs are drawn
 from one prior that was frozen when the last pilot had ended.
 
 =====================  ========================================================================
@@ -21,16 +24,18 @@ from optuna.trial import FrozenTrial, Trial
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.densities.policy import Policy
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
-from optuna_dp.errors import InvalidArgumentError, WaitError
-from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import check_choices, drawn_once
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import FROZEN_KEY, GAVE_UP_KEY, PILOT_KEY, PROPOSER_KEY
-from optuna_dp.protocol.visible_runs import completed_batches, outcomes
+from optuna_dp.protocol.records import FROZEN_KEY, PILOT_KEY
+from optuna_dp.protocol.slots import checked_seed
+from optuna_dp.protocol.visible_runs import outcomes
+from optuna_dp.samplers.budget_choice import Choose
+from optuna_dp.samplers.budgeted_pilots import BudgetedPilots
 from optuna_dp.samplers.pilot_settings import PROCEDURE, PilotSettings, outputs_digest
-from optuna_dp.samplers.proposals import Proposer, memory
-from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.samplers.proposals import Proposer
+from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSettings
+from optuna_dp.trial_counts import Once, TrialCount
 from optuna_dp.validation import positive, search_bounds, whole
 
 if TYPE_CHECKING:
@@ -67,19 +72,43 @@ def is_pilot(trial: Trial | FrozenTrial | Any) -> bool:
     return bool(attrs.get(PILOT_KEY, False))
 
 
-class PilotSampler(SelectionSampler):
-    """A few cheap pilot runs teach a prior; the best of a random number of draws from it is taken.
+class PilotSampler(BudgetedPilots):
+    """A few cheap, private pilot runs in the open; then one run with what they found.
 
-    Each pilot is charged in full, by composition. In return, pilots may be proposed by any method
-    that sees their private outputs, and the prior they teach may be as sharp as one likes:
-    ``docs/explanation/pilots.md``. Ten pilots at four times the noise of the selection's runs
-    add 0.14 to 0.18 to an epsilon between 1.6 and 4; that table is there.
+    With a plan (:func:`optuna_dp.plan_budget`), and that is the usual way: the first rung's
+    pilots are proposed by an ordinary Optuna sampler, the best of a rung run again on the next,
+    which has less noise, and the last run takes the hyperparameters that were chosen. Every run
+    is paid for by composition, so nothing is secret: hyperparameters and scores may be shown
+    while the study runs. The objective asks :func:`optuna_dp.fidelity` what it may spend.
+    ``docs/explanation/budget.md`` has the proof.
 
-    The objective asks :func:`optuna_dp.is_pilot` and adds the noise that it stated in
-    ``pilot_run``; a selection run is what the callback's ``run`` (or ``release(study, run)``)
-    says.
+    What knows the private outputs of earlier runs, and nothing else of the data, is welcome:
+    enqueued trials are pilots; pruners may compare pilots of the first rung (what they are shown
+    has to be part of the pilots' output); several objectives, if ``choose`` is a function. A
+    person who has looked at the pilots may enqueue the last run. The last run is never pruned by
+    comparing it with others.
+
+    Without a plan: pilots that each cost ``pilot_run`` teach a prior, and the best of a random
+    number of draws from it is released. The number of runs is secret then, and so are the
+    selection runs: ``docs/explanation/pilots.md``. The objective asks
+    :func:`optuna_dp.is_pilot` and adds the noise that it stated in ``pilot_run``; a selection
+    run is what the callback's ``run`` (or ``release(study, run)``) says.
 
     Guarantees:
+        With a plan:
+
+        * Trials 0 to B - 1 are the pilots, rung by rung. Then one run begins, and one more for
+          each that failed as long as spare runs are paid for. No other trial begins, on any
+          storage and with any number of workers.
+        * A pilot's hyperparameters are a function of the outputs of the completed batches before
+          its own, of those of the whole rung below from the second rung on, of fresh randomness,
+          and of what was enqueued. Equal scores are ordered by uniforms drawn beforehand.
+        * A last run begins when all pilots have ended. What is lost before it begins (a worker
+          dies while it waits, ``choose`` raises) costs nothing, and the next trial takes its
+          place.
+
+        Without:
+
         * Trials 0 to B - 1 are pilots and exactly T selection runs follow, T drawn once per study
           from ``trials``. Failed pilots count and cost like others.
         * A pilot's hyperparameters are a function of the outputs (hyperparameters, scores,
@@ -92,16 +121,30 @@ class PilotSampler(SelectionSampler):
           within them, and a function of private outputs of completed batches.
 
     Args:
-        search_space: Distributions by parameter name. None (the default) draws jointly what all
-            completed pilots share, and the rest from the uniform prior.
-        pilots: B, at least 1. Fixed before the first pilot, like everything here.
-        pilot_run: The event of one pilot, training and score; see :func:`optuna_dp.dp_sgd`.
+        search_space: Distributions by parameter name. None (the default) finds them while the
+            study runs; proposers learn more from a space that they know.
+        plan: What is paid for. The arguments from ``pilots`` on that belong to a selection are
+            refused then.
+        choose: With a plan, who chooses the last run's hyperparameters. ``"best"`` (the default):
+            the pilot with the best score on the last rung that has scores; scores of different
+            rungs come of different noise and are not compared. ``"model"``: the pilot of which
+            ``surrogate``, fitted to all pilots with their rungs, expects most on the last rung. A
+            function: it is given a list of (params, values), ``values`` with one score per
+            objective, of that rung's pilots, best first, and returns hyperparameters, one of them
+            or others within their ranges. It has to be a function of that list alone.
+        pilots: Without a plan, B, at least 1; 10 unless given. Fixed before the first pilot, like
+            everything here.
+        pilot_run: Without a plan, the event of one pilot, training and score; see
+            :func:`optuna_dp.dp_sgd`.
         proposer: Any Optuna sampler; None is ``TPESampler``, random for the first half of the
-            pilots. Its seed is not used, except by samplers that keep it in
+            (first rung's) pilots. Its seed is not used, except by samplers that keep it in
             ``reseed_rng`` (quasi-random ones: give every worker the same ``seed``, secret or
             not).
-        pilot_batch_size: Pilots per batch, at least 1; the number of workers keeps all busy.
-        trials: The law of the number of selection runs.
+        pilot_batch_size: Pilots per batch, at least 1; the number of workers keeps all busy. With
+            a plan it counts where the proposer learns: not among the default proposer's random
+            pilots, nor on higher rungs, whose pilots run side by side in any case.
+        trials: The law of the number of selection runs; ``Geometric(mean=20)`` unless given. With
+            a plan ``Once()``, and no other: a plan pays for one run.
         sharpness: Inverse temperature of the frozen prior, in units of the spread of the pilots'
             scores; at least 0. 0 is the uniform prior, 100 is greedy. It costs no privacy.
         uniform_share: Probability that a selection run is drawn uniformly all the same, in case
@@ -113,66 +156,126 @@ class PilotSampler(SelectionSampler):
             prior. Others adapt within [c, C] of it (DP-HyPO), which is charged for.
         batch_size: Selection runs per batch, at least 1; of use with density bounds only.
         release_pilots: Whether ``release`` also shows the pilots' hyperparameters and scores, as
-            attribute ``"pilots"``. They are paid for in any case.
+            attribute ``"pilots"``. They are paid for in any case. With a plan it always does.
         timeout: Seconds, positive, that a worker waits for runs of others. None, the default,
             waits as long as it takes and says in the log for what. A worker that gives up makes
-            the study impossible to release, because its run failed for how long others took.
-        seed: Makes the study repeatable (with the default proposer), for simulations. It cannot
-            be released then.
+            the study impossible to release, because its run failed for how long others took; a
+            last run with a plan has not begun then, and may be tried again.
+        seed: Makes what is drawn here repeatable (with the default proposer). With a plan that is
+            harmless, as long as the training's own noise has no seed. Without one it is for
+            simulations, and the study cannot be released.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed.
+        InvalidArgumentError: If an argument is not allowed, or does not go with a plan (or
+            without one); when called, if several objectives meet a ``choose`` that is no
+            function.
         UnsupportedEventError: If no accountant supports ``pilot_run``.
+        PlanError: When called, if no pilot has a score by which to choose the last run.
 
     Example:
         >>> import optuna, optuna_dp as odp
-        >>> sampler = odp.PilotSampler(
-        ...     pilots=3, pilot_run=odp.gaussian(16.0), trials=odp.Geometric(mean=3)
+        >>> plan = odp.plan_budget(
+        ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=(4, 2)
         ... )
-        >>> study = optuna.create_study(sampler=sampler)
-        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2)  # stops by itself
+        >>> study = optuna.create_study(sampler=odp.PilotSampler(plan=plan))
+        >>> def objective(trial):
+        ...     run = odp.fidelity(trial)  # train with run.noise_multiplier for run.steps
+        ...     return trial.suggest_float("x", -1, 1) ** 2
+        >>> study.optimize(objective)  # stops by itself
+        >>> release = odp.release(study)
+        >>> len(release.pilots), release.params == study.trials[6].params
+        (6, True)
     """
 
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None = None,
         *,
-        pilots: int = 10,
-        pilot_run: dp_event.DpEvent,
+        plan: BudgetPlan | None = None,
+        choose: Choose | None = None,
+        pilots: int | None = None,
+        pilot_run: dp_event.DpEvent | None = None,
         proposer: BaseSampler | None = None,
         pilot_batch_size: int = 1,
-        trials: TrialCount = DEFAULT_TRIALS,
-        sharpness: float = _DEFAULTS.sharpness,
-        uniform_share: float = _DEFAULTS.uniform_share,
-        candidates: int = _DEFAULTS.candidates,
+        trials: TrialCount | None = None,
+        sharpness: float | None = None,
+        uniform_share: float | None = None,
+        candidates: int | None = None,
         surrogate: ScoreModel | None = None,
-        density_bounds: tuple[float, float] = (1.0, 1.0),
-        batch_size: int = 1,
-        release_pilots: bool = False,
+        density_bounds: tuple[float, float] | None = None,
+        batch_size: int | None = None,
+        release_pilots: bool | None = None,
         timeout: float | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, trials=trials, prior=None, seed=seed)
-        self._pilots = whole("pilots", pilots, 1)
-        self._pilot_run = _event_json(pilot_run)
-        self._proposer = Proposer(proposer, self._pilots, seed)
-        self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
+        for_selection = {
+            "pilots": pilots,
+            "pilot_run": pilot_run,
+            "sharpness": sharpness,
+            "uniform_share": uniform_share,
+            "candidates": candidates,
+            "density_bounds": density_bounds,
+            "batch_size": batch_size,
+            "release_pilots": release_pilots,
+        }
+        if plan is None:
+            law = DEFAULT_TRIALS if trials is None else trials
+            super().__init__(search_space, trials=law, prior=None, seed=seed)
+            if choose is not None:
+                raise InvalidArgumentError("choose", choose, "it goes with a plan, plan=")
+            self._prepare_selection(surrogate, for_selection)
+        else:
+            _refuse_with_a_plan(for_selection, trials)
+            super().__init__(search_space, trials=Once(), prior=None, seed=None)
+            self._prepare_budget(plan, seed)
+        self._proposer = Proposer(proposer, self._proposed, self._seed)
+        self._timeout = None if timeout is None else positive("timeout", timeout)
+        self._pilot_batch_size = self._first_batch = whole("pilot_batch_size", pilot_batch_size, 1)
+        if plan is not None:
+            # What is drawn at random in any case need not wait.
+            self._first_batch = max(self._pilot_batch_size, self._proposer.startup)
+        self._budget = (
+            None
+            if plan is None
+            else self._budget_of(plan, "best" if choose is None else choose, surrogate)
+        )
+
+    def _prepare_selection(self, surrogate: ScoreModel | None, given: dict[str, Any]) -> None:
+        """Checks the arguments that go with a selection; None stands for a default."""
+
+        def of(name: str, default: Any) -> Any:
+            return default if given[name] is None else given[name]
+
+        self._pilots = self._proposed = whole("pilots", of("pilots", 10), 1)
+        self._pilot_run = _event_json(given["pilot_run"])
         self._frozen = FrozenPriorSettings(
-            sharpness=sharpness,
-            uniform_share=uniform_share,
-            candidates=candidates,
+            sharpness=of("sharpness", _DEFAULTS.sharpness),
+            uniform_share=of("uniform_share", _DEFAULTS.uniform_share),
+            candidates=of("candidates", _DEFAULTS.candidates),
             surrogate=GaussianProcess() if surrogate is None else surrogate,
         )
-        self._bounds = search_bounds(density_bounds)
-        self._batch_size = whole("batch_size", batch_size, 1)
-        if not isinstance(release_pilots, bool):
-            raise InvalidArgumentError("release_pilots", release_pilots, "it must be a bool")
-        self._release_pilots = release_pilots
-        self._timeout = None if timeout is None else positive("timeout", timeout)
+        self._bounds = search_bounds(of("density_bounds", (1.0, 1.0)))
+        self._batch_size = whole("batch_size", of("batch_size", 1), 1)
+        self._release_pilots = of("release_pilots", False)
+        if not isinstance(self._release_pilots, bool):
+            raise InvalidArgumentError("release_pilots", self._release_pilots, "it must be a bool")
+
+    def _prepare_budget(self, plan: Any, seed: int | None) -> None:
+        """Checks a plan. Its seed is harmless: nothing here has to be secret."""
+        self._seed = checked_seed(seed)
+        if not isinstance(plan, BudgetPlan):
+            raise InvalidArgumentError(
+                "plan", plan, "it must be a BudgetPlan", "Make one with optuna_dp.plan_budget."
+            )
+        self._pilots, self._proposed = plan.pilots, plan.rung_sizes[0]
 
     def _in_words(self) -> dict[str, Any]:
         from optuna_dp.accounting.event_json import event_from_json
 
+        if self._budget is not None:
+            shown = super()._in_words()
+            del shown["trials"]
+            return {**shown, "plan": self._budget.settings.plan}
         return {
             **super()._in_words(),
             "pilots": self._pilots,
@@ -200,6 +303,8 @@ class PilotSampler(SelectionSampler):
         )
 
     def _design(self, direction: str) -> Design:
+        if self._budget is not None:
+            return super()._design(direction)
         settings = PilotSettings(
             pilots=self._pilots,
             batch_size=self._pilot_batch_size,
@@ -216,56 +321,14 @@ class PilotSampler(SelectionSampler):
             settings=settings.to_json(),
         )
 
-    def _draw_slots(self, bits: entropy.Bits) -> int:
-        return self._pilots + super()._draw_slots(bits)
-
     def _selection_from(self) -> int | None:
-        return self._pilots
-
-    # Optuna's hooks, where they differ.
-
-    def _mark(self, study: Study, trial: FrozenTrial) -> None:
-        """Marks pilots for :func:`is_pilot`."""
-        if trial.number < self._pilots:
-            study._storage.set_trial_system_attr(trial._trial_id, PILOT_KEY, True)
-
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Asks the proposer in a pilot, draws from the uniform prior in a selection run."""
-        if trial.number >= self._pilots:
-            return super().sample_independent(study, trial, param_name, param_distribution)
-        self._raise_error_if_multi_objective(study)
-        check_choices(param_name, param_distribution)
-
-        def propose() -> Any:
-            asked = self._ask(study, trial, self._search_space or {})
-            value = asked._suggest(param_name, param_distribution)
-            self._remember(study, trial, asked)
-            return value
-
-        return drawn_once(study, trial, param_name, param_distribution, propose)
-
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Asks the proposer in a pilot, draws from the frozen prior in a selection run."""
-        params = super().sample_relative(study, trial, search_space)
-        known = self._under_way.get(study, trial)
-        asked = None if known is None else known.kept.get(_PROPOSAL)
-        if asked is not None:
-            self._remember(study, trial, asked)
-        return params
+        return self._pilots if self._budget is None else None
 
     # Draws.
 
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
-        if number < self._pilots:
-            return self._search_space or {}
+        if self._budget is not None or number < self._pilots:
+            return super()._space_of(study, plan, number)
         pilots = self._ended(study, number, self._pilots)
         # Written before anything is drawn: which outputs the prior of this run is made of.
         study._storage.set_trial_system_attr(
@@ -278,9 +341,8 @@ class PilotSampler(SelectionSampler):
     def _draw(
         self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        if number < self._pilots:
-            trial = study._storage.get_trial(self._trial_id(study, number))
-            return dict(self._ask(study, trial, space).params), {}
+        if self._budget is not None or number < self._pilots:
+            return super()._draw(study, plan, number, space)
         direction: Literal["maximize", "minimize"] = (
             "maximize" if plan.design.direction == "maximize" else "minimize"
         )
@@ -304,48 +366,27 @@ class PilotSampler(SelectionSampler):
         before = number - (number - self._pilots) % self._batch_size
         return self._ended(study, number, before)[self._pilots :]
 
-    def _ask(self, study: Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> Trial:
-        """The proposer's trial for a pilot, made once while the pilot is under way here."""
-        known = self._under_way.get(study, trial)
-        if known is not None and _PROPOSAL in known.kept:
-            kept: Trial = known.kept[_PROPOSAL]
-            return kept
-        number = trial.number
-        visible = self._ended(study, number, number - number % self._pilot_batch_size)
-        asked = self._proposer.ask(study.direction, visible, number, space)
-        if known is not None:
-            known.kept[_PROPOSAL] = asked
-        return asked
 
-    def _remember(self, study: Study, trial: FrozenTrial, asked: Trial) -> None:
-        found = memory(asked)
-        if found is not None:
-            study._storage.set_trial_system_attr(trial._trial_id, PROPOSER_KEY, found)
-
-    def _ended(self, study: Study, number: int, before: int) -> list[FrozenTrial]:
-        """All runs of slots below ``before``; waits until they have ended."""
-        size = "pilot_batch_size" if before < self._pilots else "batch_size"
-        found = completed_batches(
-            study,
-            before,
-            own=lambda trial: self._asked_by_this_thread(study, trial),
-            batches=f"PilotSampler a {size}",
-            otherwise="",
-            timeout=self._timeout,
+def _refuse_with_a_plan(given: dict[str, Any], trials: Any) -> None:
+    """Refuses arguments that a plan leaves nothing to say for."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                name,
+                value,
+                "with a plan it has no meaning: the plan says how many pilots there are and what "
+                "they cost, their outputs are released, and nothing is selected afterwards",
+                "Leave it out.",
+            )
+    if trials is not None and trials != Once():
+        raise InvalidArgumentError(
+            "trials",
+            trials,
+            "a plan pays for one last run, not for a selection among a random number of them",
+            "Leave it out, or take a selection after pilots: PilotSampler(pilots=..., "
+            "pilot_run=..., trials=...) without a plan, whose cost optuna_dp.selection_plan "
+            "shows.",
         )
-        if found is not None:
-            return found
-        study._storage.set_trial_system_attr(self._trial_id(study, number), GAVE_UP_KEY, True)
-        raise WaitError(
-            f"Waited {self._timeout:g} seconds (timeout) for earlier runs and gave up this one. "
-            "Its failure depends on how long other runs took, which no "
-            "guarantee covers, so this study cannot be released. The pilots that have ended are "
-            "paid for all the same: compose their event if you start again."
-        )
-
-    @staticmethod
-    def _trial_id(study: Study, number: int) -> int:
-        return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
 
 
 def _event_json(pilot_run: Any) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.records import PROPOSER_KEY, score
+from optuna_dp.protocol.open_runs import output
+from optuna_dp.protocol.records import PROPOSER_KEY
 
 _LONG_AGO = datetime.datetime(2000, 1, 1)
 _NAME = "pilots"
@@ -41,13 +42,17 @@ class Proposer:
             seen, and not even which worker it is, reaches the proposal.
         pilots: How many pilots there are.
         seed: Seeds the default sampler; one that is given gets new randomness in any case.
+
+    Attributes:
+        startup: How many pilots, from the first on, are drawn at random whatever is known: half of
+            them by the default sampler; of a given one nothing is known, so 0.
     """
 
     def __init__(self, sampler: BaseSampler | None, pilots: int, seed: int | None) -> None:
         if sampler is not None and not isinstance(sampler, BaseSampler):
             raise InvalidArgumentError("proposer", sampler, "it must be None or an Optuna sampler")
         self._sampler = sampler
-        self._startup = max(1, pilots // 2)
+        self.startup = max(1, pilots // 2) if sampler is None else 0
         self._seed = seed
 
     @property
@@ -57,7 +62,7 @@ class Proposer:
 
     def ask(
         self,
-        direction: StudyDirection,
+        directions: Sequence[StudyDirection],
         visible: Sequence[FrozenTrial],
         number: int,
         space: Mapping[str, BaseDistribution],
@@ -65,14 +70,14 @@ class Proposer:
         """Returns a trial of the sampler's own study that has every parameter of ``space``.
 
         Args:
-            direction: Of the study.
+            directions: Of the study.
             visible: The pilots of the completed batches before this one, by slot.
             number: The pilot's slot. Its predecessors within its batch are unknown; the sampler
                 has proposed something for each, still running, so that it can spread out.
             space: The joint search space; empty if it is found while the study runs.
         """
         # A storage that is copied does not log "a new study" for every pilot.
-        storage = copy.deepcopy(_empty_storage(direction))
+        storage = copy.deepcopy(_empty_storage(tuple(directions)))
         study = Study(_NAME, storage, sampler=self._fresh_sampler(number), pruner=NopPruner())
         for trial in visible:
             known = _as_output(trial)
@@ -93,7 +98,7 @@ class Proposer:
             seed = None
             if self._seed is not None:
                 seed = entropy.bits(self._seed, "proposer", number)(32)
-            return TPESampler(n_startup_trials=self._startup, seed=seed)
+            return TPESampler(n_startup_trials=self.startup, seed=seed)
         sampler = copy.deepcopy(self._sampler)
         sampler.reseed_rng()
         return sampler
@@ -111,14 +116,15 @@ def memory(asked: Trial) -> dict[str, Any] | None:
 
 def _as_output(trial: FrozenTrial) -> FrozenTrial:
     """Returns what is private and paid for of a pilot, and nothing else."""
-    value = score(trial)
+    values = output(trial)
     unscored = TrialState.PRUNED if trial.state == TrialState.PRUNED else TrialState.FAIL
-    state = unscored if value is None else TrialState.COMPLETE
+    state = unscored if values is None else TrialState.COMPLETE
     return FrozenTrial(
         number=0,
         trial_id=0,
         state=state,
-        value=value,
+        value=None,
+        values=None if values is None else list(values),
         datetime_start=_LONG_AGO,
         datetime_complete=_LONG_AGO,
         params=dict(trial.params),
@@ -130,7 +136,7 @@ def _as_output(trial: FrozenTrial) -> FrozenTrial:
 
 
 @functools.lru_cache(maxsize=2)
-def _empty_storage(direction: StudyDirection) -> InMemoryStorage:
+def _empty_storage(directions: tuple[StudyDirection, ...]) -> InMemoryStorage:
     storage = InMemoryStorage()
-    storage.create_new_study([direction], study_name=_NAME)
+    storage.create_new_study(directions, study_name=_NAME)
     return storage

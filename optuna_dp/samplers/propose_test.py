@@ -18,7 +18,6 @@ from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, PROPOSER_KEY, ended
-from optuna_dp.protocol.slots import _stop
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
 from optuna_dp.samplers.proposals import Proposer, memory
@@ -171,7 +170,7 @@ class ProposeTestSampler(UtilitySampler):
             return
         if final_choice(study, self._plan_of(study, trial)) is not None:
             study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
-            _stop(study)
+            self._stop(study)
 
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
         if self._proposer is not None:
@@ -187,7 +186,9 @@ class ProposeTestSampler(UtilitySampler):
         stage = settings.stage_of(number)
         visible = known_to_proposer(study, plan, stage)
         within = number - settings.first(stage)
-        asked = self._proposer.ask(StudyDirection.MAXIMIZE, visible, len(visible) + within, space)
+        asked = self._proposer.ask(
+            [StudyDirection.MAXIMIZE], visible, len(visible) + within, space
+        )
         found = memory(asked)
         if found is not None:
             study._storage.set_trial_system_attr(_id(study, number), PROPOSER_KEY, found)
@@ -222,7 +223,7 @@ class ProposeTestSampler(UtilitySampler):
         assert choice is not None  # Without a timeout there is always an answer.
         if choice.finished:
             storage.set_trial_system_attr(trial_id, GATE_KEY, True)
-            _stop(study)
+            self._stop(study)
             raise optuna.TrialPruned("The loop has ended; the study's choice has been made.")
         storage.set_trial_system_attr(trial_id, WAITS_KEY, False)
 

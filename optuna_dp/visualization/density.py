@@ -20,6 +20,7 @@ from optuna_dp.densities.shares import integer_masses
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.visible_runs import outcomes
+from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.samplers.dp_hypo import DPHyPOSampler
 from optuna_dp.samplers.pilots import PilotSampler
 from optuna_dp.samplers.rand_tune import RandTuneSampler
@@ -63,7 +64,7 @@ def plot_sampling_density(
     Raises:
         InvalidArgumentError: If the study has another sampler (the candidates of
             :class:`~optuna_dp.ProposeTestSampler` and :class:`~optuna_dp.NoisyMaxSampler` are not
-            drawn from a density), or if pilots are still open.
+            drawn from a density), if pilots are still open, or if the study has a budget.
         PlanError: If the study has no plan.
         MissingExtraError: If plotly is not installed.
     """
@@ -72,6 +73,13 @@ def plot_sampling_density(
     sampler = _sampler_of(study, plan)
     direction: Direction = "maximize" if plan.design.direction == "maximize" else "minimize"
     rng = np.random.default_rng()  # for a picture only: nothing of it is ever released
+    if procedure_of(plan.design).in_the_open:
+        raise InvalidArgumentError(
+            "study",
+            "PilotSampler(plan=...)",
+            "its runs are not drawn from a density: pilots are proposed in the open, and the best "
+            "are run again",
+        )
     if isinstance(sampler, PilotSampler):
         law = _pilots(sampler, runs, direction, rng)
     else:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.propose_test.doubling import DoublingPlan
+from optuna_dp.protocol.open_runs import output
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.releasing.procedures import description_of, procedure_of
 from optuna_dp.releasing.statement import METHODS
+from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.utility_choice import (
     candidate_trials,
     final_choice,
@@ -38,6 +40,24 @@ _PUBLIC = """**Safe to show.** This study holds nothing but a private release: t
 one trial; none if nothing was chosen) and what is guaranteed of it.{besides}
 
 """
+_IN_THE_OPEN = """# In the open
+
+**The hyperparameters and scores of all runs, and how each of them ended, are paid for: they may be
+shown**, in tables and plots, also while the study runs.{unscored}
+
+**Keep back what nobody has paid for:** how long runs took and when they began and ended (the
+timeline, durations, dates), logs, and reported values and user attributes, unless they are part of
+what a run is stated to output. This page has them all, so for a page that is safe as a whole
+publish the release: `odp.release(study).publish(storage, name)`.
+"""
+_UNSCORED = """ Not the last run's score: it is not paid for."""
+_FOR_THE_CURATOR = """# For the curator only
+
+**Do not share this page, a screenshot of it, or this storage.** It shows {shows};
+whoever sees it is not covered by any guarantee. To show the result, publish the
+release: `odp.release(study).publish(storage, name)`.
+"""
+_WITH_ITS_PILOTS = """ The pilots that were paid for are the trials before the last one."""
 _PILOTS = """ The pilots' hyperparameters and scores are part of
 the release: the trial's attribute `pilots`."""
 _NO_SCORE = """ No score is released, and Optuna has
@@ -63,24 +83,30 @@ def curators_note(study: Study) -> str:
         else f"epsilon = {rounded_up(epsilon)} at delta = {target.delta:g}"
     )
     relation = procedure.relations[record.neighboring_relation]
-    if procedure.runs_are_private:
-        shows, stands = "every run, and how many\nthere were", _runs(study, plan)
+    if procedure.in_the_open:
+        scored = BudgetSettings.of(plan.design).scores_last_run
+        head, stands = (
+            _IN_THE_OPEN.format(unscored="" if scored else _UNSCORED),
+            _rungs(study, plan),
+        )
+    elif procedure.runs_are_private:
+        head = _FOR_THE_CURATOR.format(shows="every run, and how many\nthere were")
+        stands = _runs(study, plan)
     else:
-        shows, stands = "utilities, which are\nnot private", _choice(study, plan)
+        head = _FOR_THE_CURATOR.format(shows="utilities, which are\nnot private")
+        stands = _choice(study, plan)
+    opened = procedure.in_the_open
+    what = "outputs of all runs together** are" if opened else "release** is"
+    whatever = "which of them are shown" if opened else "what this page shows"
     facts = {
         **procedure.facts(plan.design, target.guarantee),
         "Accounting": METHODS.get(target.guarantee.method(target.delta), ""),
     }
-    return f"""# For the curator only
-
-**Do not share this page, a screenshot of it, or this storage.** It shows {shows};
-whoever sees it is not covered by any guarantee. To show the result, publish the
-release: `odp.release(study).publish(storage, name)`.
-
+    return f"""{head}
 ## What is guaranteed
 
-The **release** is differentially private with **{promise}**, with respect to
-{relation}. That does not depend on what this page shows.
+The **{what} differentially private with **{promise}**, with respect to
+{relation}. That does not depend on {whatever}.
 
 {_table(facts)}
 
@@ -98,7 +124,9 @@ def published_note(release: Release) -> str:
     Args:
         release: What the study holds.
     """
-    besides = _PILOTS if "pilots" in release.attributes else ""
+    opened = description_of(release.design).in_the_open
+    shown = _WITH_ITS_PILOTS if opened else _PILOTS
+    besides = shown if "pilots" in release.attributes else ""
     besides += _NO_SCORE if release.params is not None and release.value is None else ""
     return _PUBLIC.format(besides=besides) + release.statement()
 
@@ -115,6 +143,21 @@ def _runs(study: Study, plan: Plan) -> dict[str, str]:
         name: f"{len(done) - first} of {plan.slots - pilots} (secret)",
         "Runs without a score": f"{without} (failed, pruned or NaN: the lowest outcome)",
     }
+
+
+def _rungs(study: Study, plan: Plan) -> dict[str, str]:
+    settings = BudgetSettings.of(plan.design)
+    done = candidates_of(study, plan)
+    rows = {}
+    for i, size in enumerate(settings.plan.rung_sizes):
+        ended = sum(settings.rung_of(trial.number) == i for trial in done)
+        name = "Pilots" if len(settings.plan.rungs) == 1 else f"Pilots, rung {i + 1}"
+        rows[f"{name} ended"] = f"{ended} of {size}"
+    last = [trial for trial in done if trial.number >= settings.pilots]
+    scored = any(output(trial) is not None for trial in last)
+    failed = f"failed {len(last)} of {settings.paid} times" if last else "not ended yet"
+    rows["The last run"] = "ended with a result" if scored else failed
+    return rows
 
 
 def _choice(study: Study, plan: Plan) -> dict[str, str]:

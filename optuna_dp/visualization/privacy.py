@@ -17,6 +17,8 @@ from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.releasing.release import Release
+from optuna_dp.samplers.budget_settings import PROCEDURE as BUDGETED_RUNS
+from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import design_of, pilots_and_selection, target_of
 
@@ -126,6 +128,13 @@ def _parts(target: Any, guarantee: Guarantee) -> list[tuple[str, Any]]:
             ("one selection run by itself", selection.run),
         ]
     design = design_of(target)
+    if design is not None and design.procedure == BUDGETED_RUNS:
+        plan = BudgetSettings.of(design).plan
+        *rungs, last = event.events
+        return [
+            (f"the {plan.pilots} pilots by themselves", dp_event.ComposedDpEvent(rungs)),
+            ("the last run by itself", last),
+        ]
     loop = design is not None and design.procedure == "propose_test"
     if loop and isinstance(event, dp_event.SelfComposedDpEvent):
         return [("one iteration by itself", event.event)]

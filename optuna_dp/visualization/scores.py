@@ -14,6 +14,7 @@ from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
+from optuna_dp.samplers.budget_settings import PROCEDURE as BUDGETED_RUNS
 from optuna_dp.samplers.pilot_settings import PROCEDURE as PILOTS_THEN_SELECTION
 from optuna_dp.samplers.utility_choice import final_choice
 from optuna_dp.visualization import theme
@@ -22,6 +23,8 @@ from optuna_dp.visualization.targets import candidates_of, pilots_of, plan_of
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from optuna.trial import FrozenTrial
+
+_WITH_PILOTS = (BUDGETED_RUNS, PILOTS_THEN_SELECTION)
 
 
 def plot_scores(study: optuna.Study | Release) -> go.Figure:
@@ -38,16 +41,21 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
 
     Args:
         study: A study of one of optuna-dp's samplers; or a release of
-            ``PilotSampler(release_pilots=True)``.
+            ``PilotSampler(plan=...)`` or ``PilotSampler(release_pilots=True)``.
 
     Raises:
-        InvalidArgumentError: If it is a release without pilots: it holds one score.
+        InvalidArgumentError: If it is a release without pilots, which holds one score, or has
+            several objectives.
         PlanError: If a study has no plan.
         MissingExtraError: If plotly is not installed.
     """
     if isinstance(study, Release):
         return _released_pilots(study)
     plan = plan_of(study)
+    if study._is_multi_objective():
+        raise InvalidArgumentError(
+            "study", "a study with several objectives", "it has no one score to show"
+        )
     if procedure_of(plan.design).runs_are_private:
         return _runs(study, plan)
     return _candidates(study, plan)
@@ -69,9 +77,10 @@ def _runs(study: optuna.Study, plan: Plan) -> go.Figure:
             width=1,
             shape="hv",
         )
+    last = max([plan.slots, *(trial.number + 1 for trial in runs)])
     for name, shown, colour, symbol in (
         ("score of a pilot (with its noise)", range(first), theme.NAIVE, "diamond-open"),
-        ("score (with its noise)", range(first, plan.slots), theme.GUARANTEE, "circle"),
+        ("score (with its noise)", range(first, last), theme.GUARANTEE, "circle"),
     ):
         some = _scored(trial for trial in runs if trial.number in shown)
         if some:
@@ -87,12 +96,14 @@ def _runs(study: optuna.Study, plan: Plan) -> go.Figure:
 
 def _released_pilots(release: Release) -> go.Figure:
     pilots = release.attributes.get("pilots")
-    if release.design.procedure != PILOTS_THEN_SELECTION or pilots is None:
+    one_score = "," not in release.design.direction
+    if release.design.procedure not in _WITH_PILOTS or pilots is None or not one_score:
         raise InvalidArgumentError(
             "study",
             type(release).__name__,
             "this release holds one score and no pilots",
-            "Give the curator's study, or release with PilotSampler(release_pilots=True).",
+            "Give the curator's study, or a release of PilotSampler(plan=...) or "
+            "PilotSampler(release_pilots=True) with one objective.",
         )
     figure = theme.figure("The pilots that were released", x="pilot", y="score")
     scored = [(i, p["value"]) for i, p in enumerate(pilots) if p["value"] is not None]
@@ -111,7 +122,9 @@ def _released_pilots(release: Release) -> go.Figure:
         theme.line(
             figure,
             [(-0.5, release.value), (len(pilots) - 0.5, release.value)],
-            "score of the choice (with its noise)",
+            "score of the last run (with its noise)"
+            if release.design.procedure == BUDGETED_RUNS
+            else "score of the choice (with its noise)",
             colour=theme.GUARANTEE,
         )
     _whole_numbers(figure, len(pilots) - 1)

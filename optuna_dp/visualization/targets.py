@@ -12,11 +12,13 @@ from optuna.trial import FrozenTrial
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.protocol.open_runs import began
 from optuna_dp.protocol.plan import Design, Plan
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.run_record import RunRecord, read_run_record
+from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.utility_choice import end_of, final_choice, never_began
 
 
@@ -45,13 +47,17 @@ def record_of(study: optuna.Study) -> RunRecord:
     """Returns what one run of a study costs, as the callback or a release recorded it.
 
     What the choice of a :class:`~optuna_dp.ProposeTestSampler` or
-    :class:`~optuna_dp.NoisyMaxSampler` study costs is in its plan.
+    :class:`~optuna_dp.NoisyMaxSampler` study costs is in its plan, and so is what runs with a
+    budget cost.
     """
     record = read_run_record(study._storage, study._study_id)
     if record is not None:
         return record
     design = plan_of(study).design
     procedure = procedure_of(design)
+    own = procedure.own_record(design)
+    if own is not None:
+        return own
     if not procedure.runs_are_private:
         return RunRecord(procedure.run(design, None))
     raise PlanError(
@@ -69,13 +75,19 @@ def design_of(target: Any) -> Design | None:
 
 def has_finished(study: optuna.Study, plan: Plan) -> bool:
     """Whether all runs have ended, or the private choice has been made."""
-    if procedure_of(plan.design).runs_are_private:
+    procedure = procedure_of(plan.design)
+    if procedure.in_the_open:
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+        return procedure.slots(study, plan) <= len(trials)
+    if procedure.runs_are_private:
         return len(candidates_of(study, plan)) == plan.slots
     return final_choice(study, plan) is not None
 
 
 def pilots_of(plan: Plan) -> int:
     """Returns how many of a study's first runs are pilots."""
+    if procedure_of(plan.design).in_the_open:
+        return BudgetSettings.of(plan.design).pilots
     return int(plan.design.settings.get("pilots", 0))
 
 
@@ -85,7 +97,10 @@ def candidates_of(study: optuna.Study, plan: Plan) -> list[FrozenTrial]:
     Left out are trials beyond the last run, and those that hold a private answer.
     """
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    if procedure_of(plan.design).runs_are_private:
+    procedure = procedure_of(plan.design)
+    if procedure.in_the_open:
+        mine = [t for t in trials if began(t) and ended(t)]
+    elif procedure.runs_are_private:
         mine = [t for t in trials if t.number < plan.slots and ended(t)]
     else:
         end = end_of(study, plan)

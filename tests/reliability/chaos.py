@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.trial import TrialState
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.releasing.evidence import read_evidence
 
-from .checks import check_exactly_t, plan_of
+from .checks import check_exactly_t, plan_of, release_of
 from .storages import session_name, sessions
-from .workers import SAMPLERS, Diary, Fate, Job, live_and_die
+from .workers import BUDGET, SAMPLERS, Diary, Fate, Job, live_and_die
 
 _PATIENCE = 240.0  # Seconds; a schedule takes a few.
 
@@ -34,6 +35,15 @@ class Story:
     succession: bool
 
 
+def nothing_to_choose_by(study: optuna.Study) -> bool:
+    """Whether all pilots of a study with a budget have ended, and none with a score."""
+    trials = study.get_trials(deepcopy=False)
+    pilots = trials[: BUDGET.pilots]
+    ended = len(pilots) == BUDGET.pilots and all(t.state.is_finished() for t in pilots)
+    asked = any(t.state == TrialState.WAITING for t in trials)
+    return ended and not asked and all(t.value is None for t in pilots)
+
+
 def live_through(
     seed: int,
     url: str,
@@ -42,6 +52,7 @@ def live_through(
     diary: Path,
     law: odp.TrialCount,
     restart: Callable[[], None] | None = None,
+    sampler: str | None = None,
 ) -> Story:
     """Runs a study through the schedule of ``seed`` and checks what comes out.
 
@@ -52,7 +63,8 @@ def live_through(
     """
     rng = random.Random(seed)
     name = f"chaos {seed}"
-    sampler = rng.choice(sorted(SAMPLERS))
+    drawn = rng.choice(sorted(SAMPLERS))
+    sampler = drawn if sampler is None else sampler
     study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
     job = Job(url, name, sampler, law)
     deaths_left = rng.randint(2, 6)
@@ -130,6 +142,8 @@ def live_through(
             try:
                 read_evidence(study)
             except UnfinishedStudyError:
+                if sampler == "budget" and nothing_to_choose_by(study):
+                    study.enqueue_trial({"x": 0.3})  # As the error tells a person to.
                 for _ in range(crew_size):
                     hire()
             except ReleaseRefusedError:
@@ -146,11 +160,14 @@ def live_through(
             process.join()
     slots = check_exactly_t(study, Diary.read(diary).began, crashes=True)
     assert plan is not None
-    assert plan.slots == slots
     # Workers are killed by chance here, whatever the order in which their runs failed.
-    release = odp.release(study, odp.gaussian(4.0), failures="chance")
+    release = release_of(study, odp.gaussian(4.0))
     trials = study.get_trials(deepcopy=False)
-    first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
+    if sampler == "budget":
+        first = BUDGET.pilots
+    else:
+        assert plan.slots == slots
+        first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
     completed = [t.value for t in trials[first:] if t.value is not None]
     assert release.value == (max(completed) if completed else None)
     leader = trials[0]

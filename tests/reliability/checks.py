@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import optuna
 from optuna.trial import TrialState
 
+import optuna_dp as odp
 from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
 from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
 
 
 def plan_of(study: optuna.Study):
@@ -23,6 +27,8 @@ def check_exactly_t(study: optuna.Study, executed: list[int], *, crashes: bool =
         crashes: Whether slots may have been lost with their workers.
     """
     evidence = read_evidence(study)  # Refuses wherever a release would be refused.
+    if evidence.plan.design.procedure == PROCEDURE:
+        return check_budget(study, evidence, executed, crashes=crashes)
     slots = evidence.plan.slots
     trials = study.get_trials(deepcopy=False)
     assert [t.number for t in trials] == list(range(len(trials)))
@@ -42,3 +48,28 @@ def check_exactly_t(study: optuna.Study, executed: list[int], *, crashes: bool =
         draws = [t.params["x"] for t in trials[:slots]]
         assert len(set(ties)) == len(set(draws)) == slots, "two workers drew the same"
     return slots
+
+
+def check_budget(study: optuna.Study, evidence: Any, executed: list[int], *, crashes: bool) -> int:
+    """Every run that began is paid for, none took place twice; returns how many there are."""
+    settings = BudgetSettings.of(evidence.plan.design)
+    pilots, numbers = settings.pilots, [run.trial.number for run in evidence.runs]
+    assert numbers[:pilots] == list(range(pilots))
+    assert len(executed) == len(set(executed)), "a run took place twice"
+    assert set(executed) <= set(numbers), "a run took place that nobody paid for"
+    last = numbers[pilots:]
+    assert 1 <= len(last) <= settings.paid
+    states = {t.number: t.state for t in study.get_trials(deepcopy=False)}
+    assert all(states[number] == TrialState.FAIL for number in last[:-1])
+    if not crashes:
+        assert sorted(executed) == numbers == list(range(pilots + 1))
+    return len(numbers)
+
+
+def release_of(study: optuna.Study, run: Any) -> odp.Release:
+    """The release, by the event of a run where the plan does not say what runs cost."""
+    plan = plan_of(study)
+    assert plan is not None
+    if plan.design.procedure == PROCEDURE:
+        return odp.release(study)
+    return odp.release(study, run, failures="chance")

@@ -13,14 +13,14 @@ from .storages import opened
 LAW = odp.Geometric(mean=6)
 
 
-def run_schedules(seeds, kind, url_of, forks, tmp_path, law=LAW, restart=None):
+def run_schedules(seeds, kind, url_of, forks, tmp_path, law=LAW, restart=None, sampler=None):
     url = url_of(kind)
     total = {"deaths": 0, "recovered": 0, "restarts": 0, "successions": 0}
     for seed in seeds:
         print(f"chaos seed {seed} on {kind}", flush=True)
         with opened(url) as storage:
             diary = tmp_path / f"diary {seed}"
-            story = live_through(seed, url, storage, forks, diary, law, restart)
+            story = live_through(seed, url, storage, forks, diary, law, restart, sampler)
         print(f"  {story}", flush=True)
         total["deaths"] += story.deaths
         total["recovered"] += story.recovered
@@ -46,6 +46,22 @@ def test_forty_schedules_of_deaths(url_of, forks, tmp_path, kind, first) -> None
     assert total["deaths"] > 40
     assert total["recovered"] > 20
     assert total["successions"] >= 10
+
+
+def test_a_few_schedules_of_deaths_with_a_budget(url_of, forks, tmp_path) -> None:
+    total = run_schedules(range(7, 8), "journal", url_of, forks, tmp_path, sampler="budget")
+    assert total["deaths"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "first"), [("sqlite", 500), ("journal", 600), ("postgresql", 700)]
+)
+def test_forty_schedules_of_deaths_with_a_budget(url_of, forks, tmp_path, kind, first) -> None:
+    total = run_schedules(
+        range(first, first + 40), kind, url_of, forks, tmp_path, sampler="budget"
+    )
+    assert total["deaths"] > 40
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from support import RUN, exactly
 import optuna_dp as odp
 from optuna_dp import polling
 
-from .checks import check_exactly_t
+from .checks import check_exactly_t, release_of
 from .clocks import FakeClock
 from .workers import SAMPLERS
 
@@ -79,6 +79,6 @@ def test_a_worker_that_dies_after_any_call_leaves_what_can_be_finished(kind, mon
         work(storage, kind, runs)
         slots = check_exactly_t(study, runs, crashes=True)
         assert len(runs) >= slots - 2
-        odp.release(study, RUN)
+        release_of(study, RUN)
         calls += 1
     assert calls > 20

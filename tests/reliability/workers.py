@@ -18,10 +18,24 @@ import optuna
 from optuna.storages import BaseStorage
 
 import optuna_dp as odp
+from optuna_dp.planning.budget_plan import PaidRuns, assembled
 
 from .storages import open_storage
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+# Three pilots, the best two of them again, the last run, and one to spare.
+BUDGET = assembled(
+    epsilon=8.0,
+    delta=1e-5,
+    neighboring_relation="add_or_remove_one",
+    sample_rate=None,
+    score="training",
+    runs=[
+        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)),
+        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)),
+        PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)),
+    ],
+)
 SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
     "dp_hypo_batch": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, batch_size=2),
@@ -34,6 +48,7 @@ SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
         trials=law,
         candidates=16,
     ),
+    "budget": lambda law: odp.PilotSampler(X, plan=BUDGET, pilot_batch_size=2),
 }
 
 

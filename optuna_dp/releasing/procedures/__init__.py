@@ -17,6 +17,7 @@ from optuna_dp.releasing.procedures.base import Description, Procedure
 _HOMES = {
     "private_selection": ("private_selection", "PrivateSelection"),
     "pilots_then_selection": ("pilots_then_selection", "PilotsThenSelection"),
+    "budgeted_runs": ("budgeted_runs", "BudgetedRuns"),
     "propose_test": ("utility_choice", "ProposeTest"),
     "noisy_max": ("utility_choice", "UtilityChoice"),
     "vote": ("vote", "Vote"),

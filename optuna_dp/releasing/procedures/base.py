@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.protocol.plan import Design, Plan
-from optuna_dp.releasing.statement import RELATIONS
+from optuna_dp.protocol.records import score
+from optuna_dp.releasing.statement import NOT_COVERED, RELATIONS
 
 if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -25,11 +27,15 @@ class Description(ABC):
         assumptions: What the guarantee rests on besides the software.
         relations: The neighbouring relations in the procedure's words.
         runs_are_private: Whether each run is private by itself, so that a score may be released.
+        in_the_open: Whether every run's output is paid for, so that nothing about it is secret.
+        not_covered: What the guarantee does not cover, a paragraph.
     """
 
     assumptions: tuple[str, ...]
     relations: Mapping[str, str] = RELATIONS
     runs_are_private: bool = True
+    in_the_open: bool = False
+    not_covered: str = NOT_COVERED
 
     @abstractmethod
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
@@ -47,6 +53,20 @@ class Procedure(Description):
         """Returns the event from which the guarantee is made; ``run`` is what the caller gave."""
         return run
 
+    def own_record(self, design: Design) -> RunRecord | None:
+        """Returns what runs cost, where the plan says it; None where the caller has to."""
+        return None
+
+    def value(self, evidence: Evidence, winner: FrozenTrial | None) -> float | None:
+        """Returns the score that is released with the winner, or None."""
+        return score(winner) if winner is not None and self.runs_are_private else None
+
+    def distributions(
+        self, evidence: Evidence, winner: FrozenTrial | None
+    ) -> dict[str, BaseDistribution]:
+        """Returns the ranges of the parameters that are released."""
+        return {} if winner is None else dict(winner.distributions)
+
     def each_run(self, design: Design, record: RunRecord, number: int) -> Any:
         """Returns the event of the run in one slot, if it were published."""
         return record.event
@@ -54,6 +74,10 @@ class Procedure(Description):
     def slots(self, study: Study, plan: Plan) -> int:
         """Returns how many of the plan's slots the study has; fewer if it was to end early."""
         return plan.slots
+
+    def read(self, study: Study, plan: Plan) -> Evidence:
+        """Returns the runs of a study in the open; the others are all read in one way."""
+        raise NotImplementedError
 
     def check(self, evidence: Evidence) -> None:
         """Refuses a study that lacks what this procedure needs beyond sound runs."""
