@@ -221,7 +221,7 @@ def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard, "available", lambda: False)
     public = odp.release(private_study()).publish(optuna.storages.InMemoryStorage(), "result")
-    assert attrs(public) == {}
+    assert attrs(public) == {"optuna_dp:published": True}
     assert "privacy statement" in public.user_attrs
 
 
