@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import optuna_dp
-from optuna_dp.cli import demo, plan, recover, release
+from optuna_dp.cli import budget, demo, plan, recover, release
 from optuna_dp.cli.common import OneLineErrors
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut long words at 80 columns
 )
 for command, summary in (
+    (budget.budget, "Plan a tuning for an epsilon; a script to start from."),
     (demo.demo, "Tune a classifier of digits, release the best."),
     (plan.plan, "Compare what searches cost and find."),
     (recover.recover, "List open trials; fail those of dead workers."),

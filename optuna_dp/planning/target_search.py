@@ -107,6 +107,7 @@ def guided(
     target: float,
     scale: Scale,
     *,
+    ratio: float = 0.9,
     tolerance: float = TOLERANCE,
 ) -> Found:
     """Returns what :func:`largest_within` promises, with two or three evaluations of ``cost``.
@@ -117,9 +118,10 @@ def guided(
             only time is lost.
         target: See :func:`largest_within`.
         scale: See :func:`largest_within`.
+        ratio: A guess of cost over rough cost.
         tolerance: See :func:`largest_within`.
     """
-    ratio, start = 0.9, scale
+    start = scale
     for _ in range(4):
         aim = target * (1.0 - 0.5 * tolerance) / ratio
         at = largest_within(rough, aim, start, tolerance=0.1 * tolerance)

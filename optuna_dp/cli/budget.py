@@ -1,0 +1,266 @@
+"""``optuna-dp budget``: from an epsilon to a plan, what else it would buy, and a script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.plan import Relation
+from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from optuna_dp.planning.budget_alternatives import Alternative
+    from optuna_dp.planning.budget_plan import BudgetPlan
+
+
+def budget(
+    epsilon: Annotated[
+        float, typer.Option(metavar="NUMBER", help="What everything together may cost.")
+    ],
+    records: Annotated[int, typer.Option(metavar="COUNT", help="Number of training records.")],
+    batch_size: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Expected number of records in a batch.")
+    ],
+    epochs: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Length of the last run, passes over the data.")
+    ],
+    delta: Annotated[float, typer.Option(metavar="NUMBER", help="In (0, 1).")] = 1e-5,
+    pilots: Annotated[
+        str | None,
+        typer.Option(metavar="N,N", help="Pilots of each rung, such as 16,4 (the default) or 8."),
+    ] = None,
+    pilot_epochs: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Length of a pilot; default --epochs.")
+    ] = None,
+    noise_increase: Annotated[
+        float | None,
+        typer.Option(metavar="NUMBER", help="What the last run pays for the pilots, above 1."),
+    ] = None,
+    spare_runs: Annotated[
+        int, typer.Option(metavar="COUNT", help="Further last runs, paid for in case one fails.")
+    ] = 0,
+    relation: Annotated[
+        Relation,
+        typer.Option(
+            metavar="RELATION",
+            help="What neighbouring data sets differ in: add-or-remove-one or replace-one.",
+        ),
+    ] = Relation.add_or_remove_one,
+    script: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a script to start from.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON for a program to read.")
+    ] = False,
+) -> None:
+    """Plan a private tuning for DP-SGD: a few noisy pilots in the open, then one run.
+
+    Shows what the plan is, what other ways would make of the same epsilon, and what to take.
+
+    Example: optuna-dp budget --epsilon 3 --records 20000 --batch-size 256 --epochs 10
+    """
+    from rich.console import Console
+
+    with clear_errors({name: f"--{name.replace('_', '-')}" for name in _ARGUMENTS}):
+        # Start-up time: the accountants are slow to load, and --help needs none.
+        from optuna_dp.planning.budget import plan_budget
+        from optuna_dp.planning.budget_alternatives import alternatives
+
+        if script is not None and script.exists():
+            raise InvalidArgumentError("--script", str(script), "the file exists already")
+        given: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "records": records,
+            "batch_size": batch_size,
+            "epochs": epochs,
+        }
+        more: dict[str, Any] = {"spare_runs": spare_runs} if spare_runs else {}
+        if pilots is not None:
+            more["pilots"] = _rungs(pilots)
+        if pilot_epochs is not None:
+            more["pilot_epochs"] = pilot_epochs
+        if noise_increase is not None:
+            more["noise_increase"] = noise_increase
+        if relation is not Relation.add_or_remove_one:
+            more["neighboring_relation"] = relation.value.replace("-", "_")
+        with Console(stderr=True).status("Accounting ..."):
+            plan = plan_budget(**given, **more)
+            found = alternatives(plan)
+        if script is not None:
+            script.write_text(_script(given | more))
+    if as_json:
+        record = {
+            "plan": plan.to_json(),
+            "epsilon": plan.guarantee.epsilon(delta),
+            "alternatives": [one.to_json() for one in found],
+            "recommendation": _recommendation(plan),
+        }
+        typer.echo(json.dumps(record, indent=2, sort_keys=True))
+        return
+    _print(Console(), plan, found, given | more, script)
+
+
+_ARGUMENTS = (
+    "epsilon",
+    "delta",
+    "records",
+    "batch_size",
+    "epochs",
+    "pilots",
+    "pilot_epochs",
+    "noise_increase",
+    "spare_runs",
+)
+
+
+def _rungs(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgumentError(
+            "--pilots", text, "it must be whole numbers with commas between them, such as 16,4"
+        ) from None
+
+
+def _recommendation(plan: BudgetPlan) -> str:
+    """One sentence. What it rests on is in docs/explanation/what-tuning-costs.md."""
+    last = plan.final
+    rungs = ", then ".join(str(size) for size in plan.rung_sizes)
+    return (
+        f"Run {rungs} pilots in the open and train once at noise multiplier "
+        f"{last.noise_multiplier:.3g}; if you already know good hyperparameters, train once "
+        "without tuning instead."
+    )
+
+
+def _print(
+    console: Console,
+    plan: BudgetPlan,
+    found: list[Alternative],
+    arguments: dict[str, Any],
+    script: Path | None,
+) -> None:
+    from rich.table import Table
+
+    spent = plan.guarantee.epsilon(plan.delta)
+    console.print(
+        f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
+    )
+    table = Table(title="The plan", title_justify="left")
+    for name, side in (
+        ("runs", "right"),
+        ("", "left"),
+        ("noise", "right"),
+        ("steps", "right"),
+        ("score noise", "right"),
+        ("rate x", "right"),
+    ):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    rows = [(str(n), "pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
+    rows.append(("1", "last run", plan.final))
+    if plan.spare_runs:
+        rows.append((str(plan.spare_runs), "to spare", plan.final))
+    for count, name, run in rows:
+        score = run.score_noise_multiplier
+        table.add_row(
+            count,
+            name,
+            f"{run.noise_multiplier:.4g}",
+            str(run.steps),
+            "none" if score is None else f"{score:.4g}",
+            f"{run.learning_rate_factor:.3g}",
+        )
+    console.print(table)
+    console.print(
+        "noise: standard deviation over the clipping norm. rate x: what a pilot multiplies the "
+        "searched learning rate by (SGD and momentum; not Adam).\n",
+        style="dim",
+    )
+    other = Table(title="What the same epsilon buys", title_justify="left")
+    other.add_column("way")
+    other.add_column("noise of the model", justify="right")
+    other.add_column("trainings", justify="right")
+    other.add_column("computing", justify="right")
+    for one in found:
+        noise = "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}"
+        other.add_row(one.name, noise, one.trainings, f"{one.computing:.3g} x")
+    console.print(other)
+    console.print(
+        "noise of the model: of the run that is released; every way scores on the training "
+        "records. computing: steps in units of one training, on average.\n",
+        style="dim",
+    )
+    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan)}\n")
+    if script is None:
+        console.print("A script to start from (--script FILE writes it):\n")
+        # Not console.print: nothing of it may be wrapped or taken for markup.
+        typer.echo(_script(arguments))
+    else:
+        console.print(f"A script to start from is in {script}.")
+
+
+def _script(arguments: dict[str, Any]) -> str:
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return _SCRIPT.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
+
+
+_SCRIPT = '''\
+"""Private tuning within a budget. Put your data and model where it says HERE."""
+
+import numpy as np
+import optuna
+
+import optuna_dp as odp
+
+plan = odp.plan_budget(ARGUMENTS)
+
+# HERE: your records. These are made up, and there are as many as the plan says.
+rng = np.random.default_rng()
+x = rng.normal(size=(RECORDS, 10))
+y = (x @ rng.normal(size=10) > 0).astype(float)
+
+
+def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
+    """HERE: your model. DP-SGD as the plan pays for it: Poisson samples, clipping, noise."""
+    weights = np.zeros(x.shape[1])
+    for _ in range(steps):
+        batch = rng.random(len(x)) < sample_rate
+        gradients = (1 / (1 + np.exp(-x[batch] @ weights)) - y[batch])[:, None] * x[batch]
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        gradients *= np.minimum(1, clipping_norm / np.maximum(norms, 1e-12))
+        noise = rng.normal(0, noise_multiplier * clipping_norm, weights.shape)
+        weights -= learning_rate * (gradients.sum(axis=0) + noise) / (sample_rate * len(x))
+    return weights
+
+
+def objective(trial):
+    run = odp.fidelity(trial)  # what this trial may spend
+    learning_rate = trial.suggest_float("learning_rate", 1e-3, 10, log=True)
+    weights = train(
+        learning_rate * run.learning_rate_factor,  # for SGD; leave the factor out for Adam
+        trial.suggest_float("clipping_norm", 0.1, 10, log=True),
+        run.noise_multiplier,
+        run.steps,
+        run.sample_rate,
+    )
+    correct = (x @ weights > 0) == (y > 0)
+    return odp.scoring.private_accuracy(
+        correct, size=RECORDS, noise_multiplier=run.score_noise_multiplier
+    )
+
+
+study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=plan))
+study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
+release = odp.release(study)
+
+print(release.params, release.value)
+print(release.guarantee.epsilon(plan.delta))
+print(release.statement())
+'''

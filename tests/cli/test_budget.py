@@ -1,0 +1,95 @@
+"""``optuna-dp budget`` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import optuna_dp as odp
+from optuna_dp.cli import app
+
+runner = CliRunner()
+SMALL = {"epsilon": "3", "records": "500", "batch-size": "50", "epochs": "2", "pilots": "3,1"}
+
+
+def arguments(**changed: str) -> list[str]:
+    given = SMALL | {name.replace("_", "-"): value for name, value in changed.items()}
+    return ["budget", *(part for name, value in given.items() for part in (f"--{name}", value))]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """What --json prints, and the script."""
+    script = tmp_path_factory.mktemp("budget") / "tune.py"
+    result = runner.invoke(app, [*arguments(script=str(script)), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout), script
+
+
+def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> None:
+    found, _ = asked
+    plan = odp.plan_budget(epsilon=3.0, records=500, batch_size=50, epochs=2, pilots=(3, 1))
+    assert odp.BudgetPlan.from_json(found["plan"]) == plan
+    assert 2.97 <= found["epsilon"] <= 3.0
+
+
+def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
+    """The least noise is that of no tuning; more runs, and learning, ask for more."""
+    noise = [one["noise_multiplier"] for one in asked[0]["alternatives"]]
+    this, alone, ten, thirty, adaptive, choice = noise
+    assert alone < this
+    assert alone < choice
+    assert this < ten < thirty
+    assert ten < adaptive
+    plan = asked[0]["plan"]
+    run = odp.compose(
+        odp.dp_sgd(noise_multiplier=ten, sample_rate=0.1, steps=20),
+        odp.scoring.score_event(plan["rungs"][-1]["score_noise_multiplier"]),
+    )
+    assert 2.9 <= odp.selection_guarantee(run, odp.Geometric(10)).epsilon(1e-5) <= 3.0
+
+
+def test_the_script_runs_as_it_is(asked: tuple[dict[str, Any], Path]) -> None:
+    found, script = asked
+    result = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    assert f"epsilon = {found['epsilon']:.4f}"[:-2] in result.stdout
+    assert "# Privacy statement" in result.stdout
+
+
+def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
+    result = runner.invoke(app, arguments())
+    assert result.exit_code == 0, result.output
+    for words in ("The plan", "What the same epsilon buys", "Recommended:", "odp.fidelity(trial)"):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"epsilon": "-1"}, "--epsilon"),
+        ({"epsilon": "1e-9"}, "noise"),
+        ({"batch_size": "501"}, "--batch-size=501"),
+        ({"pilots": "a"}, "--pilots='a'"),
+        ({"pilots": "3,4"}, "more pilots than the one below"),
+        ({"noise_increase": "1"}, "--noise-increase=1.0"),
+        ({"records": "many"}, "--records"),
+        ({"epochs": "0"}, "--epochs"),
+        ({"delta": "2"}, "--delta=2"),
+        ({"script": __file__}, "exists already"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_bad_input_gets_one_clear_line(changed: dict[str, str], words: str) -> None:
+    result = runner.invoke(app, arguments(**changed))
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("optuna-dp: ")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert words in result.stderr
