@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
     from optuna.trial import Trial
 
+    from optuna_dp.planning.budget_plan import BudgetPlan
+
 
 NOISE_MULTIPLIER = 2.0
 BATCH = 64
 EPOCHS = (5, 10, 20)
+BUDGET_EPOCHS = 10
 SCORE_NOISE = 8.0
 VALIDATION_SIZE = 442
 _CLASSES = 10
@@ -102,13 +105,61 @@ def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
     )
 
 
+def budget(epsilon: float) -> BudgetPlan:
+    """Returns a plan for tuning on the training records: pilots, then one run.
+
+    Args:
+        epsilon: What everything together may cost, at delta 1e-5.
+    """
+    return odp.plan_budget(
+        epsilon=epsilon,
+        delta=1e-5,
+        records=len(load().train_x),
+        batch_size=BATCH,
+        epochs=BUDGET_EPOCHS,
+    )
+
+
+class BudgetObjective:
+    """The objective of a study with a budget: trains as the plan pays for, scores privately.
+
+    Scores are computed on the training records; the validation records are used for nothing.
+
+    Attributes:
+        weights: The model of the run that was trained last, (65, 10); None before any.
+    """
+
+    def __init__(self) -> None:
+        self.weights: FloatArray | None = None
+
+    def __call__(self, trial: Trial) -> float:
+        """Returns the noisy accuracy of the trial's model on the training records."""
+        run, data = odp.fidelity(trial), load()
+        rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
+        self.weights = train(
+            data.train_x,
+            data.train_y,
+            learning_rate=rate * run.learning_rate_factor,
+            clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
+            steps=run.steps,
+            noise_multiplier=run.noise_multiplier,
+        )
+        assert run.score_noise_multiplier is not None  # The plan pays for every score.
+        return odp.scoring.private_accuracy(
+            np.argmax(data.train_x @ self.weights, axis=1) == data.train_y,
+            size=len(data.train_x),
+            noise_multiplier=run.score_noise_multiplier,
+        )
+
+
 def train(
     x: FloatArray,
     y: npt.NDArray[np.int64],
     *,
     learning_rate: float,
     clipping_norm: float,
-    epochs: int,
+    epochs: float = 0.0,
+    steps: int | None = None,
     noise_multiplier: float = NOISE_MULTIPLIER,
 ) -> FloatArray:
     """Returns (65, 10) weights trained by DP-SGD.
@@ -119,12 +170,13 @@ def train(
         learning_rate: Step size.
         clipping_norm: Bound on the L2 norm of one example's gradient.
         epochs: Passes over the data, in expectation.
+        steps: Number of steps instead.
         noise_multiplier: Standard deviation of the noise over the clipping norm.
     """
     rng = np.random.default_rng(secrets.randbits(256))
     n = len(x)
     weights = np.zeros((x.shape[1], _CLASSES))
-    for _ in range(_steps(epochs, n)):
+    for _ in range(_steps(epochs, n) if steps is None else steps):
         batch = rng.random(n) < BATCH / n
         features, labels = x[batch], y[batch]
         logits = features @ weights
@@ -158,5 +210,5 @@ def private_accuracy(
     )
 
 
-def _steps(epochs: int, n: int) -> int:
+def _steps(epochs: float, n: int) -> int:
     return int(np.ceil(epochs * n / BATCH))

@@ -65,6 +65,7 @@ def budget(
 
     Example: optuna-dp budget --epsilon 3 --records 20000 --batch-size 256 --epochs 10
     """
+    # Start-up time: --help and refusals come at once.
     from rich.console import Console
 
     with clear_errors({name: f"--{name.replace('_', '-')}" for name in _ARGUMENTS}):
@@ -147,6 +148,7 @@ def _print(
     arguments: dict[str, Any],
     script: Path | None,
 ) -> None:
+    # Start-up time: --help and refusals come at once.
     from rich.table import Table
 
     spent = plan.guarantee.epsilon(plan.delta)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import statistics
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from optuna_dp.cli.common import clear_errors
+from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -25,6 +27,7 @@ DELTA = 1e-5
 class Method(str, Enum):
     """How the demo searches."""
 
+    budget = "budget"
     dp_hypo = "dp-hypo"
     rand_tune = "rand-tune"
 
@@ -33,13 +36,22 @@ def demo(
     method: Annotated[
         Method,
         typer.Option(
-            metavar="METHOD", help="dp-hypo (adaptive search) or rand-tune (independent draws)."
+            metavar="METHOD",
+            help="budget (pilots in the open, then one run), rand-tune (best of secretly many "
+            "random runs) or dp-hypo (the same, and learns).",
         ),
-    ] = Method.dp_hypo,
+    ] = Method.budget,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(metavar="NUMBER", help="With budget: what all may cost. Default 3."),
+    ] = None,
     mean: Annotated[
-        float,
-        typer.Option(metavar="NUMBER", help="Mean of the secret number of runs, at least 1."),
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="With the others: mean of the secret number of runs, at least 1. Default 10.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the release as JSON for a program to read.")
     ] = False,
@@ -47,18 +59,71 @@ def demo(
     """Tune a private classifier of handwritten digits and release the best.
 
     Trains softmax regressions with DP-SGD on scikit-learn's digits (offline), scores them
-    privately, stops at a secret number of runs, and releases one of them with its guarantee.
+    privately, and releases one of them with the guarantee of the whole search.
     """
     # Start-up time: --help and refusals come at once.
     from rich.console import Console
 
     console = Console(stderr=as_json)
-    with clear_errors({"mean": "--mean"}):
-        found, evidence = _search(console, method, mean)
+    with clear_errors({"mean": "--mean", "epsilon": "--epsilon"}):
+        given, other = ("--mean", mean) if method is Method.budget else ("--epsilon", epsilon)
+        if other is not None:
+            raise InvalidArgumentError(
+                given, other, f"it does not go with --method {method.value}"
+            )
+        if method is Method.budget:
+            _budget(console, 3.0 if epsilon is None else epsilon, as_json)
+            return
+        found, evidence = _search(console, method, 10.0 if mean is None else mean)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
         return
     _report(console, found, evidence)
+
+
+def _budget(console: Console, epsilon: float, as_json: bool) -> None:
+    # Start-up time: --help and refusals come at once.
+    import optuna
+    from rich.markdown import Markdown
+    from rich.table import Table
+
+    from optuna_dp import digits
+    from optuna_dp.cli import demo_budget
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    logging.getLogger("optuna_dp").setLevel(logging.WARNING)
+    found, plan = demo_budget.search(console, epsilon)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
+        return
+    console.print()
+    _print_released(console, found)
+    with console.status("The same epsilon spent in other ways ..."):
+        ways = demo_budget.compare(plan, demo_budget.REPETITIONS)
+    table = Table(title=f"Epsilon {epsilon:g} at delta {DELTA:g}, four ways", title_justify="left")
+    table.add_column("way")
+    for name in ("noise", "trainings", "accuracy, %"):
+        table.add_column(name, justify="right")
+    for way in ways:
+        mean = 100 * statistics.fmean(way.accuracies)
+        spread = 196 * statistics.stdev(way.accuracies) / len(way.accuracies) ** 0.5
+        bold = way is ways[-1]
+        cells = (
+            way.name,
+            f"{way.noise_multiplier:.2f}",
+            way.trainings,
+            f"{mean:.1f} ± {spread:.1f}",
+        )
+        table.add_row(*cells, style="bold" if bold else None)
+    console.print()
+    console.print(table)
+    console.print(
+        f"Mean of {demo_budget.REPETITIONS} repetitions on {digits.VALIDATION_SIZE} records that "
+        "nothing else looked at, with its 95 % interval; such a table is for public data only.",
+        style="dim",
+    )
+    console.print()
+    console.print(Markdown(found.statement()))
 
 
 def _search(console: Console, method: Method, mean: float) -> tuple[Release, Study]:
@@ -126,19 +191,23 @@ def _report(console: Console, found: Release, study: Study) -> None:
         "guaranteed for the whole search",
     )
     console.print()
-    console.print("[bold]Released[/bold]")
-    if found.params is None or found.value is None:
-        console.print("  nothing: no run succeeded")
-    else:
-        console.print(f"  noisy accuracy: {found.value:.3f}")
-        for name, value in found.params.items():
-            console.print(
-                f"  {name}: {value:.4g}" if isinstance(value, float) else f"  {name}: {value}"
-            )
+    _print_released(console, found)
     console.print()
     console.print(table)
     console.print()
     console.print(Markdown(found.statement()))
+
+
+def _print_released(console: Console, found: Release) -> None:
+    console.print("[bold]Released[/bold]")
+    if found.params is None or found.value is None:
+        console.print("  nothing: no run succeeded")
+        return
+    console.print(f"  noisy accuracy: {found.value:.3f}")
+    for name, value in found.params.items():
+        console.print(
+            f"  {name}: {value:.4g}" if isinstance(value, float) else f"  {name}: {value}"
+        )
 
 
 def _add_methods(table: object, guarantee: Guarantee) -> None:

@@ -11,7 +11,7 @@ from support import RUN, exactly, finished_study, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.cli import app
+from optuna_dp.cli import app, demo_budget
 
 runner = CliRunner()
 
@@ -171,7 +171,10 @@ def test_a_password_is_not_printed() -> None:
         (("plan", "--mean", "many"), "--mean"),
         (("plan", "--relation", "twins"), "replace-one"),
         (("recover", "x.db", "s", "--fail", "last"), "--fail"),
-        (("demo", "--mean", "0.5"), "--mean=0.5"),
+        (("demo", "--method", "rand-tune", "--mean", "0.5"), "--mean=0.5"),
+        (("demo", "--mean", "3"), "--method budget"),
+        (("demo", "--method", "dp-hypo", "--epsilon", "3"), "--method dp-hypo"),
+        (("demo", "--epsilon", "-1"), "--epsilon=-1"),
     ],
 )
 def test_what_the_parser_refuses_is_one_clear_line_too(
@@ -198,7 +201,7 @@ def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["dp-hypo", "rand-tune"])
-def test_the_demo_runs_the_main_job(method: str) -> None:
+def test_the_demo_shows_other_methods(method: str) -> None:
     result = runner.invoke(app, ["demo", "--method", method, "--mean", "3", "--json"])
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
@@ -208,13 +211,32 @@ def test_the_demo_runs_the_main_job(method: str) -> None:
     assert 2.0 < statement["epsilon"] < 5.0
 
 
-def test_the_demo_explains_its_numbers() -> None:
+def test_the_demo_of_a_selection_explains_its_numbers() -> None:
     result = runner.invoke(app, ["demo", "--method", "rand-tune", "--mean", "2"])
     for words in ("one run", "this release", "guaranteed for the whole search", "Released"):
         assert words in result.stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "plan", "recover", "release", "statement"])
+def test_the_demo_runs_the_main_job() -> None:
+    result = runner.invoke(app, ["demo", "--epsilon", "2", "--json"])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert set(data["params"]) == {"learning_rate", "clipping_norm"}
+    assert len(data["attributes"]["pilots"]) == 20
+    assert 1.98 <= data["statement"]["epsilon"] <= 2.0
+
+
+def test_the_demo_compares_four_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_budget, "REPETITIONS", 2)
+    result = runner.invoke(app, ["demo"])
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    for words in ("last run", "Released", "no tuning", "Rényi", "Privacy statement"):
+        assert words in shown
+    assert "Mean of 2 repetitions" in shown
+
+
+@pytest.mark.parametrize("command", ["budget", "demo", "plan", "recover", "release", "statement"])
 def test_every_command_has_help_that_fits(command: str) -> None:
     result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
