@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from optuna_dp.propose_test import partition as partition
     from optuna_dp.protocol.recovery import recover as recover
     from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
+    from optuna_dp.publishing import publish as publish
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.release import release as release
     from optuna_dp.samplers.budget_runs import fidelity as fidelity
@@ -90,6 +91,7 @@ _HOMES = {
     "optuna_dp.planning.selection_plan": ("selection_plan",),
     "optuna_dp.callbacks": ("PrivacyCallback",),
     "optuna_dp.pruners": ("WithinTrialPruner",),
+    "optuna_dp.publishing": ("publish",),
     "optuna_dp.propose_test": ("partition",),
     "optuna_dp.releasing.release": ("Release", "release"),
     "optuna_dp.samplers.budget_runs": ("fidelity",),

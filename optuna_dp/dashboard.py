@@ -3,7 +3,7 @@
 Needs the extra: ``pip install "optuna-dp[dashboard]"``.
 
 Two pages, for two readers. The curator's study is annotated by :func:`annotate`; its page shows
-every run and must not leave the room. The published study (:meth:`optuna_dp.Release.publish`) is
+every run and must not leave the room. The published study (:func:`optuna_dp.publish`) is
 annotated by :func:`annotate_published`, which is given the release and nothing else.
 """
 
@@ -152,7 +152,7 @@ def annotate_published(study: Study, release: Release) -> None:
         * What is written is a function of the release alone.
 
     Args:
-        study: The study that :meth:`optuna_dp.Release.publish` has made.
+        study: The study that :func:`optuna_dp.publish` has made.
         release: What it holds.
     """
     if not available():

@@ -59,8 +59,11 @@ def release(
             )
         found = _release(storage, study, failures)
         if publish_to is not None:
+            # Start-up time: --help and refusals come at once.
+            from optuna_dp.publishing import publish
+
             # Not by the curator's own name for it, which may tell what was tried.
-            found.publish(publish_to, publish_as or "release")
+            publish(found, publish_to, publish_as or "release")
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
         return

@@ -28,7 +28,6 @@ from optuna_dp.validation import open_unit
 if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.artifacts._protocol import ArtifactStore
-    from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -124,6 +123,7 @@ class Release:
             >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
             True
         """
+        # Start-up time: dp-accounting is slow to load.
         from optuna_dp.accounting.events import compose
 
         found = self._search_guarantee()
@@ -147,6 +147,7 @@ class Release:
                 "function of the data, as the curator vouches"
             )
         if self.training is not None:
+            # Start-up time: dp-accounting is slow to load.
             from optuna_dp.accounting.event_words import in_words
 
             facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
@@ -178,26 +179,6 @@ class Release:
                 for name, distribution in self.distributions.items()
             },
         }
-
-    def publish(self, storage: str | BaseStorage, study_name: str) -> Study:
-        """Writes a study that holds nothing but this release and is safe to show.
-
-        Args:
-            storage: Where to; a storage that holds nothing but published releases, because who
-                may read the published study can read everything beside it.
-            study_name: Name of the new study.
-
-        Returns:
-            The new study.
-
-        Raises:
-            ReleaseRefusedError: If the storage also holds another study, or its file records
-                of one that was deleted.
-            optuna.exceptions.DuplicatedStudyError: If the name is taken.
-        """
-        from optuna_dp.releasing.publish import publish
-
-        return publish(self, storage, study_name)
 
     def _search_guarantee(self) -> Guarantee:
         """The guarantee without the final training."""
@@ -409,6 +390,7 @@ def _artifact(
 ) -> bytes | None:
     if winner is None or store is None:
         return None
+    # Start-up time: most studies have no artifacts.
     from optuna.artifacts import get_all_artifact_meta
 
     found = get_all_artifact_meta(winner, storage=study._storage)

@@ -270,6 +270,7 @@ class PilotSampler(BudgetedPilots):
         self._pilots, self._proposed = plan.pilots, plan.rung_sizes[0]
 
     def _in_words(self) -> dict[str, Any]:
+        # Start-up time: dp-accounting is slow to load.
         from optuna_dp.accounting.event_json import event_from_json
 
         if self._budget is not None:
@@ -391,6 +392,7 @@ def _refuse_with_a_plan(given: dict[str, Any], trials: Any) -> None:
 
 def _event_json(pilot_run: Any) -> dict[str, Any]:
     """Returns the event as the plan records it; refuses what no accountant judges."""
+    # Start-up time: dp-accounting is slow to load.
     from dp_accounting.dp_event import DpEvent
 
     from optuna_dp.accounting.event_json import event_to_json

@@ -48,14 +48,14 @@ shown**, in tables and plots, also while the study runs.{unscored}
 **Keep back what nobody has paid for:** how long runs took and when they began and ended (the
 timeline, durations, dates), logs, and reported values and user attributes, unless they are part of
 what a run is stated to output. This page has them all, so for a page that is safe as a whole
-publish the release: `odp.release(study).publish(storage, name)`.
+publish the release: `odp.publish(odp.release(study), storage, name)`.
 """
 _UNSCORED = """ Not the last run's score: it is not paid for."""
 _FOR_THE_CURATOR = """# For the curator only
 
 **Do not share this page, a screenshot of it, or this storage.** It shows {shows};
 whoever sees it is not covered by any guarantee. To show the result, publish the
-release: `odp.release(study).publish(storage, name)`.
+release: `odp.publish(odp.release(study), storage, name)`.
 """
 _WITH_ITS_PILOTS = """ The pilots that were paid for are the trials before the last one."""
 _PILOTS = """ The pilots' hyperparameters and scores are part of

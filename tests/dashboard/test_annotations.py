@@ -220,14 +220,14 @@ def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch
 
 def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard, "available", lambda: False)
-    public = odp.release(private_study()).publish(optuna.storages.InMemoryStorage(), "result")
+    public = odp.publish(odp.release(private_study()), optuna.storages.InMemoryStorage(), "result")
     assert attrs(public) == {"optuna_dp:published": True}
     assert "privacy statement" in public.user_attrs
 
 
 def test_what_a_published_page_says_of_pilots_and_missing_scores() -> None:
     def published(study: optuna.Study) -> str:
-        return note(odp.release(study).publish(optuna.storages.InMemoryStorage(), "result"))
+        return note(odp.publish(odp.release(study), optuna.storages.InMemoryStorage(), "result"))
 
     for kind, make in KINDS.items():
         text = published(make())

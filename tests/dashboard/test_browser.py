@@ -90,7 +90,7 @@ def storages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     curator, public = (f"sqlite:///{folder / name}.db" for name in ("curator", "public"))
     for kind, make in KINDS.items():
         more = {"release_pilots": True} if kind == "pilots" else {}
-        odp.release(make(storage=curator, study_name=kind, **more)).publish(public, kind)
+        odp.publish(odp.release(make(storage=curator, study_name=kind, **more)), public, kind)
     return curator, public
 
 

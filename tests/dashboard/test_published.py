@@ -49,7 +49,7 @@ def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> 
     release = odp.release(MAKERS[kind]())
     file = tmp_path / "public.db"
     before = datetime.datetime.now()
-    public = release.publish(f"sqlite:///{file}", "result")
+    public = odp.publish(release, f"sqlite:///{file}", "result")
     after = datetime.datetime.now()
 
     # The study.
@@ -135,7 +135,9 @@ def same_release(kind: str, secret: int) -> Any:
 def test_another_secret_gives_the_same_page(kind: str) -> None:
     pages = []
     for secret in (0, 4):
-        public = same_release(kind, secret).publish(optuna.storages.InMemoryStorage(), "result")
+        public = odp.publish(
+            same_release(kind, secret), optuna.storages.InMemoryStorage(), "result"
+        )
         system = public._storage.get_study_system_attrs(public._study_id)
         assert "For the curator only" not in str(system)
         pages.append((public.user_attrs, system, public.trials[0].params, public.trials[0].value))

@@ -21,6 +21,7 @@ from optuna_dp.federated import (
     votes_to_study,
 )
 from optuna_dp.federated.query import VoteQuery, choose_candidates
+from optuna_dp.publishing import publish
 
 assert votes  # a fixture
 
@@ -61,7 +62,7 @@ def test_release_statement_and_study(transport: Any) -> None:
     study = votes_to_study(release)
     assert [t.value for t in study.trials] == release.attributes["noisy_votes"]
     assert study.best_value == release.value
-    published = release.publish(optuna.storages.InMemoryStorage(), "vote")
+    published = publish(release, optuna.storages.InMemoryStorage(), "vote")
     assert published.trials[0].params == release.params
 
 

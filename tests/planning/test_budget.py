@@ -185,7 +185,7 @@ def test_the_record_is_read_back_and_nothing_else_is() -> None:
         ({"run": lambda noise, steps: odp.gaussian(noise)}, "either"),
         ({"neighboring_relation": "neighbours"}, "neighboring_relation"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_bad_input_gets_one_clear_line(given: dict[str, Any], words: str) -> None:
     with pytest.raises(OptunaDPError) as caught:

@@ -39,13 +39,13 @@ def test_what_a_file_still_holds_of_a_deleted_study_is_not_published(
     if kind == "sqlite" and b"optuna_dp:slot" not in path.read_bytes():
         pytest.skip("this SQLite erases what is deleted (secure_delete)")
     with pytest.raises(ReleaseRefusedError, match="deleting does not erase"):
-        found.publish(storage, "result")
+        odp.publish(found, storage, "result")
     if isinstance(storage, RDBStorage):
         storage.engine.dispose()
     # The way out.
     fresh = JournalStorage(JournalFileBackend(str(tmp_path / "new")))
-    found.publish(fresh, "result")
-    found.publish(fresh, "another")
+    odp.publish(found, fresh, "result")
+    odp.publish(found, fresh, "another")
     assert b"optuna_dp:slot" not in (tmp_path / "new").read_bytes()
 
 
@@ -69,13 +69,13 @@ def test_beside_a_study_that_was_not_published() -> None:
     storage = InMemoryStorage()
     optuna.create_study(storage=storage, study_name="notes")
     with pytest.raises(ReleaseRefusedError, match=r"'notes', .* not published"):
-        a_release().publish(storage, "result")
+        odp.publish(a_release(), storage, "result")
 
 
 def test_no_private_study_begins_where_a_release_was_published() -> None:
     storage = InMemoryStorage()
     found = a_release()
-    found.publish(storage, "result")
+    odp.publish(found, storage, "result")
     later = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
     with pytest.raises(PlanError, match="storage of its own"):
         later.optimize(objective)

@@ -165,7 +165,7 @@ def test_nothing_that_identifies_the_winners_position_leaves(tmp_path: Path) -> 
     # 37 is the number of the winner; T itself is the parameter of this test's artificial law.
     assert 37 not in leaves(data)
     assert not [leaf for leaf in leaves(data) if isinstance(leaf, str) and "37" in leaf.split()]
-    published = release.publish(f"sqlite:///{tmp_path / 'public.db'}", "result")
+    published = odp.publish(release, f"sqlite:///{tmp_path / 'public.db'}", "result")
     (only,) = published.trials
     assert only.number == 0
     assert only.params == release.params
@@ -226,13 +226,13 @@ def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
     study = finished_study(storage=storage)
     release = odp.release(study, RUN)
     with pytest.raises(ReleaseRefusedError, match="curator's study"):
-        release.publish(storage, "result")
+        odp.publish(release, storage, "result")
     assert len(optuna.get_all_study_names(storage)) == 1
 
 
 def test_publishing_an_empty_result() -> None:
     release = odp.release(scores([math.nan]), RUN)
-    study = release.publish(optuna.storages.InMemoryStorage(), "nothing")
+    study = odp.publish(release, optuna.storages.InMemoryStorage(), "nothing")
     assert study.trials == []
     assert "differential privacy" in study.user_attrs["privacy statement"]
 
@@ -311,9 +311,9 @@ def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
 def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
     release = odp.release(finished_study(), RUN)
     storage = f"sqlite:///{tmp_path / 'public.db'}"
-    release.publish(storage, "result")
+    odp.publish(release, storage, "result")
     with pytest.raises(InvalidArgumentError, match="study_name="):
-        release.publish(storage, "result")
+        odp.publish(release, storage, "result")
     for bad in (None, 3, "garbage", f"sqlite:///{tmp_path / 'missing' / 'x.db'}"):
         with pytest.raises(InvalidArgumentError, match="storage="):
-            release.publish(bad, "result")  # type: ignore[arg-type]
+            odp.publish(release, bad, "result")  # type: ignore[arg-type]

@@ -248,7 +248,7 @@ def test_several_objectives_with_a_function() -> None:
     assert release.attributes["values"] == list(trials[9].values)
     assert release.pilots[0]["values"] == list(trials[0].values)
     assert "value" not in release.pilots[0]
-    shown = release.publish("sqlite://", "shown")
+    shown = odp.publish(release, "sqlite://", "shown")
     assert [t.values for t in shown.trials] == [t.values for t in trials]
     assert odp.release(study).to_json() == release.to_json()
 
@@ -269,7 +269,7 @@ def test_publishing_shows_the_pilots_and_the_last_run() -> None:
     study = finished(budget(4, 2))
     for trial in study.trials[:6]:
         assert trial.duration is not None
-    shown = odp.release(study).publish("sqlite://", "shown")
+    shown = odp.publish(odp.release(study), "sqlite://", "shown")
     assert [t.params for t in shown.trials] == [t.params for t in study.trials]
     assert [t.value for t in shown.trials] == [t.value for t in study.trials]
     assert [t.user_attrs for t in shown.trials] == [{"pilot of rung": 1}] * 4 + [
@@ -287,7 +287,7 @@ def test_pilots_with_parameters_of_their_own_are_published_too() -> None:
         return trial.suggest_float("x", -1.0, 1.0 if trial.number != 2 else 2.0)
 
     study = finished(budget(5), branches)
-    shown = odp.release(study).publish("sqlite://", "shown")
+    shown = odp.publish(odp.release(study), "sqlite://", "shown")
     assert shown.trials[0].params | shown.trials[0].user_attrs == {
         **study.trials[0].params,
         "pilot of rung": 1,

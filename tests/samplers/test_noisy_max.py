@@ -359,7 +359,7 @@ def test_nothing_of_a_candidate_but_its_hyperparameters_is_released() -> None:
 
 def test_the_published_study_shows_the_hyperparameters_alone() -> None:
     release = odp.release(run(MAKERS["noisy_max"](SPACE)))
-    public = release.publish(optuna.storages.InMemoryStorage(), "choice")
+    public = odp.publish(release, optuna.storages.InMemoryStorage(), "choice")
     assert [t.params for t in public.trials] == [release.params]
     assert [t.values for t in public.trials] == [None]
 

@@ -54,7 +54,7 @@ def test_pilots_are_shown_only_if_the_plan_says_so() -> None:
     for trial in study.trials[2:]:
         if trial.params != shown.params:
             assert str(trial.params["x"]) not in text
-    published = shown.publish(optuna.storages.InMemoryStorage(), "result")
+    published = odp.publish(shown, optuna.storages.InMemoryStorage(), "result")
     assert published.trials[0].user_attrs == shown.attributes
     assert hidden.guarantee.epsilon(1e-5) == shown.guarantee.epsilon(1e-5)
 

@@ -109,7 +109,7 @@ def test_nothing_may_be_chosen() -> None:
     release = odp.release(study)
     assert release.params is None
     assert release.value is None
-    assert release.publish(optuna.storages.InMemoryStorage(), "nothing").trials == []
+    assert odp.publish(release, optuna.storages.InMemoryStorage(), "nothing").trials == []
 
 
 def test_the_trace_of_another_study() -> None:

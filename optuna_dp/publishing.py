@@ -11,19 +11,45 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage, JournalStorage, get_storage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
+from optuna_dp.dashboard import annotate_published
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
 from optuna_dp.releasing.procedures import description_of
+from optuna_dp.releasing.release import Release
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from optuna_dp.releasing.release import Release
-
 
 def publish(release: Release, storage: str | BaseStorage, study_name: str) -> Study:
-    """Implements :meth:`optuna_dp.Release.publish`."""
+    """Writes a study that holds nothing but a release and is safe to show.
+
+    With the extra ``dashboard`` its page in Optuna Dashboard has the statement and public plots.
+
+    Args:
+        release: What :func:`optuna_dp.release` returned.
+        storage: Where to; a storage that holds nothing but published releases, because who may
+            read the published study can read everything beside it.
+        study_name: Name of the new study.
+
+    Returns:
+        The new study.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed, or the name is taken.
+        ReleaseRefusedError: If the storage holds, or has held, anything else.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Once()))
+        >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4))
+        >>> public = odp.publish(release, optuna.storages.InMemoryStorage(), "result")
+        >>> len(public.trials)
+        1
+    """
     if not isinstance(study_name, str) or not study_name:
         raise InvalidArgumentError("study_name", study_name, "it must be a name")
     backend = _storage(storage)
@@ -73,9 +99,6 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         )
     study.set_user_attr("privacy statement", release.statement())
     study.set_user_attr("privacy", release.to_json()["statement"])
-    # The dashboard is an edge of the package and imports this part, so it is looked up by name.
-    from optuna_dp.dashboard import annotate_published  # Only draws; see test_architecture.py.
-
     annotate_published(study, release)
     return study
 
@@ -116,8 +139,6 @@ def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistributio
 
 
 def _storage(storage: str | BaseStorage) -> BaseStorage:
-    from sqlalchemy.exc import SQLAlchemyError
-
     if not isinstance(storage, str | BaseStorage):
         raise InvalidArgumentError("storage", storage, "it must be an Optuna storage or its URL")
     try:
