@@ -112,7 +112,8 @@ def plan_budget(
         score: Which records runs are scored on. ``"training"``: those trained on; training and
             score both count. ``"disjoint"``: private records that are never trained on, told
             apart by a rule that looks at nothing but the record itself; the worse of the two
-            counts. None: public records, at no cost.
+            counts; not with ``"replace_one"``, where one exchange may change both. None: public
+            records, at no cost.
         score_final: Whether the last run is scored too (at 0.5 % more noise). If not, its score
             must not be computed on private records.
         spare_runs: How many more runs like the last one are paid for, to be used or not. Without

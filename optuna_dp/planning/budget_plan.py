@@ -116,6 +116,15 @@ class BudgetPlan:
         validation.open_unit("delta", self.delta)
         validation.whole("spare_runs", self.spare_runs)
         checked_score(self.score)
+        if self.score == "disjoint" and self.neighboring_relation == "replace_one":
+            # One record leaves the training, another joins the score: both change at once, and
+            # the two changes together may cost more than either kind of replacement alone.
+            raise InvalidArgumentError(
+                "score",
+                self.score,
+                "it does not go with replace_one, where one exchange may change both parts",
+                "Plan with score='training', which pays for both, or with add_or_remove_one.",
+            )
 
     def __repr__(self) -> str:
         rungs = ", ".join(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
@@ -126,6 +127,28 @@ def test_disjoint_validation_records_cost_the_worse_of_the_two() -> None:
     assert together.pilot.score_noise_multiplier is not None
     assert apart.pilot.score_noise_multiplier < together.pilot.score_noise_multiplier
     assert apart.final.noise_multiplier < together.final.noise_multiplier
+
+
+def test_an_exchange_across_disjoint_records_is_not_covered_by_the_worse_of_the_two() -> None:
+    """A record leaves the training, another joins the score: more than either exchange alone."""
+    rate, noise, score_noise, epsilon = 0.05, 0.5, 2.5, 3.0
+    x, y = np.linspace(-5.0, 6.0, 2001), np.linspace(-20.0, 21.0, 1001)
+    absent = norm.pdf(x, 0.0, noise)
+    present = (1.0 - rate) * absent + rate * norm.pdf(x, 1.0, noise)
+    before = np.outer(present, norm.pdf(y, 0.0, score_noise))
+    after = np.outer(absent, norm.pdf(y, 1.0, score_noise))
+    cell = (x[1] - x[0]) * (y[1] - y[0])
+    across = cell * np.maximum(before - np.exp(epsilon) * after, 0.0).sum()
+    worse = odp.worst_case(
+        odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=1),
+        odp.scoring.score_event(score_noise),
+    )
+    guarantee = odp.Guarantee(worse, neighboring_relation="replace_one")
+    assert across > 1.1 * guarantee.delta(epsilon)
+    with pytest.raises(InvalidArgumentError, match="one exchange may change"):
+        odp.plan_budget(
+            epsilon=3.0, score="disjoint", neighboring_relation="replace_one", **DIGITS
+        )
 
 
 def test_any_event_may_be_planned() -> None:
