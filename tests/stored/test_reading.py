@@ -27,6 +27,8 @@ VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "events.json")
 # here is a line of the changelog.
 TIGHTER: dict[str, str] = {}  # a smaller epsilon
 CORRECTED: dict[str, str] = {}  # another epsilon, perhaps a larger one: the old one was wrong
+# Higher by about 1e-8 of themselves; which change of the accounting did it has not been found.
+HIGHER = {"rand-tune-no-result": 1e-7, "pilots-dead-leader": 1e-7}
 OTHER_DIGEST: dict[str, str] = {}  # the same guarantee, another record of it
 
 
@@ -44,13 +46,10 @@ def study_from(folder: Path, version: str, name: str) -> optuna.Study:
 
 
 def rounding(version: str) -> float:
-    """Other versions of numpy and scipy round otherwise, and where they do is upward.
-
-    So do bounds that were reworked since 0.1.0: two of the studies came out 1e-8 higher.
-    """
+    """Other versions of numpy and scipy round otherwise, and where they do is upward."""
     made_with = stored(version, "noisy-max")["statement"]["versions"]
     same = all(made_with[p] == importlib.metadata.version(p) for p in ("numpy", "scipy"))
-    return 1e-7 if same else 1e-5
+    return 1e-9 if same else 1e-5
 
 
 def check_epsilons(
@@ -58,10 +57,11 @@ def check_epsilons(
 ) -> None:
     if name in CORRECTED:
         return
+    allowed = max(rounding(version), HIGHER.get(name, 0.0))
     for delta, before in epsilons.items():
         now = guarantee.epsilon(float(delta))
-        assert now <= before * (1 + rounding(version)), delta
-        assert name in TIGHTER or now == pytest.approx(before, rel=rounding(version)), delta
+        assert now <= before * (1 + allowed), delta
+        assert name in TIGHTER or now == pytest.approx(before, rel=allowed), delta
 
 
 def released(tmp_path: Path, version: str, name: str) -> odp.Release:
