@@ -21,6 +21,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 # Where each procedure begins: what draws its runs, and what judges them. The procedure's file
 # under releasing/procedures is named in a study's plan and loaded by that name.
 _RELEASE = "releasing/release.py"
+# Laws of T are named in the plan as well, and loaded by that name. Every procedure is counted with
+# the default law; the others stand by themselves.
+_GEOMETRIC = "trial_counts/negative_binomial.py"
 
 
 def _procedure(name: str) -> str:
@@ -30,6 +33,13 @@ def _procedure(name: str) -> str:
 STARTS: dict[str, tuple[str, ...]] = {
     "private selection": (
         "samplers/rand_tune.py",
+        _GEOMETRIC,
+        _procedure("private_selection"),
+        _RELEASE,
+    ),
+    "another law of T": (
+        "samplers/rand_tune.py",
+        *(f"trial_counts/{law}.py" for law in ("binomial", "capped", "once", "poisson")),
         _procedure("private_selection"),
         _RELEASE,
     ),
@@ -70,12 +80,17 @@ STARTS: dict[str, tuple[str, ...]] = {
 # procedures that do come to it. A test runs each procedure and looks at what was loaded.
 _WITH_DENSITIES = ("with density bounds", "pilots")
 _HISTORY = "accounting/selection/history_bound.py"
+_RENYI = "accounting/selection/renyi.py"
+_OTHER_LAWS = ("another law of T",)
 _SKELLAM = "accounting/skellam.py"
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
     ("accounting/run_profile.py", _HISTORY): _WITH_DENSITIES,
     ("accounting/run_profile.py", _SKELLAM): ("votes",),
     ("accounting/run_rdp.py", _SKELLAM): ("votes",),
+    (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
+    (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,
+    (_RELEASE, "trial_counts/binomial.py"): _OTHER_LAWS,
 }
 
 # What nobody relies on: it may be wrong, and no released epsilon is smaller for it.

@@ -17,7 +17,7 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.accounting import events
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 _MAX_DEPTH = 50
 

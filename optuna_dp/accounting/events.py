@@ -18,7 +18,7 @@ from dp_accounting import NeighboringRelation, dp_event
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 RELATIONS = {
     "add_or_remove_one": NeighboringRelation.ADD_OR_REMOVE_ONE,

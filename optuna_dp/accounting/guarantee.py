@@ -19,7 +19,7 @@ from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from optuna_dp.json_records import Record
 from optuna_dp.planning.budget_plan import BudgetPlan, run_event, sgd_training
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, guided, largest_within
-from optuna_dp.trial_counts import Geometric
+from optuna_dp.trial_counts.negative_binomial import Geometric
 
 _DENSITY_BOUNDS = (0.75, 2.0)
 # What a choice among partitions' utilities takes, and on how many models it rests.

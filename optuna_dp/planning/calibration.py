@@ -24,7 +24,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, largest_within
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 Unknown = Literal["noise_multiplier", "mean", "density_bounds"]
 

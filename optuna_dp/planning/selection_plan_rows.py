@@ -33,14 +33,10 @@ from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon
 from optuna_dp.planning.target_search import Scale, largest_within
-from optuna_dp.trial_counts import (
-    Binomial,
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.binomial import Binomial
+from optuna_dp.trial_counts.negative_binomial import Geometric, Logarithmic, NegativeBinomial
+from optuna_dp.trial_counts.poisson import Poisson
 
 Bounds = tuple[float, float]
 

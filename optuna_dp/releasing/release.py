@@ -22,7 +22,6 @@ from optuna_dp.releasing.procedures import description_of, procedure_of
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.releasing.runs import Evidence
 from optuna_dp.releasing.statement import statement_data, statement_markdown
-from optuna_dp.trial_counts import Binomial
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
@@ -444,6 +443,9 @@ def _check_failures(evidence: Evidence, failures: Any) -> int | None:
 
 def _of_runs_that_were_told(evidence: Evidence, runs: int) -> Design:
     """The design of the same search with as many selection runs as were told."""
+    # Nothing that does not tell the number of runs rests on it.
+    from optuna_dp.trial_counts.binomial import Binomial
+
     exactly = Binomial(runs, mean=runs).to_json()
     settings = dict(evidence.plan.design.settings)
     if "selection" in settings:

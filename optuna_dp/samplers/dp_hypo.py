@@ -14,7 +14,7 @@ from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.validation import search_bounds, whole
 
 if TYPE_CHECKING:

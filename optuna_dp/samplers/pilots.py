@@ -35,7 +35,8 @@ from optuna_dp.samplers.budgeted_pilots import BudgetedPilots
 from optuna_dp.samplers.pilot_settings import PROCEDURE, PilotSettings, outputs_digest
 from optuna_dp.samplers.proposals import Proposer
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSettings
-from optuna_dp.trial_counts import Once, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.once import Once
 from optuna_dp.validation import positive, search_bounds, whole
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution
 
 from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -16,7 +16,8 @@ from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import MEND, Design
 from optuna_dp.protocol.slots import SlotSampler
-from optuna_dp.trial_counts import Geometric, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.negative_binomial import Geometric
 from optuna_dp.validation import density_bounds as checked_density_bounds
 
 if TYPE_CHECKING:

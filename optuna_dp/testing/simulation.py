@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 # (state of each search, shape (n,)) -> density ratio of each hyperparameter, shape (n, L).
 Densities = Callable[[IntArray], FloatArray]

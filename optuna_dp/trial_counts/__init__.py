@@ -32,19 +32,40 @@ law                                 support                    parameters
 ==================================  =========================  ======================
 """
 
-from optuna_dp.trial_counts.base import TrialCount
-from optuna_dp.trial_counts.bounded import Binomial, Capped
-from optuna_dp.trial_counts.negative_binomial import Geometric, Logarithmic, NegativeBinomial
-from optuna_dp.trial_counts.once import Once
-from optuna_dp.trial_counts.poisson import Poisson
+from __future__ import annotations
 
-__all__ = [
-    "Binomial",
-    "Capped",
-    "Geometric",
-    "Logarithmic",
-    "NegativeBinomial",
-    "Once",
-    "Poisson",
-    "TrialCount",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna_dp.trial_counts.base import TrialCount as TrialCount
+    from optuna_dp.trial_counts.binomial import Binomial as Binomial
+    from optuna_dp.trial_counts.capped import Capped as Capped
+    from optuna_dp.trial_counts.negative_binomial import Geometric as Geometric
+    from optuna_dp.trial_counts.negative_binomial import Logarithmic as Logarithmic
+    from optuna_dp.trial_counts.negative_binomial import NegativeBinomial as NegativeBinomial
+    from optuna_dp.trial_counts.once import Once as Once
+    from optuna_dp.trial_counts.poisson import Poisson as Poisson
+
+# Inside the package each law is imported from its own file, so that it can be seen who rests on
+# which.
+_HOMES = {
+    "Binomial": "binomial",
+    "Capped": "capped",
+    "Geometric": "negative_binomial",
+    "Logarithmic": "negative_binomial",
+    "NegativeBinomial": "negative_binomial",
+    "Once": "once",
+    "Poisson": "poisson",
+    "TrialCount": "base",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -23,8 +24,29 @@ _LARGEST_QUESTION = 10**300
 UNIFORM_BITS = 128
 
 
-# Every law by its name, registered by the law's class: this file makes none of them by itself.
+# Every law by its name, registered by the law's class. Ours are looked for in these files, by
+# names, so that only the law in question is loaded: a study rests on the code of no other.
 _LAWS: dict[str, type[TrialCount]] = {}
+_HOMES = {
+    "binomial": "binomial",
+    "capped": "capped",
+    "geometric": "negative_binomial",
+    "logarithmic": "negative_binomial",
+    "negative_binomial": "negative_binomial",
+    "once": "once",
+    "poisson": "poisson",
+}
+
+
+def law_named(name: str) -> type[TrialCount]:
+    """Returns the class of a law, by its name in records.
+
+    Raises:
+        KeyError: If there is no such law.
+    """
+    if name not in _LAWS:
+        importlib.import_module(f"optuna_dp.trial_counts.{_HOMES[name]}")
+    return _LAWS[name]
 
 
 class TrialCount(Record, ABC):
@@ -62,6 +84,16 @@ class TrialCount(Record, ABC):
     @abstractmethod
     def maximum(self) -> int | None:
         """Largest possible T, or None if there is none."""
+
+    @property
+    def uncapped(self) -> TrialCount:
+        """The law of T without its cap; the law itself if it has none."""
+        return self
+
+    @property
+    def terms(self) -> int:
+        """How many terms phi' is the sum of; 1 if it has a closed form."""
+        return 1
 
     @abstractmethod
     def _pmf(self, k: FloatArray) -> FloatArray:
@@ -215,7 +247,7 @@ class TrialCount(Record, ABC):
         n = validation.whole("n", n, minimum=1)
         if self.maximum is not None and self.maximum <= n:
             return self
-        law: Callable[..., TrialCount] = _LAWS["capped"]
+        law: Callable[..., TrialCount] = law_named("capped")
         return law(self, n)
 
     def sample(self, uniform_bits: Callable[[int], int] | None = None) -> int:
@@ -279,9 +311,10 @@ class TrialCount(Record, ABC):
     def from_json(cls, data: Any) -> TrialCount:
         """Reads back any law from :meth:`to_json`; refuses anything else."""
         name = data.get("law") if isinstance(data, dict) else None
-        if not isinstance(name, str) or name not in _LAWS:
-            raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(_LAWS)}")
-        return _LAWS[name]._read(data)
+        known = {*_HOMES, *_LAWS}
+        if not isinstance(name, str) or name not in known:
+            raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(known)}")
+        return law_named(name)._read(data)
 
     @classmethod
     def _read(cls, data: dict[str, Any]) -> TrialCount:

@@ -11,7 +11,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import exact, special
+from optuna_dp.trial_counts import exact_sums, special
 from optuna_dp.trial_counts.base import TrialCount
 
 _LARGEST_MEAN = 1e8
@@ -67,4 +67,4 @@ class Poisson(TrialCount):
         return -math.expm1(-self.mean * fraction)
 
     def _exact_tail(self, ctx: Any, n: int) -> Any:
-        return exact.poisson_tail(ctx, n, self.mean)
+        return exact_sums.poisson_tail(ctx, n, self.mean)

@@ -46,7 +46,8 @@ from optuna_dp.accounting.attacks.selection_attack import SelectionAttack, stron
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import NegativeBinomial, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
 
 # Taken from the attack's advantage for the rounding of sums and of linear systems.
 _ROUNDING = 1e-9

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
-from optuna_dp.trial_counts import TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 IntArray = npt.NDArray[np.intp]
 

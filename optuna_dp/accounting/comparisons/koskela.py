@@ -25,7 +25,10 @@ import numpy.typing as npt
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import Binomial, NegativeBinomial, Poisson, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.binomial import Binomial
+from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
+from optuna_dp.trial_counts.poisson import Poisson
 
 
 def koskela_applies(trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)) -> bool:

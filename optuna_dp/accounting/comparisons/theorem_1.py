@@ -15,7 +15,8 @@ from optuna_dp.accounting.rdp_curves import (
 )
 from optuna_dp.accounting.selection.renyi import selection_term
 from optuna_dp.arrays import FloatArray
-from optuna_dp.trial_counts import NegativeBinomial, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
 
 
 def theorem1_as_printed(

@@ -38,7 +38,8 @@ from optuna_dp.accounting.selection.history_stationary import solve_stationary
 from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import Capped, NegativeBinomial, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
 
 STEP = 0.01
 """Change of log phi'(1 - p) over one interval of p, where it matters."""
@@ -126,7 +127,7 @@ class HistoryProfile:
             return
         self._law, self._trials, self._bounds = _law(trials), trials, (c, big_c)
         self.missing = self._law.missing
-        if isinstance(trials, Capped):
+        if trials.uncapped is not trials:
             self._farthest = _LARGEST_EPSILON
         if self.missing > _LARGEST_CHARGE:
             self._give_up()
@@ -227,10 +228,11 @@ class _Law:
 
 
 def _law(trials: TrialCount) -> _Law:
-    if isinstance(trials, Capped) and trials.base.tail(trials.n - 1) <= _NEVER:
+    base = trials.uncapped
+    if base is not trials and base.tail((trials.maximum or 0) - 1) <= _NEVER:
         # min(T, n) and T are alike but for P[T >= n], which moves A - e^eps A' by at most
         # (1 + e^eps) P[T >= n]: nothing up to an epsilon of 60, and what holds there holds above.
-        law = _law(trials.base)
+        law = _law(base)
         return _Law(law.pmf, law.low, law.high, law.missing + _NEVER * math.exp(61.0))
     if isinstance(trials, NegativeBinomial) and trials.gamma < 1.0:
         z, eta = 1.0 - trials.gamma, trials.shape

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
-from optuna_dp.trial_counts import Capped, TrialCount
+from optuna_dp.trial_counts.base import TrialCount
 
 STEP = 2e-3
 """Largest relative change of gain or cost over one cell of the grid of p (the error is O(STEP^2),
@@ -102,7 +102,7 @@ class DataProfile:
             self.grid_size = 0
             self._floor, self._shifts, self._weights = 1.0, np.zeros(1), np.zeros(1)
             return
-        if isinstance(trials, Capped) and trials.n > _LONG_SUM:
+        if trials.terms > _LONG_SUM:
             step *= _COARSER
         p, gain, cost = _grid(lines, c, big_c, step)
         self.grid_size = p.size

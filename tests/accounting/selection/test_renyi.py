@@ -17,14 +17,16 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 from optuna_dp.accounting.comparisons.theorem_1 import theorem1_as_printed
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
 from optuna_dp.accounting.selection.renyi import (
-    Profile,
-    adaptive_poisson_rdp,
     negative_binomial_rdp,
-    poisson_rdp,
-    poisson_rdp_any_mean,
     pure_selection_epsilon,
     selection_rdp,
     why_no_rdp,
+)
+from optuna_dp.accounting.selection.renyi_poisson import (
+    Profile,
+    adaptive_poisson_rdp,
+    poisson_rdp,
+    poisson_rdp_any_mean,
 )
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts import (
