@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from optuna_dp.protocol.recovery import recover as recover
     from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
     from optuna_dp.publishing import publish as publish
+    from optuna_dp.releasing.description import describe as describe
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.release import release as release
     from optuna_dp.samplers.budget_runs import fidelity as fidelity
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from optuna_dp.trial_counts import Once as Once
     from optuna_dp.trial_counts import Poisson as Poisson
     from optuna_dp.trial_counts import TrialCount as TrialCount
+    from optuna_dp.verification import verify as verify
 
 __version__ = "0.1.0"
 
@@ -93,6 +95,7 @@ _HOMES = {
     "optuna_dp.pruners": ("WithinTrialPruner",),
     "optuna_dp.publishing": ("publish",),
     "optuna_dp.propose_test": ("partition",),
+    "optuna_dp.releasing.description": ("describe",),
     "optuna_dp.releasing.release": ("Release", "release"),
     "optuna_dp.samplers.budget_runs": ("fidelity",),
     "optuna_dp.samplers.dp_hypo": ("DPHyPOSampler",),
@@ -111,6 +114,7 @@ _HOMES = {
         "Poisson",
         "TrialCount",
     ),
+    "optuna_dp.verification": ("verify",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

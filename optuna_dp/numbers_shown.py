@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 # The Renyi orders that statements and dashboards list.
 SHOWN_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
@@ -15,6 +15,11 @@ def rounded_up(value: float | None, places: int = 2) -> str:
         return "infinite"
     # By way of its shortest decimals, so that 1.1 stays 1.1.
     return str(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-places), ROUND_CEILING))
+
+
+def rounded_down(value: float, places: int = 2) -> str:
+    """Returns a finite number with so many decimals, never above it."""
+    return str(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-places), ROUND_FLOOR))
 
 
 def significant_up(value: float, digits: int = 4) -> str:

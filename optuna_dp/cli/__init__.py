@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import optuna_dp
-from optuna_dp.cli import budget, demo, plan, recover, release
+from optuna_dp.cli import budget, demo, plan, recover, release, verify
 from optuna_dp.cli.common import OneLineErrors
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ for command, summary in (
     (recover.recover, "List open trials; fail those of dead workers."),
     (release.release, "Release the best run of a finished study."),
     (release.statement, "Print the privacy statement of a study."),
+    (verify.verify, "Check the numbers of a release."),
 ):
     app.command(short_help=summary)(command)
 

@@ -81,7 +81,7 @@ def release(
 
 
 def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> None:
-    """Print the privacy statement of a finished study, without its result."""
+    """Print the privacy statement of a finished study: the release, for whoever signs it off."""
     with clear_errors():
         found = _release(storage, study)
     if as_json:

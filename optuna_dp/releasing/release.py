@@ -14,7 +14,8 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import is_ours, score
+from optuna_dp.protocol.records import RELEASED_KEY, is_ours, score
+from optuna_dp.releasing.description import DataDescription, read_description
 from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.exact_scores import looks_exact, warn_of_scores
 from optuna_dp.releasing.failures import longest_block, stand_together
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 _logger = logging.getLogger("optuna_dp")
-
-_RELEASED_KEY = "optuna_dp:released"
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,7 @@ class Release:
         training: The event of a final training composed on top, or None.
         runs_told: How many runs had a chance to be chosen, where that is released and charged
             for (``release(study, failures="lost")``); None where it is secret, as a rule.
+        description: What only people know (:func:`optuna_dp.describe`), or None.
     """
 
     params: dict[str, Any] | None
@@ -77,6 +77,7 @@ class Release:
     design: Design = field(kw_only=True, repr=False)
     training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
     runs_told: int | None = field(default=None, kw_only=True, repr=False)
+    description: DataDescription | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def pilots(self) -> list[dict[str, Any]]:
@@ -138,7 +139,8 @@ class Release:
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
         described = description_of(self.design)
-        facts = described.facts(self.design, self._search_guarantee())
+        facts = {} if self.description is None else self.description.facts()
+        facts |= described.facts(self.design, self._search_guarantee())
         if self.runs_told is not None:
             facts["Number of runs"] = (
                 f"{self.runs_told} had a chance to be chosen, which is told here and charged for "
@@ -150,7 +152,7 @@ class Release:
             from optuna_dp.accounting.event_words import in_words
 
             facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
-        return statement_markdown(self._statement(), facts, described.not_covered)
+        return statement_markdown(self._statement(), facts)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
@@ -168,6 +170,7 @@ class Release:
     def _content(self) -> dict[str, Any]:
         """What is released, as plain JSON values."""
         digest = None if self.artifact is None else hashlib.sha256(self.artifact).hexdigest()
+        described = {} if self.description is None else self.description.to_json()
         return {
             "params": _as_json(self.params),
             "value": _as_json(self.value),
@@ -177,6 +180,7 @@ class Release:
                 name: json.loads(distribution_to_json(distribution))
                 for name, distribution in self.distributions.items()
             },
+            **({"description": described} if described else {}),
         }
 
     def _search_guarantee(self) -> Guarantee:
@@ -202,8 +206,8 @@ class Release:
             delta=self.delta,
             released=released,
             content=self._content(),
-            assumptions=described.assumptions,
-            relations=described.relations,
+            described=described,
+            cap=None if self.description is None else self.description.cap,
         )
 
 
@@ -266,7 +270,7 @@ def release(
     try:
         evidence = read_evidence(study)
     except ReleaseRefusedError as error:
-        if _RELEASED_KEY not in study._storage.get_study_system_attrs(study._study_id):
+        if RELEASED_KEY not in study._storage.get_study_system_attrs(study._study_id):
             raise
         fix = f"It was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
@@ -300,6 +304,7 @@ def release(
         delta=record.delta if delta is None else open_unit("delta", delta),
         design=design,
         runs_told=lost,
+        description=read_description(study),
     )
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
@@ -462,10 +467,10 @@ def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
     A copy made after the release carries its mark, and gives the same release again.
     """
     storage, study_id = study._storage, study._study_id
-    if _RELEASED_KEY in storage.get_study_system_attrs(study_id):
+    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
         return
     for other in storage.get_all_studies():
-        mark = storage.get_study_system_attrs(other._study_id).get(_RELEASED_KEY)
+        mark = storage.get_study_system_attrs(other._study_id).get(RELEASED_KEY)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
                 f"It is a copy of the study {other.study_name!r}, or that one of it, and that one "
@@ -489,7 +494,7 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
             json.dumps(content, sort_keys=True, default=repr).encode()
         ).hexdigest(),
     }
-    before = storage.get_study_system_attrs(study_id).get(_RELEASED_KEY)
+    before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
     if before is not None and before != mark:
         raise ReleaseRefusedError(
             "It was released before, and has changed since.",
@@ -497,7 +502,7 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
             "release and costs its own guarantee (a new study, Guarantee.compose).",
         )
     if before is None:
-        storage.set_study_system_attr(study_id, _RELEASED_KEY, mark)
+        storage.set_study_system_attr(study_id, RELEASED_KEY, mark)
 
 
 def _warn_of_sisters(study: Study, evidence: Evidence) -> None:

@@ -41,7 +41,13 @@ STATEMENT_KEYS = {
     "guarantee",
     "released",
     "digest",
+    "attack",
+    "unit_with_several_records",
+    "content",
+    "trust",
+    "checked",
     "assumptions",
+    "not_covered",
     "versions",
 }
 

@@ -34,6 +34,15 @@ class BudgetedRuns(Procedure):
     """See the module's docstring; docs/explanation/budget.md has the proof."""
 
     in_the_open = True
+    checked: tuple[str, ...] = (
+        "No more pilots and last runs began than the plan pays for, each at the cost that the "
+        "plan states for it; a run that failed is counted like any other.",
+        "Every run is of this study and of this plan, which is as it was written.",
+    )
+    trust = (
+        "one trusted curator: whoever trains sees the data; the hyperparameters and scores of "
+        "all runs, the pilots' too, may be seen by anybody, also while the study runs"
+    )
     not_covered = """\
 It covers the hyperparameters and scores of all runs, how each of them ended, and the last run's
 model, also while they are shown as the study runs. It does not cover how long runs took, when they

@@ -10,7 +10,12 @@ from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.pilot_evidence import check_pilots
 from optuna_dp.releasing.procedures.base import Procedure
-from optuna_dp.releasing.procedures.private_selection import RUN_ASSUMPTIONS, SELECTION_ASSUMPTIONS
+from optuna_dp.releasing.procedures.private_selection import (
+    RUN_ASSUMPTIONS,
+    RUN_CHECKS,
+    SELECTION_ASSUMPTIONS,
+    SELECTION_CHECKS,
+)
 from optuna_dp.releasing.winner import choose
 from optuna_dp.samplers.pilot_settings import PilotSettings
 
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
 class PilotsThenSelection(Procedure):
     """See the module's docstring; docs/explanation/pilots.md has the proof."""
 
+    checked: tuple[str, ...] = (
+        "Exactly the stated number of pilots has ended, and no pilot is the winner.",
+        *SELECTION_CHECKS,
+        *RUN_CHECKS,
+    )
     assumptions: tuple[str, ...] = (
         "Each pilot is an algorithm with the stated event of a pilot, and each selection run one "
         "with the stated event of a run, their scores included, whatever hyperparameters they are "

@@ -37,11 +37,26 @@ SELECTION_ASSUMPTIONS = (
     "on. (A study whose failed runs stand together beyond chance, at 1 %, is released only if its "
     "curator vouches for chance, or with the number of the other runs told and charged for.)",
 )
+RUN_CHECKS = (
+    "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
+    "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
+    "come from the stated ranges.",
+    "No seed fixed the draws, and no run was pruned by comparison with others.",
+    "Everything that was recorded, this study's plan among it, is as it was written, and nothing "
+    "else was released from this plan in this storage.",
+)
+SELECTION_CHECKS = (
+    "How many runs there are was drawn from the stated law, by the operating system's randomness, "
+    "before the first of them; exactly so many have ended, failed ones included.",
+    "The best was taken of all of them, ties by lot; failed runs do not stand together beyond "
+    "chance, or that was vouched for.",
+)
 
 
 class PrivateSelection(Procedure):
     """See the module's docstring."""
 
+    checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
     assumptions: tuple[str, ...] = (
         "Each run is an algorithm with the stated privacy event, its score included, whatever "
         "hyperparameters it is given.",

@@ -24,6 +24,13 @@ class UtilityChoice(Procedure):
     """See the module's docstring; docs/explanation/propose-test.md has the proof."""
 
     runs_are_private = False
+    checked: tuple[str, ...] = (
+        "Every candidate that was planned has a utility in [0, 1] from every partition, and was "
+        "drawn by the study's sampler.",
+        "The choice was made once, by randomness of the operating system that was not seeded, and "
+        "is what is released.",
+        "Nothing else was released from this plan in this storage.",
+    )
     assumptions: tuple[str, ...] = (
         "Every training record lies in one partition, placed independently of all other records "
         "(optuna_dp.partition does so), and the utility of a partition is computed from that "

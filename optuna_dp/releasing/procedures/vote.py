@@ -22,6 +22,16 @@ class Vote(Description):
         "null_client": "taking all data of one client away, while the client takes part with its "
         "share of the noise alone",
     }
+    trust = (
+        "each client trusts its own software; what it has to trust the server with is said under "
+        "Sum below"
+    )
+    checked: tuple[str, ...] = (
+        "Each client's own software: its share of the noise, drawn from the operating system's "
+        "randomness, is in its reply, and what the votes may cost is within its own limits.",
+        "The server's: no more clients were lost than planned, every sum lies in its range, and "
+        "every attempt is charged for.",
+    )
     assumptions: tuple[str, ...] = (
         "Each client's data are its own: no person's records are held by several clients, or they "
         "are protected less.",

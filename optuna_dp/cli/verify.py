@@ -1,0 +1,39 @@
+"""``optuna-dp verify``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from optuna_dp.cli.common import clear_errors
+
+
+def verify(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="The JSON of a release or of its statement."),
+    ],
+    artifact: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The file said to be the released model.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = (
+        False
+    ),
+) -> None:
+    """Check a release: compute its guarantee and its digest again from its JSON.
+
+    Needs neither the study nor the data. Says what agrees, what could not be checked, and what
+    remains to be believed. Exit code 0 if everything agrees, 1 if not, 2 if FILE is no release.
+
+    Example: optuna-dp release sqlite:///curator.db study --json > release.json &&
+    optuna-dp verify release.json
+    """
+    # Start-up time: --help comes at once.
+    from optuna_dp.verification import verify as check
+
+    with clear_errors({"path_or_json": "FILE", "artifact": "--artifact"}):
+        found = check(file, artifact=artifact)
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+    raise typer.Exit(code=0 if found.ok else 1)
