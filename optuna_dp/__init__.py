@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee as Guarantee
     from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
+    from optuna_dp.describing import describe as describe
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.budget_plan import BudgetPlan as BudgetPlan
     from optuna_dp.planning.budget_plan import Fidelity as Fidelity
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from optuna_dp.protocol.recovery import recover as recover
     from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
     from optuna_dp.publishing import publish as publish
-    from optuna_dp.releasing.description import describe as describe
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.release import release as release
     from optuna_dp.samplers.budget_runs import fidelity as fidelity
@@ -95,7 +95,7 @@ _HOMES = {
     "optuna_dp.pruners": ("WithinTrialPruner",),
     "optuna_dp.publishing": ("publish",),
     "optuna_dp.propose_test": ("partition",),
-    "optuna_dp.releasing.description": ("describe",),
+    "optuna_dp.describing": ("describe",),
     "optuna_dp.releasing.release": ("Release", "release"),
     "optuna_dp.samplers.budget_runs": ("fidelity",),
     "optuna_dp.samplers.dp_hypo": ("DPHyPOSampler",),

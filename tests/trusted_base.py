@@ -100,11 +100,13 @@ UNTRUSTED = (
     "callbacks.py",
     "cli/",
     "dashboard.py",
+    "describing.py",
     "digits.py",
     "federated/",
     "planning/",
     "publishing.py",
     "testing/",
+    "verification.py",
     "visualization/",
 )
 
