@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.events import from_opacus as from_opacus
     from optuna_dp.accounting.events import gaussian as gaussian
     from optuna_dp.accounting.events import laplace as laplace
+    from optuna_dp.accounting.events import per_client as per_client
     from optuna_dp.accounting.events import pure_dp as pure_dp
     from optuna_dp.accounting.events import rdp as rdp
     from optuna_dp.accounting.events import worst_case as worst_case
@@ -84,6 +85,7 @@ _HOMES = {
         "from_opacus",
         "gaussian",
         "laplace",
+        "per_client",
         "pure_dp",
         "rdp",
         "worst_case",

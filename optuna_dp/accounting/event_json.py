@@ -76,6 +76,7 @@ _FIELDS: dict[str, tuple[type[Any], dict[str, str]]] = {
             events.SkellamDpEvent,
             {"variance": "non_negative", "votes": "count", "candidates": "count"},
         ),
+        (events.PerClientDpEvent, {"event": "event"}),
         (
             events.PrivateSelectionDpEvent,
             {"run": "event", "trials": "trials", "density_bounds": "numbers", "policy": "text"},

@@ -36,6 +36,8 @@ def in_words(event: Any) -> str:
             f"a sum of votes for {event.votes} of {event.candidates} candidates with Skellam "
             f"noise of variance {event.variance:.6g}"
         )
+    if isinstance(event, events.PerClientDpEvent):
+        return f"for each client as a whole: {in_words(event.event)}"
     if isinstance(event, events.PrivateSelectionDpEvent):
         c, big_c = event.density_bounds
         within = ""

@@ -11,12 +11,13 @@ accountants of this package count it so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attr
 from dp_accounting import NeighboringRelation, dp_event
 
 from optuna_dp import validation
+from optuna_dp.accounting import units
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts.base import TrialCount
 
@@ -207,7 +208,7 @@ def _as_candidates(value: Any) -> int:
 class SkellamDpEvent(dp_event.DpEvent):  # type: ignore[misc]
     """A sum of 0/1 vectors with ``votes`` ones each, plus Skellam noise in every entry.
 
-    The parties are the clients of a vote: a relation speaks of one client's data. It has no
+    The parties are the clients of a vote: a relation speaks of one client's whole data. It has no
     meaning under "add_or_remove_one", because a client that leaves takes its share of the noise
     along (``docs/explanation/voting.md``).
 
@@ -216,6 +217,8 @@ class SkellamDpEvent(dp_event.DpEvent):  # type: ignore[misc]
         votes: Number of ones in each client's vector, k.
         candidates: Length of the vectors, p; at least k.
     """
+
+    unit: ClassVar[str] = units.CLIENT
 
     variance: float = attr.ib(converter=_as_variance)
     votes: int = attr.ib(converter=_as_votes)
@@ -238,6 +241,25 @@ class SkellamDpEvent(dp_event.DpEvent):  # type: ignore[misc]
         if relation == "null_client":
             return self.votes
         return 2 * min(self.votes, self.candidates - self.votes)
+
+
+def _as_inner(value: Any) -> Any:
+    return as_event("event", value)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PerClientDpEvent(dp_event.DpEvent):  # type: ignore[misc]
+    """A mechanism whose neighbours differ in one client with all its records, not in one record.
+
+    Accountants judge it as they judge ``event``; what it changes is whose data are protected.
+
+    Attributes:
+        event: The mechanism, one contribution of it being that of one client.
+    """
+
+    unit: ClassVar[str] = units.CLIENT
+
+    event: Any = attr.ib(converter=_as_inner)
 
 
 # -- constructors ----------------------------------------------------------------------------
@@ -366,7 +388,8 @@ def compose(*events: dp_event.DpEvent) -> dp_event.DpEvent:
         events: One or more. A single one is returned as it is.
 
     Raises:
-        InvalidArgumentError: If there is none, or one is not an event.
+        InvalidArgumentError: If there is none, one is not an event, or some are about records
+            and others about clients (:func:`per_client`).
 
     Example:
         >>> import optuna_dp as odp
@@ -375,7 +398,9 @@ def compose(*events: dp_event.DpEvent) -> dp_event.DpEvent:
         ... )
     """
     checked = _as_events(events)
-    return checked[0] if len(checked) == 1 else dp_event.ComposedDpEvent(list(checked))
+    whole = checked[0] if len(checked) == 1 else dp_event.ComposedDpEvent(list(checked))
+    units.unit_of(whole)
+    return whole
 
 
 def worst_case(*events: dp_event.DpEvent) -> dp_event.DpEvent:
@@ -385,13 +410,40 @@ def worst_case(*events: dp_event.DpEvent) -> dp_event.DpEvent:
         events: One or more; repeated ones count once. A single one is returned as it is.
 
     Raises:
-        InvalidArgumentError: If there is none, or one is not an event.
+        InvalidArgumentError: If there is none, one is not an event, or some are about records
+            and others about clients (:func:`per_client`).
     """
     checked: list[Any] = []
     for event in _as_events(events):
         if event not in checked:
             checked.append(event)
-    return checked[0] if len(checked) == 1 else WorstCaseDpEvent(tuple(checked))
+    whole = checked[0] if len(checked) == 1 else WorstCaseDpEvent(tuple(checked))
+    units.unit_of(whole)
+    return whole
+
+
+def per_client(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    """Returns the event of a mechanism that hides one client with all its records.
+
+    For federated training in which each client's whole contribution to a round is clipped and the
+    noise is in proportion to that (DP-FedAvg). DP-SGD *within* a client clips single records; it
+    protects records, and this must not be said of it.
+
+    Args:
+        event: The mechanism; a contribution, a noise multiplier and a sampling rate in it are
+            about clients. One that is about clients already is returned as it is.
+
+    Raises:
+        InvalidArgumentError: If it is not an event.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> rounds = odp.dp_sgd(noise_multiplier=2.0, sample_rate=1.0, steps=10)
+        >>> odp.Guarantee(odp.per_client(rounds), "replace_one").unit
+        'client'
+    """
+    checked = as_event("event", event)
+    return checked if units.unit_of(checked) == units.CLIENT else PerClientDpEvent(checked)
 
 
 def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting import beside, events, run_rdp, supported_events
+from optuna_dp.accounting import beside, events, run_rdp, supported_events, units
 from optuna_dp.accounting.epsilon_methods import Method, epsilons_of, methods_of
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.event_words import in_words
@@ -39,11 +40,13 @@ class Guarantee(Record):
 
     Args:
         event: What was done to the data, as a tree of events.
-        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``, for the whole tree.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``, for the whole tree;
+            ``"null_client"`` for clients that are taken away and take part all the same.
 
     Raises:
-        InvalidArgumentError: If ``event`` is not an event, or the relation is unknown; by a method
-            if its argument is not allowed.
+        InvalidArgumentError: If ``event`` is not an event, parts of it are about records and
+            others about clients, or the relation is unknown; by a method if its argument is not
+            allowed.
         UnsupportedEventError: If no accountant judges a sub-event (named), before any work.
 
     Example:
@@ -59,11 +62,19 @@ class Guarantee(Record):
     def __post_init__(self) -> None:
         events.neighboring_relation(self.neighboring_relation)
         events.as_event("event", self.event)
-        supported_events.check_supported(self.event, self.neighboring_relation)
+        units.unit_of(self.event)
+        supported_events.check_supported(self._judged, self.neighboring_relation)
 
     def __repr__(self) -> str:
         # In words: the tree of a training run is long. `event` has all of it.
         return f"Guarantee(<{in_words(self.event)}>, {self.neighboring_relation!r})"
+
+    @property
+    def unit(self) -> str:
+        """Whose data are protected: ``"record"``, or ``"client"`` (all records of one client)."""
+        if self.neighboring_relation == "null_client":
+            return units.CLIENT
+        return units.unit_of(self.event) or units.RECORD
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""
@@ -98,7 +109,7 @@ class Guarantee(Record):
 
     def reasons(self, delta: float) -> dict[str, str]:
         """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
-        not_private = supported_events.non_private_reason(self.event)
+        not_private = supported_events.non_private_reason(self._judged)
         methods = self._methods()
         found = {
             name: methods[name].why_infinite(delta)
@@ -116,7 +127,7 @@ class Guarantee(Record):
         the event.
         """
         bound = self.epsilon(delta)
-        return beside.attack_on(self.event, self.neighboring_relation, delta), bound
+        return beside.attack_on(self._judged, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -129,7 +140,7 @@ class Guarantee(Record):
             Shape (n,).
         """
         given = DEFAULT_ORDERS if orders is None else orders
-        return run_rdp.rdp_of(self.event, self.neighboring_relation, given)
+        return run_rdp.rdp_of(self._judged, self.neighboring_relation, given)
 
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.
@@ -138,7 +149,8 @@ class Guarantee(Record):
             others: Guarantees under the same relation, or events.
 
         Raises:
-            InvalidArgumentError: If a guarantee is for another relation, or one is no event.
+            InvalidArgumentError: If a guarantee is for another relation, one is no event, or some
+                are about records and others about clients (:func:`optuna_dp.per_client`).
             UnsupportedEventError: If no accountant judges an event.
         """
         tree = [self.event]
@@ -163,16 +175,22 @@ class Guarantee(Record):
             "data", data, f"it must be what Guarantee.to_json returned ({why})", fix
         )
 
+    @functools.cached_property
+    def _judged(self) -> Any:
+        """The event as accountants see it."""
+        about_clients = units.unit_of(self.event) == units.CLIENT
+        return units.without_units(self.event) if about_clients else self.event
+
     def _methods(self) -> dict[str, Method]:
-        return dict(methods_of(self.event, self.neighboring_relation))
+        return dict(methods_of(self._judged, self.neighboring_relation))
 
     def _epsilons(self, delta: float) -> dict[str, float]:
         target = validation.open_unit("delta", delta)
-        return dict(epsilons_of(self.event, self.neighboring_relation, target))
+        return dict(epsilons_of(self._judged, self.neighboring_relation, target))
 
     def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
         target = validation.open_unit("delta", delta)
-        return beside.comparisons_of(self.event, self.neighboring_relation, target)
+        return beside.comparisons_of(self._judged, self.neighboring_relation, target)
 
 
 def pilots_guarantee(

@@ -104,12 +104,14 @@ class Release:
 
         Args:
             event: What the training costs, and the score if ``value`` is given; see
-                :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`.
+                :func:`optuna_dp.dp_sgd` and :func:`optuna_dp.compose`. A vote among clients takes
+                one that hides clients too: :func:`optuna_dp.per_client`.
             value: The trained model's score, if its cost is in ``event``; replaces :attr:`value`.
             artifact: The trained model; replaces :attr:`artifact`.
 
         Raises:
-            InvalidArgumentError: If ``event`` is not an event.
+            InvalidArgumentError: If ``event`` is not an event, or about records where the release
+                is about clients, or the other way round.
             UnsupportedEventError: If no accountant judges it.
 
         Example:

@@ -30,6 +30,12 @@ RELATIONS = {
     "add_or_remove_one": "adding or removing one record",
     "replace_one": "replacing one record by another",
 }
+_RELATIONS_OF_CLIENTS = {
+    "add_or_remove_one": "adding or removing one client with all its records",
+    "replace_one": "replacing all records of one client by any others",
+    "null_client": "taking all records of one client away",
+}
+_PROTECTED = {"record": "each record", "client": "each client as a whole"}
 _PACKAGES = ("optuna-dp", "optuna", "dp-accounting", "numpy", "scipy", "opendp")
 
 
@@ -54,16 +60,20 @@ def statement_data(
         described: What is to be said of the procedure.
         cap: The most records that one unit has, if the curator has said.
     """
+    relations = described.relations
+    if guarantee.unit == "client" and relations is RELATIONS:
+        relations = _RELATIONS_OF_CLIENTS
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
     several = None
-    if cap is not None and cap > 1:
+    if cap is not None and cap > 1 and guarantee.unit == "record":
         several = {"records": cap, "epsilon": finite(group_epsilon(guarantee, delta, cap))}
     return {
         "format": FORMAT,
         "version": VERSION,
-        "protected": described.relations[guarantee.neighboring_relation],
+        "protected": relations[guarantee.neighboring_relation],
         "neighboring_relation": guarantee.neighboring_relation,
+        "unit": guarantee.unit,
         "epsilon": finite(best),
         "delta": delta,
         "method": guarantee.method(delta),
@@ -124,7 +134,8 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         f"delta = {data['delta']:g}**"
     )
     rows = {
-        "What is protected": f"each record: the output hardly depends on {data['protected']}",
+        "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
+        f"{data['protected']}",
         "Guarantee": f"epsilon = {epsilon} at delta = {data['delta']:g}",
         "Accounting": METHODS.get(data["method"], data["method"]),
         "How tight it is": _beside_the_attack(data),

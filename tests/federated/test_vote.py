@@ -11,6 +11,7 @@ pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federat
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+import optuna_dp as odp
 from federated.in_process import SPACE, Wire, failing, vote, votes
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
@@ -64,6 +65,21 @@ def test_release_statement_and_study(transport: Any) -> None:
     assert study.best_value == release.value
     published = publish(release, optuna.storages.InMemoryStorage(), "vote")
     assert published.trials[0].params == release.params
+
+
+def test_a_training_after_a_vote_must_hide_clients_too() -> None:
+    wire = Wire(8)
+    release = vote(secure_aggregation=PlainSum()).start(wire, wire.server_context())
+    training = odp.dp_sgd(noise_multiplier=3.0, sample_rate=1.0, steps=4)
+    with pytest.raises(InvalidArgumentError, match="per_client"):
+        release.with_training(training)
+    with pytest.raises(InvalidArgumentError, match="per_client"):
+        release.guarantee.compose(training)
+    whole = release.with_training(odp.per_client(training))
+    assert whole.guarantee.unit == "client"
+    assert "for each client as a whole: 4 times" in whole.statement()
+    assert "each client as a whole: the output" in whole.statement()
+    assert whole.guarantee.epsilon(1e-5) > release.guarantee.epsilon(1e-5)
 
 
 def test_a_null_client_vote_says_so() -> None:

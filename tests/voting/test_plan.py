@@ -10,7 +10,7 @@ import pytest
 
 from optuna_dp.accounting import skellam
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.events import SkellamDpEvent, compose, gaussian
+from optuna_dp.accounting.events import SkellamDpEvent, compose, gaussian, per_client
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.voting import VotePlan
@@ -89,7 +89,7 @@ def test_adding_or_removing_is_refused_with_the_reason() -> None:
     with pytest.raises(UnsupportedEventError, match="takes its share of the noise along"):
         Guarantee(SkellamDpEvent(100.0, 5, 100))
     with pytest.raises(UnsupportedEventError, match="share of the noise"):
-        Guarantee(compose(gaussian(1.0), SkellamDpEvent(100.0, 5, 100)))
+        Guarantee(compose(per_client(gaussian(1.0)), SkellamDpEvent(100.0, 5, 100)))
 
 
 def test_the_variance_alone_leaks_when_a_client_leaves() -> None:

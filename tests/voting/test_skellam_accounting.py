@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from optuna_dp.accounting import skellam
-from optuna_dp.accounting.events import SkellamDpEvent, compose, gaussian
+from optuna_dp.accounting.events import SkellamDpEvent, compose, gaussian, per_client
 from optuna_dp.accounting.guarantee import Guarantee
 
 
@@ -73,10 +73,11 @@ def test_at_large_variance_it_is_the_gaussian_mechanism() -> None:
 
 def test_training_composes_on_top() -> None:
     vote = Guarantee(SkellamDpEvent(160.0, 5, 100), "replace_one")
-    both = vote.compose(gaussian(20.0))
+    both = vote.compose(per_client(gaussian(20.0)))
     assert vote.epsilon(1e-5) < both.epsilon(1e-5)
     assert both.epsilon(1e-5) < vote.epsilon(5e-6) + Guarantee(
         gaussian(20.0), "replace_one"
     ).epsilon(5e-6)
-    nulls = Guarantee(compose(SkellamDpEvent(160.0, 5, 100), gaussian(20.0)), "null_client")
+    training = per_client(gaussian(20.0))
+    nulls = Guarantee(compose(SkellamDpEvent(160.0, 5, 100), training), "null_client")
     assert nulls.epsilon(1e-5) < both.epsilon(1e-5)

@@ -42,8 +42,9 @@ class Vote(Description):
         "data.",
         "Under secure aggregation the server follows the protocol and runs it once for each "
         "attempt that is counted here; without it, the server is trusted with every noisy vote.",
-        "Whatever is trained afterwards with the chosen hyperparameters is not covered; its "
-        "guarantee composes with this one.",
+        "Whatever is trained afterwards with the chosen hyperparameters is covered only if it is "
+        "named above as the final training; then each client's whole contribution to it was "
+        "clipped and noised as stated.",
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:

@@ -1,0 +1,68 @@
+"""Whose data an event speaks of: one record, or one client with all records that it holds.
+
+A guarantee for records says little about a client that holds thousands, so the two never add up
+to one epsilon. Events are about records unless they say otherwise; a class of events that says so
+has an attribute ``unit``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attr
+from dp_accounting import dp_event
+
+from optuna_dp.errors import InvalidArgumentError
+
+RECORD, CLIENT = "record", "client"
+
+_FIX = (
+    "If every part hides one client with all its records (each client's whole contribution is "
+    "clipped and noised, as in DP-FedAvg), say so of the parts that do not yet: "
+    "per_client(event). If not, no single epsilon covers both: state the two guarantees apart."
+)
+
+
+def unit_of(event: Any) -> str | None:
+    """Returns ``"record"`` or ``"client"``; None for an event that touches no data.
+
+    Raises:
+        InvalidArgumentError: If one part is about records and another about clients.
+    """
+    own = getattr(type(event), "unit", None)
+    if isinstance(own, str):
+        return own
+    if isinstance(event, dp_event.NoOpDpEvent):
+        return None
+    parts = _parts(event)
+    if parts is None:
+        return RECORD
+    found = {unit_of(part) for part in parts} - {None}
+    if len(found) > 1:
+        raise InvalidArgumentError(
+            "event",
+            "a part about records and a part about clients",
+            "the parts of one guarantee must be about the same unit",
+            _FIX,
+        )
+    return found.pop() if found else None
+
+
+def without_units(event: Any) -> Any:
+    """Returns the event as accountants judge it: they need not know whose data it speaks of."""
+    if hasattr(type(event), "unit") and hasattr(event, "event"):
+        return without_units(event.event)
+    for field in ("event", "run"):
+        if isinstance(getattr(event, field, None), dp_event.DpEvent):
+            return attr.evolve(event, **{field: without_units(getattr(event, field))})
+    if hasattr(event, "events"):
+        return attr.evolve(event, events=type(event.events)(map(without_units, event.events)))
+    return event
+
+
+def _parts(event: Any) -> list[Any] | None:
+    """The events within an event, None if it has no place for any."""
+    for field in ("event", "run"):
+        if isinstance(getattr(event, field, None), dp_event.DpEvent):
+            return [getattr(event, field)]
+    return list(event.events) if hasattr(event, "events") else None
