@@ -19,6 +19,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp import exports
 from optuna_dp.accounting import beside
 
 if TYPE_CHECKING:
@@ -138,8 +139,22 @@ def _attack(*question: Any) -> Any:
     return strongest_known_attack(*question)
 
 
-# Nothing that a guarantee rests on imports these two; see there.
+def _page(result: Any) -> str:
+    from optuna_dp.notebook import to_html  # start-up time
+
+    return to_html(result)
+
+
+def _registry(result: Any, **entry: Any) -> str:
+    from optuna_dp.registry import to_registry  # start-up time
+
+    return to_registry(result, **entry)
+
+
+# Nothing that a guarantee rests on imports any of these; see there.
 beside.show_beside(_comparisons, _attack)
+exports.offer("page", _page)
+exports.offer("registry", _registry)
 
 
 def __getattr__(name: str) -> Any:

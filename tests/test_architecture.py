@@ -15,7 +15,7 @@ import optuna_dp
 # A file may import from its own room and from those before it; rooms of one layer do not know
 # each other.
 LAYERS = [
-    {"errors", "json_records", "validation", "polling", "arrays", "numbers_shown"},
+    {"errors", "exports", "json_records", "validation", "polling", "arrays", "numbers_shown"},
     {"trial_counts"},
     {"accounting", "densities"},
     {"accounting/attacks", "accounting/comparisons", "propose_test", "scoring", "voting"},
@@ -29,6 +29,8 @@ LAYERS = [
         "digits",
         "federated",
         "describing",
+        "notebook",
+        "registry",
         "publishing",
         "verification",
         "testing",

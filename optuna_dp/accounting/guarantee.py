@@ -19,6 +19,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.exports import export
 from optuna_dp.json_records import Record, stored
 from optuna_dp.trial_counts.base import TrialCount
 
@@ -75,6 +76,9 @@ class Guarantee(Record):
         if self.neighboring_relation == "null_client":
             return units.CLIENT
         return units.unit_of(self.event) or units.RECORD
+
+    def _repr_html_(self) -> str:
+        return export("page", self)
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.exports import export
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -125,6 +126,9 @@ class BudgetPlan:
                 "it does not go with replace_one, where one exchange may change both parts",
                 "Plan with score='training', which pays for both, or with add_or_remove_one.",
             )
+
+    def _repr_html_(self) -> str:
+        return export("page", self)
 
     def __repr__(self) -> str:
         rungs = ", ".join(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.exports import export
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import RELEASED_KEY, is_ours, score
 from optuna_dp.releasing.description import DataDescription, read_description
@@ -168,6 +169,24 @@ class Release:
             **self._content(),
             "statement": self._statement(),
         }
+
+    def to_registry(self, **entry: Any) -> str:
+        """Returns an entry of OpenDP's registry of deployments, as YAML; a draft to finish.
+
+        Args:
+            entry: What only people know: ``name`` of the product, ``curator`` (by default the
+                owner of :func:`optuna_dp.describe`) and ``curator_type`` ("Government",
+                "Industry" or "Nonprofit"), ``intended_use`` (by default the purpose there),
+                ``region``, ``published`` (a day, "2026-03-31"), ``authors`` of the entry; and
+                optionally ``sector`` and ``product`` ("Machine learning model").
+
+        Raises:
+            InvalidArgumentError: If something is missing, with all that is; or not allowed.
+        """
+        return export("registry", self, **entry)
+
+    def _repr_html_(self) -> str:
+        return export("page", self)
 
     def _content(self) -> dict[str, Any]:
         """What is released, as plain JSON values."""
