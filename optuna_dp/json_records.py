@@ -26,6 +26,7 @@ def stored(
     key: str | None = None,
     write: Callable[[Any], Any] | None = None,
     read: Callable[[Any], Any] | None = None,
+    optional: bool = False,
 ) -> dict[str, Any]:
     """Returns metadata of a dataclass field that is stored under another name or in another form.
 
@@ -34,8 +35,13 @@ def stored(
         write: Makes plain JSON of it.
         read: Makes the field of that again; raises ``ValueError``, ``TypeError`` or
             ``OptunaDPError`` on anything else. Without it the declared type is read.
+        optional: Whether None, the field's default, is left out of the record.
     """
-    return {"key": key, "write": write, "read": read}
+    return {"key": key, "write": write, "read": read, "optional": optional}
+
+
+# Metadata of a dataclass field that is no part of the record.
+NOT_STORED = {"not stored": True}
 
 
 R = TypeVar("R", bound="Record")
@@ -60,8 +66,9 @@ class Record:
         """Returns plain JSON values; :meth:`from_json` reads them back exactly."""
         record = dict(self.constants)
         for key, one in _stored_fields(type(self)).items():
-            write = one.metadata.get("write") or plain
-            record[key] = write(getattr(self, one.name))
+            write, value = one.metadata.get("write") or plain, getattr(self, one.name)
+            if value is not None or not one.metadata.get("optional"):
+                record[key] = write(value)
         return record
 
     @classmethod
@@ -72,7 +79,11 @@ class Record:
             OptunaDPError: If ``data`` is anything else; a :class:`PlanError` unless a class says
                 otherwise.
         """
-        wanted = _stored_fields(cls)
+        wanted = {
+            key: one
+            for key, one in _stored_fields(cls).items()
+            if not one.metadata.get("optional") or (isinstance(data, dict) and key in data)
+        }
         for name, value in cls.constants.items():
             if isinstance(data, dict) and name in data and not _same(data[name], value):
                 raise cls.refusal(
@@ -126,7 +137,11 @@ def plain(value: Any) -> Any:
 
 def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
     """The fields of a class by their names in records."""
-    return {one.metadata.get("key") or one.name: one for one in fields(cls) if one.init}
+    return {
+        one.metadata.get("key") or one.name: one
+        for one in fields(cls)
+        if one.init and not one.metadata.get("not stored")
+    }
 
 
 def _hints(cls: Any) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from optuna.pruners import (
 )
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.records import PRUNED_KEY
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("optuna_dp")
 
+# Stands beside a trial that was pruned by its own values; the release looks for it.
+PRUNED_KEY = "optuna_dp:pruned_by"
 _CROSS_TRIAL = (PercentilePruner, SuccessiveHalvingPruner, HyperbandPruner, WilcoxonPruner)
 
 

@@ -16,10 +16,10 @@ import optuna_dp
 # each other.
 LAYERS = [
     {"errors", "exports", "json_records", "validation", "polling", "arrays", "numbers_shown"},
-    {"trial_counts"},
+    {"trial_counts", "pruners"},
     {"accounting", "densities"},
     {"accounting/attacks", "accounting/comparisons", "propose_test", "scoring", "voting"},
-    {"planning", "protocol", "pruners"},
+    {"planning", "protocol"},
     {"samplers"},
     {"releasing"},
     {
@@ -39,9 +39,9 @@ LAYERS = [
 ]
 LAYER = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # Rooms that share a layer and know each other all the same: there are no walls among the basics
-# and among the edges, and pruners are marked by the protocol's records.
+# and among the edges.
 BASICS, EDGES = LAYERS[0], LAYERS[-1]
-NEIGHBOURS = [BASICS, EDGES, {"protocol", "pruners"}]
+NEIGHBOURS = [BASICS, EDGES]
 
 # Only these may know Optuna. A density's prior is over Optuna's distributions.
 OPTUNA_ALLOWED = {"protocol", "samplers", "pruners", "releasing"} | EDGES

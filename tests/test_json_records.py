@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import pytest
 
 from optuna_dp.errors import PlanError
-from optuna_dp.json_records import Record, stored
+from optuna_dp.json_records import NOT_STORED, Record, stored
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Outer(Record):
     note: str | None = None
     anything: Any = None
     double: int = field(init=False, default=0)
+    since_then: str | None = field(default=None, metadata=stored(optional=True))
+    of_this_object: str = field(default="", compare=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         if self.count < 0:
@@ -56,6 +58,19 @@ WRITTEN = {
 def test_what_is_written_is_read_again() -> None:
     assert SOUND.to_json() == WRITTEN
     assert Outer.from_json(json.loads(json.dumps(WRITTEN))) == SOUND
+
+
+def test_what_older_versions_left_out_may_be_there_or_not() -> None:
+    newer = replace(SOUND, since_then="2.0")
+    assert newer.to_json() == {**WRITTEN, "since_then": "2.0"}
+    assert Outer.from_json(newer.to_json()) == newer
+    with pytest.raises(PlanError, match="not what would be written"):
+        Outer.from_json({**WRITTEN, "since_then": None})
+
+
+def test_what_is_not_stored_cannot_be_read() -> None:
+    with pytest.raises(PlanError, match="it holds"):
+        Outer.from_json({**WRITTEN, "of_this_object": "x"})
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,11 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from optuna_dp.errors import PlanError
+from optuna_dp.json_records import NOT_STORED, Record
 
 PLAN_KEY = "optuna_dp:plan"
-# What can be done about a record that is not what was written.
-MEND = "Restore the storage from a backup, or start a new study."
 _VERSION = 2
 
 
@@ -28,7 +26,7 @@ def canonical_json(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(Record):
     """What all workers of a study must agree on. Public: the statement prints it.
 
     Attributes:
@@ -39,50 +37,16 @@ class Design:
         settings: The procedure's own settings, JSON values only.
     """
 
+    described_as: ClassVar[str] = "The record of the study's design"
+
     procedure: str
     sampler: str
     direction: str
     seeded: bool
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "procedure": self.procedure,
-            "sampler": self.sampler,
-            "direction": self.direction,
-            "seeded": self.seeded,
-            "settings": self.settings,
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> Design:
-        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        kinds = {
-            "procedure": str,
-            "sampler": str,
-            "direction": str,
-            "seeded": bool,
-            "settings": dict,
-        }
-        if not isinstance(data, dict) or set(data) != set(kinds):
-            raise PlanError(
-                f"The record of the study's design is corrupted: it holds {_names(data)} instead "
-                f"of {sorted(kinds)}. {MEND}"
-            )
-        for name, kind in kinds.items():
-            if not isinstance(data[name], kind):
-                raise PlanError(
-                    f"The record of the study's design is corrupted: {name}={data[name]!r} should "
-                    f"be of type {kind.__name__}. {MEND}"
-                )
-        try:
-            canonical_json(data["settings"])
-        except (TypeError, ValueError):
-            raise PlanError(
-                f"The record of the study's design is corrupted: its settings are no JSON. {MEND}"
-            ) from None
-        return cls(**data)
+    def __post_init__(self) -> None:
+        canonical_json(self.settings)  # Refuses what is no JSON.
 
     @property
     def fingerprint(self) -> str:
@@ -101,7 +65,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """A design and what was drawn for it. For the curator only.
 
     Attributes:
@@ -115,12 +79,25 @@ class Plan:
             that is damaged afterwards (the number of slots, say) is noticed.
     """
 
+    described_as: ClassVar[str] = "The study's plan record"
+    constants: ClassVar[dict[str, Any]] = {"version": _VERSION}
+
     design: Design
     # Not in the repr: exceptions and debuggers print it.
     slots: int = field(repr=False)
     nonce: str = field(repr=False)
     selection_from: int | None
-    digest: str = field(default="", repr=False, compare=False)
+    digest: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
+
+    def __post_init__(self) -> None:
+        # Without their values: the first is secret, the next a mark.
+        for name, sound in (
+            ("number of slots", self.slots >= 0),
+            ("nonce", len(self.nonce) == 32),
+            ("first selection run", (self.selection_from or 0) >= 0),
+        ):
+            if not sound:
+                raise ValueError(f"its {name} is damaged")
 
     @classmethod
     def drawn(cls, design: Design, slots: int, selection_from: int | None) -> Plan:
@@ -128,41 +105,11 @@ class Plan:
         plan = cls(design, slots, secrets.token_hex(16), selection_from)
         return replace(plan, digest=digest_of(plan.to_json()))
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values; contains the secret number of slots."""
-        return {
-            "version": _VERSION,
-            "design": self.design.to_json(),
-            "slots": self.slots,
-            "nonce": self.nonce,
-            "selection_from": self.selection_from,
-        }
-
     @classmethod
     def from_json(cls, data: Any) -> Plan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        record, data = data, _with_what_version_1_left_out(data)
-        names = {"version", "design", "slots", "nonce", "selection_from"}
-        if not isinstance(data, dict) or set(data) != names:
-            raise PlanError(
-                f"The study's plan record is corrupted: it holds {_names(data)} instead of "
-                f"{sorted(names)}. {MEND}"
-            )
-        if type(data["version"]) is not int or data["version"] != _VERSION:
-            raise PlanError(
-                f"The plan record has version {data['version']!r}; this optuna-dp reads "
-                f"{_VERSION}. Use the version of optuna-dp that made the study."
-            )
-        slots, nonce, first = data["slots"], data["nonce"], data["selection_from"]
-        sound = {
-            "number of slots": _is_count(slots),
-            "nonce": isinstance(nonce, str) and len(nonce) == 32,
-            "first selection run": first is None or _is_count(first),
-        }
-        for name, is_sound in sound.items():
-            if not is_sound:  # Without their values: the first is secret, the next a mark.
-                raise PlanError(f"The study's plan record is corrupted in its {name}. {MEND}")
-        return cls(Design.from_json(data["design"]), slots, nonce, first, digest_of(record))
+        plan = super().from_json(_with_what_version_1_left_out(data))
+        return replace(plan, digest=digest_of(data))
 
 
 def digest_of(record: Any) -> str:
@@ -186,15 +133,6 @@ def _with_what_version_1_left_out(data: Any) -> Any:
         "pilots_then_selection": design.settings.get("pilots"),
     }.get(design.procedure)
     return {**data, "version": _VERSION, "selection_from": first}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _names(data: Any) -> str:
-    """What a damaged record holds, without its values."""
-    return str(sorted(map(str, data))) if isinstance(data, dict) else f"a {type(data).__name__}"
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
@@ -18,13 +18,13 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.densities.prior import value_at
-from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.plan import MEND, PLAN_KEY, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, Plan
 
 SLOT_KEY = "optuna_dp:slot"
 DRAW_KEY = "optuna_dp:draw"
-PRUNED_KEY = "optuna_dp:pruned_by"
 GATE_KEY = "optuna_dp:beyond_the_last_run"
 GAVE_UP_KEY = "optuna_dp:gave_up_waiting"
 UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
@@ -36,14 +36,27 @@ PUBLISHED_KEY = "optuna_dp:published"
 RELEASED_KEY = "optuna_dp:released"
 FROZEN_KEY = "optuna_dp:frozen"
 TIE_BITS = 128
-# Secret numbers of a record, in hexadecimal digits.
-_DIGITS = {"tie_break": TIE_BITS // 4, "draws": entropy.KEY_BITS // 4}
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = ("fixed_params", "failed_trial", "retry_history")
 
 
+def _in_hexadecimal(bits: int) -> dict[str, Any]:
+    """A secret number of a record: it is stored as digits, and no message quotes it."""
+
+    def read(digits: Any) -> int:
+        try:
+            value = int(digits, 16)
+        except (TypeError, ValueError):
+            value = -1
+        if not 0 <= value < 2**bits:
+            raise ValueError(f"{bits // 4} hexadecimal digits were expected")
+        return value
+
+    return stored(write=lambda value: f"{value:0{bits // 4}x}", read=read)
+
+
 @dataclass(frozen=True)
-class SlotRecord:
+class SlotRecord(Record):
     """What a slot gets when it starts, before anything of the run is known.
 
     Attributes:
@@ -59,56 +72,15 @@ class SlotRecord:
             afterwards is noticed; None in records of version 0.1.0.
     """
 
+    described_as: ClassVar[str] = "The slot record of a run"
+
     number: int
     nonce: str
     fingerprint: str
-    tie_break: int = field(repr=False)
+    tie_break: int = field(repr=False, metadata=_in_hexadecimal(TIE_BITS))
     sampler: str
-    draws: int = field(repr=False)
-    plan: str | None = field(default=None, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "number": self.number,
-            "nonce": self.nonce,
-            "fingerprint": self.fingerprint,
-            "tie_break": f"{self.tie_break:0{_DIGITS['tie_break']}x}",
-            "sampler": self.sampler,
-            "draws": f"{self.draws:0{_DIGITS['draws']}x}",
-            **({} if self.plan is None else {"plan": self.plan}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> SlotRecord:
-        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        names = ["nonce", "fingerprint", "tie_break", "sampler", "draws"]
-        if isinstance(data, dict) and "plan" in data:
-            names.append("plan")
-        if (
-            not isinstance(data, dict)
-            or set(data) != {"number", *names}
-            or type(data["number"]) is not int
-            or not all(isinstance(data[name], str) for name in names)
-            or any(len(data[name]) != digits for name, digits in _DIGITS.items())
-        ):
-            raise PlanError(f"The slot record of a run is corrupted. {MEND}")
-        try:
-            tie_break, draws = (int(data[name], 16) for name in _DIGITS)
-        except ValueError:
-            raise PlanError(f"The slot record of a run is corrupted. {MEND}") from None
-        record = cls(
-            data["number"],
-            data["nonce"],
-            data["fingerprint"],
-            tie_break,
-            data["sampler"],
-            draws,
-            data.get("plan"),
-        )
-        if record.to_json() != data:  # int() also reads "0x", "_", "-" and spaces.
-            raise PlanError(f"The slot record of a run is corrupted. {MEND}")
-        return record
+    draws: int = field(repr=False, metadata=_in_hexadecimal(entropy.KEY_BITS))
+    plan: str | None = field(default=None, repr=False, metadata=stored(optional=True))
 
 
 def checked_study(study: Any) -> Study:

@@ -22,7 +22,6 @@ from optuna_dp.protocol.records import (
     GAVE_UP_KEY,
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
-    PRUNED_KEY,
     SlotRecord,
     checked_study,
     draw_alone,
@@ -32,6 +31,7 @@ from optuna_dp.protocol.records import (
     vouched_unstarted,
     was_enqueued,
 )
+from optuna_dp.pruners import PRUNED_KEY
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.runs import Evidence, Run
 from optuna_dp.releasing.slot_records import slot_record

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
+from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
-    from dp_accounting.dp_event import DpEvent
     from optuna.storages import BaseStorage
 
 _KEY = "optuna_dp:run:"
@@ -27,8 +27,22 @@ ONE_COST = (
 )
 
 
+def _written(event: Any) -> Any:
+    # Start-up time: samplers and refusals do without an accountant.
+    from optuna_dp.accounting.event_json import event_to_json
+
+    return event_to_json(event)
+
+
+def _read(data: Any) -> Any:
+    # Start-up time: samplers and refusals do without an accountant.
+    from optuna_dp.accounting.event_json import event_from_json
+
+    return event_from_json(data)
+
+
 @dataclass(frozen=True)
-class RunRecord:
+class RunRecord(Record):
     """What one run costs and what it outputs.
 
     Attributes:
@@ -38,7 +52,9 @@ class RunRecord:
         output_attributes: User attributes of a trial that are part of the run's private output.
     """
 
-    event: DpEvent
+    described_as: ClassVar[str] = "The record of the run's event"
+
+    event: Any = field(metadata=stored(write=_written, read=_read))
     delta: float = 1e-5
     neighboring_relation: str = "add_or_remove_one"
     output_attributes: tuple[str, ...] = ()
@@ -55,7 +71,6 @@ class RunRecord:
         # Start-up time: samplers and refusals do without an accountant.
         from dp_accounting.dp_event import DpEvent
 
-        from optuna_dp.accounting.event_json import event_from_json, event_to_json
         from optuna_dp.accounting.guarantee import Guarantee
 
         if not isinstance(event, DpEvent):
@@ -77,7 +92,7 @@ class RunRecord:
         Guarantee(event, neighboring_relation)  # Refuses what no accountant supports.
         return cls(
             # As it will be read again: a composition of a tuple is one of a list by then.
-            event_from_json(event_to_json(event)),
+            _read(_written(event)),
             open_unit("delta", delta),
             neighboring_relation,
             tuple(sorted(set(output_attributes))),
@@ -105,33 +120,13 @@ class RunRecord:
                 )
         return "; ".join(found)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        # Start-up time: samplers and refusals do without an accountant.
-        from optuna_dp.accounting.event_json import event_to_json
-
-        return {
-            "event": event_to_json(self.event),
-            "delta": self.delta,
-            "neighboring_relation": self.neighboring_relation,
-            "output_attributes": list(self.output_attributes),
-        }
-
     @classmethod
     def from_json(cls, data: Any) -> RunRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`OptunaDPError` on anything else."""
-        # Start-up time: samplers and refusals do without an accountant.
-        from optuna_dp.accounting.event_json import event_from_json
-
-        try:
-            return cls.checked(
-                event_from_json(data["event"]),
-                data["delta"],
-                data["neighboring_relation"],
-                data["output_attributes"],
-            )
-        except (KeyError, TypeError) as error:
-            raise OptunaDPError(f"The record of the run's event is corrupted: {error}") from error
+        read = super().from_json(data)
+        return cls.checked(
+            read.event, read.delta, read.neighboring_relation, read.output_attributes
+        )
 
 
 def write_run_record(storage: BaseStorage, study_id: int, record: RunRecord) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
-from optuna_dp.protocol.plan import MEND, Plan
+from optuna_dp.json_records import RESTORE
+from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import (
     SLOT_KEY,
     UNSTARTED_KEY,
@@ -71,13 +72,13 @@ def slot_record(
         raise ReleaseRefusedError(
             "the study's plan record is corrupted: it is not the one under which this run began.",
             trial_number=trial.number,
-            fix=MEND,
+            fix=RESTORE,
         )
     if record.fingerprint != plan.design.fingerprint and trial.number == 0:
         raise ReleaseRefusedError(
             "the study's plan record is corrupted: it is not what the worker of this trial wrote.",
             trial_number=0,
-            fix=MEND,
+            fix=RESTORE,
         )
     if record.fingerprint != plan.design.fingerprint:
         raise ReleaseRefusedError(

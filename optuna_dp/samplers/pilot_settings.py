@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from optuna.distributions import distribution_to_json
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import OptunaDPError, PlanError
-from optuna_dp.protocol.plan import MEND, canonical_json
+from optuna_dp.json_records import Record, stored
+from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.protocol.records import score
 from optuna_dp.samplers.selection import SelectionSettings
+from optuna_dp.validation import whole
 
 PROCEDURE = "pilots_then_selection"
 
 
 @dataclass(frozen=True)
-class PilotSettings:
+class PilotSettings(Record):
     """The settings of pilots before a private selection, as the plan records them.
 
     Attributes:
@@ -31,46 +32,19 @@ class PilotSettings:
         selection: The settings of the selection; its prior is the frozen one.
     """
 
+    described_as: ClassVar[str] = "The record of the settings in the study's plan"
+
     pilots: int
-    batch_size: int
-    run: dict[str, Any]
+    batch_size: int = field(metadata=stored(key="pilot_batch_size"))
+    run: dict[str, Any] = field(metadata=stored(key="pilot_run"))
     proposer: str
     release_pilots: bool
     selection: SelectionSettings
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "pilots": self.pilots,
-            "pilot_batch_size": self.batch_size,
-            "pilot_run": self.run,
-            "proposer": self.proposer,
-            "release_pilots": self.release_pilots,
-            "selection": self.selection.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> PilotSettings:
-        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        try:
-            settings = cls(
-                pilots=data["pilots"],
-                batch_size=data["pilot_batch_size"],
-                run=data["pilot_run"],
-                proposer=data["proposer"],
-                release_pilots=data["release_pilots"],
-                selection=SelectionSettings.from_json(data["selection"]),
-            )
-            counts = (settings.pilots, settings.batch_size)
-            sound = all(type(n) is int and n >= 1 for n in counts) and settings.to_json() == data
-            _ = settings.event
-        except (KeyError, TypeError, OptunaDPError) as error:
-            raise PlanError(
-                f"The settings in the study's plan are corrupted: {error} {MEND}"
-            ) from error
-        if not sound:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {MEND}")
-        return settings
+    def __post_init__(self) -> None:
+        whole("pilots", self.pilots, 1)
+        whole("batch_size", self.batch_size, 1)
+        _ = self.event  # Refuses what is none.
 
     @property
     def event(self) -> Any:

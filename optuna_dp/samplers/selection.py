@@ -7,14 +7,15 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError, PlanError
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.plan import MEND, Design
+from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import Geometric
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 PROCEDURE = "private_selection"
 DEFAULT_TRIALS = Geometric(mean=20)
-SCHEDULES = ("independent", "batch", "any")
+Schedule = Literal["independent", "batch", "any"]
 
 
 @dataclass(frozen=True)
-class SelectionSettings:
+class SelectionSettings(Record):
     """The settings of a private selection, as the plan records them.
 
     Attributes:
@@ -43,13 +44,21 @@ class SelectionSettings:
         search: How the density is made (surrogate, projection, ...), JSON values.
     """
 
+    described_as: ClassVar[str] = "The record of the settings in the study's plan"
+
     trials: TrialCount
     density_bounds: tuple[float, float] = (1.0, 1.0)
-    schedule: str = "independent"
+    schedule: Schedule = "independent"
     batch_size: int = 1
     search_space: dict[str, Any] | None = None
     prior: dict[str, Any] = field(default_factory=lambda: {"prior": "uniform"})
     search: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if checked_density_bounds(self.density_bounds) != self.density_bounds:
+            raise InvalidArgumentError(
+                "density_bounds", self.density_bounds, "either both are 1 or neither is"
+            )
 
     @property
     def policy(self) -> str:
@@ -59,39 +68,6 @@ class SelectionSettings:
         covers; only the analysis that lets it depend on the data directly holds then.
         """
         return "data" if self.schedule == "any" else "history"
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "trials": self.trials.to_json(),
-            "density_bounds": list(self.density_bounds),
-            "schedule": self.schedule,
-            "batch_size": self.batch_size,
-            "search_space": self.search_space,
-            "prior": self.prior,
-            "search": self.search,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> SelectionSettings:
-        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        try:
-            settings = cls(
-                trials=TrialCount.from_json(data["trials"]),
-                density_bounds=checked_density_bounds(data["density_bounds"]),
-                schedule=data["schedule"],
-                batch_size=data["batch_size"],
-                search_space=data["search_space"],
-                prior=data["prior"],
-                search=data["search"],
-            )
-        except (KeyError, TypeError, OptunaDPError) as error:
-            raise PlanError(
-                f"The settings in the study's plan are corrupted: {error} {MEND}"
-            ) from error
-        if settings.schedule not in SCHEDULES or settings.to_json() != data:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {MEND}")
-        return settings
 
     def facts(self, sampler: str) -> dict[str, str]:
         """Returns what a privacy statement says of the search, by heading."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from optuna_dp.errors import OptunaDPError, PlanError
+from optuna_dp.json_records import RESTORE
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
-from optuna_dp.protocol.plan import MEND
 from optuna_dp.validation import whole
 
 PROPOSE_TEST = "propose_test"
@@ -105,10 +105,10 @@ class UtilitySettings:
             )
         except (KeyError, TypeError, ValueError, OptunaDPError) as error:
             raise PlanError(
-                f"The settings in the study's plan are corrupted: {error} {MEND}"
+                f"The settings in the study's plan are corrupted: {error} {RESTORE}"
             ) from error
         if settings.kind not in (*_KINDS, "proposed") or settings.to_json() != data:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {MEND}")
+            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {RESTORE}")
         return settings
 
     def facts(self, sampler: str) -> dict[str, str]:

@@ -102,8 +102,8 @@ def test_candidates_of_a_conditional_space_may_differ() -> None:
         ({}, r"holds \[\] instead of \['design', 'nonce'"),
         ("text", "holds a str instead"),
         ({"slots": 98_765}, None),
-        ({"slots": -98_765}, "corrupted in its number of slots"),
-        ({"nonce": "98765"}, "corrupted in its nonce"),
+        ({"slots": -98_765}, "corrupted: its number of slots"),
+        ({"nonce": "98765"}, "corrupted: its nonce"),
         ({"design": {}}, r"design is corrupted: it holds \[\]"),
     ],
 )

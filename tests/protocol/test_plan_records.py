@@ -9,7 +9,7 @@ from support import RUN, exactly, study_of
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
 from optuna_dp.protocol.plan import PLAN_KEY, Plan
-from optuna_dp.protocol.records import SLOT_KEY
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
 from optuna_dp.protocol.succession import succeed
 
 GRID = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.5)}
@@ -42,7 +42,7 @@ def test_a_damaged_plan_of_version_1_is_refused() -> None:
     old = record_of_version_1(SAMPLERS["pilots"][0])
     settings = old["design"]["settings"]  # type: ignore[index]
     damaged = {**old["design"], "settings": {**settings, "pilots": "two"}}  # type: ignore[dict-item]
-    with pytest.raises(PlanError, match="first selection run"):
+    with pytest.raises(PlanError, match="selection_from"):
         Plan.from_json({**old, "design": damaged})
     with pytest.raises(PlanError, match="corrupted"):
         Plan.from_json({**old, "version": 2})
@@ -67,3 +67,16 @@ def test_a_lost_leader_is_made_up_for_only_where_runs_are_selected() -> None:
         plan = Plan.drawn(sampler._design("maximize"), 5, first)
         # Trials 0 and 1 are lost; slots from the first selection run on are made up for.
         assert succeed(study._storage, study._study_id, plan).slots == 5 + (first == 0) * 2
+
+
+@pytest.mark.parametrize("name", ["tie_break", "draws"])
+@pytest.mark.parametrize("damage", ["g", "-", "0x", "+", " ", "1_", "00"])
+def test_a_damaged_slot_record_is_refused_without_its_secrets(name: str, damage: str) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(1)))
+    study.ask()
+    record = study.get_trials()[0].system_attrs[SLOT_KEY]
+    secret = record[name][2:]
+    longer = "0" if damage == "00" else ""  # digits, but more than there are
+    with pytest.raises(PlanError, match="slot record of a run is corrupted") as caught:
+        SlotRecord.from_json({**record, name: damage + longer + secret})
+    assert secret not in str(caught.value)
