@@ -14,13 +14,8 @@ import trusted_base
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 FIRST = "private selection"
 # What a reviewer of plain selection reads. It shall shrink to 4,000, a day's reading, and may not
-<<<<<<< HEAD
-# grow meanwhile, but for units (accounting/units.py): what is printed is about the unit it names.
-MOST_LINES = 5550
-=======
 # grow meanwhile.
-MOST_LINES = 5440
->>>>>>> 9eb3805 (Records of the protocol, of selections and of runs are read by the one reader)
+MOST_LINES = 5460
 
 # A study of each procedure from the first trial to the statement.
 STUDIES = {

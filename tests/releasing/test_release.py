@@ -43,6 +43,7 @@ STATEMENT_KEYS = {
     "digest",
     "attack",
     "unit_with_several_records",
+    "unit",
     "content",
     "trust",
     "checked",
