@@ -53,9 +53,9 @@ def clear_errors(flags: Mapping[str, str] | None = None) -> Iterator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        name = (flags or {}).get(error.argument)
-        if name is None:
-            _print_error(str(error))
+        name = (flags or {}).get(error.argument, error.argument)
+        if error.value is None:
+            _print_error(f"{name} is missing: {error.allowed}. {error.fix}".strip())
         else:
             _print_error(str(InvalidArgumentError(name, error.value, error.allowed, error.fix)))
         raise typer.Exit(code=2) from error

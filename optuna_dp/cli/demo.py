@@ -60,6 +60,8 @@ def demo(
 
     Trains softmax regressions with DP-SGD on scikit-learn's digits (offline), scores them
     privately, and releases one of them with the guarantee of the whole search.
+
+    Example: optuna-dp demo --epsilon 1
     """
     # Start-up time: --help and refusals come at once.
     from rich.console import Console

@@ -28,6 +28,8 @@ def recover(
 
     Without --fail nothing is changed. A run told to have failed counts as a run; it is not
     repeated. Choose by whether the worker is alive, not by how long the run takes.
+
+    Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
     with clear_errors({"fail": "--fail"}):
         # Start-up time: --help and refusals come at once.

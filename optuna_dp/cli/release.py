@@ -49,6 +49,8 @@ def release(
 
     Prints the chosen hyperparameters, the score and the privacy statement, and nothing else. The
     cost of one run must have been recorded by PrivacyCallback.
+
+    Example: optuna-dp release sqlite:///curator.db digits --json > release.json
     """
     with clear_errors(
         {"storage": "--publish-to", "study_name": "--publish-as", "failures": "--failures"}
@@ -81,7 +83,10 @@ def release(
 
 
 def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> None:
-    """Print the privacy statement of a finished study: the release, for whoever signs it off."""
+    """Print the privacy statement of a finished study: the release, for whoever signs it off.
+
+    Example: optuna-dp statement sqlite:///curator.db digits > statement.md
+    """
     with clear_errors():
         found = _release(storage, study)
     if as_json:

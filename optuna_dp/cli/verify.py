@@ -27,8 +27,7 @@ def verify(
     Needs neither the study nor the data. Says what agrees, what could not be checked, and what
     remains to be believed. Exit code 0 if everything agrees, 1 if not, 2 if FILE is no release.
 
-    Example: optuna-dp release sqlite:///curator.db study --json > release.json &&
-    optuna-dp verify release.json
+    Example: optuna-dp verify release.json
     """
     # Start-up time: --help comes at once.
     from optuna_dp.verification import verify as check

@@ -236,10 +236,21 @@ def test_the_demo_compares_four_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Mean of 2 repetitions" in shown
 
 
-@pytest.mark.parametrize("command", ["budget", "demo", "plan", "recover", "release", "statement"])
+COMMANDS = sorted(getattr(each.callback, "__name__", "?") for each in app.registered_commands)
+
+
+def test_what_is_missing_is_called_missing() -> None:
+    result = runner.invoke(app, ["plan", "--noise-multiplier", "1"])
+    assert result.exit_code == 2
+    assert "--sample-rate is missing" in result.output
+    assert "None" not in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_that_fits(command: str) -> None:
     result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
+    assert f"Example: optuna-dp {command}" in result.stdout
     assert "Usage" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
     whole = runner.invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
