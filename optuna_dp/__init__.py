@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from optuna_dp import visualization as visualization
     from optuna_dp import voting as voting
     from optuna_dp.accounting.events import approximate_dp as approximate_dp
+    from optuna_dp.accounting.events import bounded_range as bounded_range
     from optuna_dp.accounting.events import compose as compose
     from optuna_dp.accounting.events import dp_sgd as dp_sgd
     from optuna_dp.accounting.events import from_opacus as from_opacus
@@ -81,6 +82,7 @@ _HOMES = {
     "optuna_dp.planning.calibration": ("calibrate",),
     "optuna_dp.accounting.events": (
         "approximate_dp",
+        "bounded_range",
         "compose",
         "dp_sgd",
         "from_opacus",

@@ -83,10 +83,13 @@ _HISTORY = "accounting/selection/history_bound.py"
 _RENYI = "accounting/selection/renyi.py"
 _OTHER_LAWS = ("another law of T",)
 _SKELLAM = "accounting/skellam.py"
+_BOUNDED_RANGE = "accounting/bounded_range.py"
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
     ("accounting/run_profile.py", _HISTORY): _WITH_DENSITIES,
+    ("accounting/run_profile.py", _BOUNDED_RANGE): ("choice among utilities",),
     ("accounting/run_profile.py", _SKELLAM): ("votes",),
+    ("accounting/run_rdp.py", _BOUNDED_RANGE): ("choice among utilities",),
     ("accounting/run_rdp.py", _SKELLAM): ("votes",),
     (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
     (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,

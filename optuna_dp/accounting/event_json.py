@@ -70,6 +70,7 @@ _FIELDS: dict[str, tuple[type[Any], dict[str, str]]] = {
             },
         ),
         (events.ApproximateDpEvent, {"epsilon": "non_negative", "delta": "probability"}),
+        (events.BoundedRangeDpEvent, {"epsilon": "non_negative"}),
         (events.RdpDpEvent, {"orders": "numbers", "epsilons": "numbers"}),
         (events.WorstCaseDpEvent, {"events": "events"}),
         (

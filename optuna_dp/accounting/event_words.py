@@ -27,6 +27,8 @@ def in_words(event: Any) -> str:
         if event.delta == 0.0:
             return f"a {event.epsilon:g}-DP mechanism"
         return f"an ({event.epsilon:g}, {event.delta:g})-DP mechanism"
+    if isinstance(event, events.BoundedRangeDpEvent):
+        return f"a choice of bounded range {event.epsilon:g}"
     if isinstance(event, dp_event.ZCDpEvent):
         return f"a {event.rho:g}-zCDP mechanism"
     if isinstance(event, events.RdpDpEvent):

@@ -54,8 +54,8 @@ def as_event(name: str, value: Any) -> Any:
             name,
             value,
             "it must be a dp_accounting DpEvent",
-            "Make one with dp_sgd, gaussian, laplace, pure_dp, approximate_dp, zcdp, rdp, "
-            "from_opacus, compose or worst_case.",
+            "Make one with dp_sgd, gaussian, laplace, pure_dp, approximate_dp, bounded_range, "
+            "zcdp, rdp, from_opacus, compose or worst_case.",
         )
     return value
 
@@ -84,6 +84,19 @@ class ApproximateDpEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     epsilon: float = attr.ib(converter=_as_epsilon)
     delta: float = attr.ib(default=0.0, converter=_as_delta)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class BoundedRangeDpEvent(dp_event.DpEvent):  # type: ignore[misc]
+    """A mechanism whose privacy loss lies in an interval of length ``epsilon`` that holds zero.
+
+    Which interval may depend on the two neighbouring data sets and on what was released before.
+
+    Attributes:
+        epsilon: Non-negative, finite.
+    """
+
+    epsilon: float = attr.ib(converter=_as_epsilon)
 
 
 def _as_numbers(name: str, values: Any) -> tuple[float, ...]:
@@ -353,6 +366,33 @@ def approximate_dp(epsilon: float, delta: float) -> ApproximateDpEvent:
     return ApproximateDpEvent(epsilon, delta)
 
 
+def bounded_range(epsilon: float) -> BoundedRangeDpEvent:
+    """Returns the event of any epsilon-bounded-range mechanism.
+
+    For neighbouring data sets the privacy losses of any two outputs differ by at most ``epsilon``
+    (Durfee & Rogers, arXiv 1905.04273). The exponential mechanism with weights
+    ``exp(epsilon * utility / (2 * sensitivity))`` is one; so is report-noisy-max with Gumbel
+    noise of scale ``2 * sensitivity / epsilon``. Permute-and-flip (exponential noise) is not.
+    Such a mechanism is ``epsilon``-DP, and in a composition it costs about half as much as
+    ``pure_dp(epsilon)``, least where it comes first (:func:`compose`).
+
+    Args:
+        epsilon: Non-negative, finite.
+
+    Raises:
+        InvalidArgumentError: If it is negative, infinite or NaN.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> choice, training = odp.bounded_range(0.5), odp.gaussian(4.0)
+        >>> round(odp.Guarantee(odp.compose(choice, training)).epsilon(delta=1e-5), 2)
+        1.24
+        >>> round(odp.Guarantee(odp.compose(odp.pure_dp(0.5), training)).epsilon(delta=1e-5), 2)
+        1.4
+    """
+    return BoundedRangeDpEvent(epsilon)
+
+
 def zcdp(rho: float) -> dp_event.DpEvent:
     """Returns the event of any rho-zCDP mechanism.
 
@@ -385,7 +425,9 @@ def compose(*events: dp_event.DpEvent) -> dp_event.DpEvent:
     """Returns the event of running all of these, adaptively (training and scoring of one run).
 
     Args:
-        events: One or more. A single one is returned as it is.
+        events: One or more, in the order in which they take place: each may depend on the outputs
+            of those before it. The order matters for :func:`bounded_range` only, which is cheaper
+            in the first place. A single one is returned as it is.
 
     Raises:
         InvalidArgumentError: If there is none, one is not an event, or some are about records

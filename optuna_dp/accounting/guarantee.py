@@ -150,7 +150,8 @@ class Guarantee(Record):
         """Returns the guarantee of releasing this and other things about the same data.
 
         Args:
-            others: Guarantees under the same relation, or events.
+            others: Guarantees under the same relation, or events. A choice of bounded range
+                (:func:`optuna_dp.bounded_range`) stands first only if it was made first.
 
         Raises:
             InvalidArgumentError: If a guarantee is for another relation, one is no event, or some

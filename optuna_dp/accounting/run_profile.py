@@ -13,6 +13,8 @@ How each kind of event is judged:
   to the sum of their curves, hence to one profile, and the two groups compose as two mechanisms
   (Zhu, Dong & Wang, arXiv 2106.08567v4, Theorem 10);
 * :class:`PrivateSelectionDpEvent`: the pair of the selection's bound;
+* :class:`BoundedRangeDpEvent`: its own pair (:mod:`optuna_dp.accounting.bounded_range`), and a
+  smaller one for a composition that begins with it;
 * :class:`SkellamDpEvent`: every entry that neighbours may change is one application of the exact
   pair of a Skellam variable and its shift by one (:mod:`optuna_dp.accounting.skellam`);
 * compositions: the convolution of the children's PLDs.
@@ -35,6 +37,7 @@ from optuna_dp.accounting import events, plds, run_rdp, supported_events
 from optuna_dp.accounting.discretisation import DEFAULT_INTERVAL, Part, interval_for
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
+from optuna_dp.accounting.first_choice import choice_and_rest
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
 from optuna_dp.arrays import FloatArray
@@ -126,7 +129,9 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
         or supported_events.never_touches(event)
     ):
         return
-    if isinstance(event, dp_event.SelfComposedDpEvent):
+    if choice_and_rest(event) is not None:
+        yield event, count  # The order within it matters.
+    elif isinstance(event, dp_event.SelfComposedDpEvent):
         yield from _leaves(event.event, count * event.count)
     elif isinstance(event, dp_event.ComposedDpEvent):
         for child in event.events:
@@ -137,10 +142,15 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
 
 # Judged by a pair of their own, not by dp-accounting's PLD.
 _BY_PAIR = (
+    events.BoundedRangeDpEvent,
     events.WorstCaseDpEvent,
     events.PrivateSelectionDpEvent,
     dp_event.RandomizedResponseDpEvent,
 )
+
+
+def _is_by_pair(event: Any) -> bool:
+    return isinstance(event, _BY_PAIR) or choice_and_rest(event) is not None
 
 
 def _parts(event: Any, relation: str) -> list[Part]:
@@ -165,7 +175,7 @@ def _parts(event: Any, relation: str) -> list[Part]:
         elif isinstance(leaf, events.SkellamDpEvent):
             if (changes := leaf.changes(relation)) > 0:
                 parts.append(Part(leaf, count * changes))  # one application is one entry
-        elif isinstance(leaf, _BY_PAIR) or supported_events.has_profile(leaf, relation):
+        elif _is_by_pair(leaf) or supported_events.has_profile(leaf, relation):
             parts.append(Part(leaf, count))
         else:
             rdp_only.append(repeated)
@@ -178,6 +188,14 @@ def _parts(event: Any, relation: str) -> list[Part]:
 
 def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
     """Returns the pair of one application, None if dp-accounting makes its PLD."""
+    first = choice_and_rest(event)
+    if first is not None or isinstance(event, events.BoundedRangeDpEvent):
+        # Only choices among utilities rest on it.
+        from optuna_dp.accounting import bounded_range
+
+        if first is None:
+            return bounded_range.pair_of_choice(event.epsilon)
+        return bounded_range.pair_with_rest(first[0].epsilon, pair_of(first[1], relation))
     if isinstance(event, dp_event.SelfComposedDpEvent):
         return _repeated_response(event.event.epsilon, event.event.delta, event.count)
     if isinstance(event, dp_event.RandomizedResponseDpEvent):
@@ -200,7 +218,7 @@ def _composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
     pairs = [
         _pair_cached(canonical_key(part.event), relation)  # selections are dear
-        if isinstance(part.event, _BY_PAIR)
+        if _is_by_pair(part.event)
         else _pair_of_part(part.event, relation)
         for part in parts
     ]

@@ -43,8 +43,8 @@ def rdp_of(
     arXiv 1908.10530v1, for sampled Gaussians), with the noise of Gaussians halved under
     "replace_one": their ``noise_multiplier`` is relative to one contribution, and replacing a
     record moves the sum by up to two. Ours: compositions add (Mironov, arXiv 1702.07476v3,
-    Proposition 1), a worst case is the maximum, a pure mechanism has the divergence of randomised
-    response exactly, and points of a given curve are joined as
+    Proposition 1), a worst case is the maximum, pure and bounded-range mechanisms have the
+    divergence of the worst of their kind exactly, and points of a given curve are joined as
     :func:`~optuna_dp.accounting.rdp_curves.interpolated_rdp` says.
 
     Args:
@@ -93,6 +93,11 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         return np.where(np.isnan(result), np.inf, result)
     if isinstance(event, events.RdpDpEvent):
         return interpolated_rdp(event.orders, event.epsilons, orders)
+    if isinstance(event, events.BoundedRangeDpEvent):
+        # Only choices among utilities rest on it.
+        from optuna_dp.accounting.bounded_range import rdp
+
+        return rdp(event.epsilon, orders)
     if isinstance(event, events.SkellamDpEvent):
         # Only votes rest on it.
         from optuna_dp.accounting.skellam import rdp_bound
@@ -158,6 +163,8 @@ def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
         return float(pure_selection_epsilon(run, event.trials, event.density_bounds))
     if isinstance(event, events.ApproximateDpEvent):
         return event.epsilon if event.delta == 0.0 else np.inf
+    if isinstance(event, events.BoundedRangeDpEvent):
+        return float(event.epsilon)
     if isinstance(event, events.RdpDpEvent):
         return event.epsilons[-1] if np.isinf(event.orders[-1]) else np.inf
     if isinstance(event, dp_event.LaplaceDpEvent) and one and event.noise_multiplier > 0.0:

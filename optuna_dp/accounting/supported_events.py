@@ -22,6 +22,7 @@ _OWN_LEAVES = (
     dp_event.NonPrivateDpEvent,
     dp_event.ZCDpEvent,
     events.ApproximateDpEvent,
+    events.BoundedRangeDpEvent,
     events.RdpDpEvent,
     events.SkellamDpEvent,
 )

@@ -15,10 +15,12 @@ from dp_accounting import dp_event
 from optuna_dp.accounting.event_json import canonical_key, event_from_json, event_to_json
 from optuna_dp.accounting.events import (
     ApproximateDpEvent,
+    BoundedRangeDpEvent,
     PrivateSelectionDpEvent,
     RdpDpEvent,
     WorstCaseDpEvent,
     approximate_dp,
+    bounded_range,
     compose,
     dp_sgd,
     from_opacus,
@@ -47,6 +49,7 @@ class TestConstructors:
         assert gaussian(4) == dp_event.GaussianDpEvent(4.0)
         assert laplace(2) == dp_event.LaplaceDpEvent(2.0)
         assert pure_dp(1) == ApproximateDpEvent(1.0, 0.0)
+        assert bounded_range(1) == BoundedRangeDpEvent(1.0)
         assert approximate_dp(1, 1e-6) == ApproximateDpEvent(1.0, 1e-6)
         assert zcdp(0.5) == dp_event.ZCDpEvent(0.5)
 
@@ -93,6 +96,8 @@ class TestConstructors:
             (lambda: laplace(0), "noise_multiplier"),
             (lambda: pure_dp(-1), "epsilon"),
             (lambda: pure_dp(math.inf), "epsilon"),
+            (lambda: bounded_range(-1), "epsilon"),
+            (lambda: bounded_range(math.nan), "epsilon"),
             (lambda: approximate_dp(1, 1), "delta"),
             (lambda: approximate_dp(1, -1e-9), "delta"),
             (lambda: approximate_dp(1, math.nan), "delta"),
@@ -171,6 +176,7 @@ TREES = [
     approximate_dp(1 / 3, 1e-300),
     rdp([1.5, 8.0, math.inf], [0.1, math.inf, 7.0]),
     compose(worst_case(SGD, gaussian(np.float64(5.0))), zcdp(0.1), pure_dp(0.25)),
+    compose(bounded_range(0.25), SGD),
     PrivateSelectionDpEvent(SGD, Geometric(mean=10)),
     PrivateSelectionDpEvent(
         compose(SGD, gaussian(9)), NegativeBinomial(shape=0.5, gamma=0.1), (0.9, 1.25), "data"

@@ -39,6 +39,7 @@ LAWS = [
 TREE = odp.compose(
     odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=10),
     odp.worst_case(odp.gaussian(4.0), odp.laplace(2.0), odp.pure_dp(0.5)),
+    odp.bounded_range(0.5),
     odp.rdp([2.0, float("inf")], [0.1, 1.0]),
     odp.zcdp(0.1),
     events.PrivateSelectionDpEvent(odp.approximate_dp(0.1, 1e-6), LAWS[2], (0.5, 2.0), "data"),

@@ -41,6 +41,7 @@ EVENTS: dict[str, Callable[..., Any]] = {
     "gaussian": lambda a, b: odp.gaussian(a),
     "laplace": lambda a, b: odp.laplace(a),
     "pure_dp": lambda a, b: odp.pure_dp(a),
+    "bounded_range": lambda a, b: odp.bounded_range(a),
     "approximate_dp": odp.approximate_dp,
     "zcdp": lambda a, b: odp.zcdp(a),
     "rdp": odp.rdp,
@@ -101,7 +102,13 @@ def test_events_are_events_or_refused(name: str) -> None:
     check()
 
 
-BASES = [odp.pure_dp(0.5), odp.zcdp(0.01), odp.rdp([2.0, 8.0], [0.1, 0.4]), odp.gaussian(4.0)]
+BASES = [
+    odp.pure_dp(0.5),
+    odp.bounded_range(0.5),
+    odp.zcdp(0.01),
+    odp.rdp([2.0, 8.0], [0.1, 0.4]),
+    odp.gaussian(4.0),
+]
 
 
 @few

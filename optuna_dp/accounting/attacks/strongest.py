@@ -9,6 +9,7 @@ from typing import Any, Literal
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
+from optuna_dp.accounting.attacks.choice_attack import attack_with_choices, choices_and_others
 from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -21,12 +22,16 @@ def strongest_known_attack(event: Any, relation: str, delta: float) -> float:
     """Returns an epsilon below which the event is certainly not private at ``delta``.
 
     A selection is attacked by explicit orders of outputs and, with density bounds, by explicit
-    policies. A composition leaks at least what each of its parts leaks. 0 where no attainable
-    run is known.
+    policies; choices of bounded range by exponential mechanisms. A composition leaks at least
+    what each of its parts leaks. 0 where no attainable run is known.
     """
     if isinstance(event, PrivateSelectionDpEvent):
         return _selection(event, relation, delta)
+    choices, others = choices_and_others(event)
     try:
+        if choices:
+            rest = _attainable(canonical_key(dp_event.ComposedDpEvent(others)), relation)
+            return max(attack_with_choices(choices, pair, delta) for pair in rest)
         pairs = _attainable(canonical_key(event), relation)
     except UnsupportedEventError:
         parts = event.events if isinstance(event, dp_event.ComposedDpEvent) else []
