@@ -14,8 +14,9 @@ import trusted_base
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 FIRST = "private selection"
 # What a reviewer of plain selection reads. It shall shrink to 4,000, a day's reading, and may not
-# grow meanwhile.
-MOST_LINES = 5460
+# grow meanwhile, but for one more kind of event: choices of bounded range, whose own code stays
+# behind a door.
+MOST_LINES = 5500
 
 # A study of each procedure from the first trial to the statement.
 STUDIES = {
