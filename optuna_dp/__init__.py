@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from optuna_dp.samplers.propose_test import ProposeTestSampler as ProposeTestSampler
     from optuna_dp.samplers.rand_tune import RandTuneSampler as RandTuneSampler
     from optuna_dp.samplers.utility_trials import report_utilities as report_utilities
+    from optuna_dp.testing.objective_check import ObjectiveReport as ObjectiveReport
+    from optuna_dp.testing.objective_check import check_objective as check_objective
     from optuna_dp.trial_counts import Binomial as Binomial
     from optuna_dp.trial_counts import Geometric as Geometric
     from optuna_dp.trial_counts import Logarithmic as Logarithmic
@@ -110,6 +112,7 @@ _HOMES = {
     "optuna_dp.samplers.rand_tune": ("RandTuneSampler",),
     "optuna_dp.protocol.recovery": ("recover",),
     "optuna_dp.samplers.utility_trials": ("report_utilities",),
+    "optuna_dp.testing.objective_check": ("ObjectiveReport", "check_objective"),
     "optuna_dp.trial_counts": (
         "Binomial",
         "Geometric",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import optuna_dp
-from optuna_dp.cli import budget, demo, plan, recover, release, verify
+from optuna_dp.cli import budget, check, demo, plan, recover, release, verify
 from optuna_dp.cli.common import OneLineErrors
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 for command, summary in (
     (budget.budget, "Plan a tuning for an epsilon; a script to start from."),
+    (check.check, "Look for what makes an objective's cost untrue."),
     (demo.demo, "Tune a classifier of digits, release the best."),
     (plan.plan, "Compare what searches cost and find."),
     (recover.recover, "List open trials; fail those of dead workers."),

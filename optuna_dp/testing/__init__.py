@@ -5,6 +5,7 @@ None of them proves anything: they catch implementations that do not keep their 
 =====================  ==========================================================================
 :func:`audit`          lower bound on epsilon from outputs of two neighbouring worlds
 :func:`audit_procedure`  the same, running a whole procedure on two neighbouring inputs
+:func:`audit_training`  the same from one training with many canaries, DP-SGD's gradients included
 :func:`replay`         reruns a procedure on the neighbour with all mechanisms' answers frozen
 :func:`other_trials_read`  what an objective reads of trials that are not its own
 ``simulation``         whole searches by the hundred thousand, over small output spaces
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     from optuna_dp.testing.auditing import audit as audit
     from optuna_dp.testing.auditing import audit_procedure as audit_procedure
     from optuna_dp.testing.contract import SamplerContract as SamplerContract
+    from optuna_dp.testing.gradient_canaries import GradientCanaries as GradientCanaries
     from optuna_dp.testing.replaying import Mechanisms as Mechanisms
     from optuna_dp.testing.replaying import Replay as Replay
     from optuna_dp.testing.replaying import other_trials_read as other_trials_read
     from optuna_dp.testing.replaying import replay as replay
+    from optuna_dp.testing.training_audit import TrainingAudit as TrainingAudit
+    from optuna_dp.testing.training_audit import audit_training as audit_training
 
 _HOMES = {
     "Audit": "auditing",
@@ -45,7 +49,10 @@ _HOMES = {
     "Replay": "replaying",
     "other_trials_read": "replaying",
     "replay": "replaying",
+    "GradientCanaries": "gradient_canaries",
     "SamplerContract": "contract",
+    "TrainingAudit": "training_audit",
+    "audit_training": "training_audit",
 }
 __all__ = sorted(_HOMES)
 

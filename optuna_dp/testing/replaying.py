@@ -8,6 +8,7 @@ most their sensitivity, and must return the same.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -221,7 +222,7 @@ def other_trials_read(
         >>> other_trials_read(lambda trial: trial.study.best_value)
         ['get_best_trial']
     """
-    storage = _WatchedStorage()
+    storage = WatchedStorage()
     study = optuna.create_study(
         storage=storage,
         direction="maximize",
@@ -239,7 +240,7 @@ def other_trials_read(
     return sorted(seen)
 
 
-class _WatchedStorage(InMemoryStorage):
+class WatchedStorage(InMemoryStorage):
     """Notes which trials are read."""
 
     def __init__(self) -> None:
@@ -249,6 +250,7 @@ class _WatchedStorage(InMemoryStorage):
 
     @contextmanager
     def watching(self, own: int) -> Iterator[set[str]]:
+        """Yields the names of methods by which trials other than ``own`` are read meanwhile."""
         self._own, self._seen = own, set()
         try:
             yield self._seen
@@ -256,18 +258,21 @@ class _WatchedStorage(InMemoryStorage):
             self._own = None
 
     def _note(self, name: str, trial_id: int | None = None) -> None:
-        if self._own is not None and trial_id != self._own:
+        if self._own is not None and trial_id != self._own and not _asked_by_this_package():
             self._seen.add(name)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
+        """See the base class."""
         self._note("get_trial", trial_id)
         return super().get_trial(trial_id)
 
     def get_all_trials(self, *args: Any, **kwargs: Any) -> list[FrozenTrial]:
+        """See the base class."""
         self._note("get_all_trials")
         return super().get_all_trials(*args, **kwargs)
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
+        """See the base class."""
         self._note("get_best_trial")
         own, self._own = self._own, None  # It reads trials in its turn.
         try:
@@ -276,5 +281,19 @@ class _WatchedStorage(InMemoryStorage):
             self._own = own
 
     def get_n_trials(self, *args: Any, **kwargs: Any) -> int:
+        """See the base class."""
         self._note("get_n_trials")
         return super().get_n_trials(*args, **kwargs)
+
+
+def _asked_by_this_package() -> bool:
+    """Whether the code that asked Optuna is ours: ``fidelity`` reads the plan at trial 0."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name != __name__ and name.split(".")[0] != "optuna":
+            return name.split(".")[0] == "optuna_dp"
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False

@@ -38,7 +38,18 @@ def _audit() -> dict[str, Any]:
             super().__init__(trials=trials, seed=seed)
 
     rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 20))
     return {
+        "objective": lambda trial: _score(trial) + secrets.SystemRandom().gauss(0.0, 1.0),
+        "event": odp.gaussian(1.0),
+        "np": np,
+        "rng": rng,
+        "x": x,
+        "clipped_gradients": lambda weights, batch: 0.5 * np.sign(batch) / np.sqrt(20),
+        "records": np.zeros(10),
+        "canaries": np.ones(200),
+        "fit": np.sum,
+        "losses": lambda model, canaries: rng.normal(size=len(canaries)),
         "data": [0],
         "neighbour": [0, 1],
         "claimed": 3.0,

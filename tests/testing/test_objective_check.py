@@ -1,0 +1,424 @@
+"""``check_objective`` finds what is planted in honest objectives, and nothing in honest ones.
+
+Trainings by hand; those of Opacus are in ``test_opacus_check.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import secrets
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.testing.made_up_data import variants
+from optuna_dp.testing.stated_training import alternatives, answers_in
+
+SIZE = 40
+TRAINING = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)
+EVENT = odp.compose(TRAINING, odp.scoring.score_event(8.0))
+X = np.random.default_rng(0).normal(size=(SIZE, 3))
+Y = X[:, 0] > 0
+
+
+def train(rate, data=(X, Y)):
+    """A few noisy steps; the noise is fresh."""
+    x, y = data
+    rng = np.random.default_rng(secrets.randbits(128))
+    weights = np.zeros(3)
+    for _ in range(5):
+        batch = rng.random(len(x)) < 0.1
+        signs = np.where(y[batch], 1.0, -1.0)
+        weights += rate * (np.tanh(signs @ x[batch]) + rng.normal(size=3))
+    return weights
+
+
+def score(weights, data=(X, Y)):
+    return odp.scoring.private_accuracy(
+        (data[0] @ weights > 0) == data[1], size=SIZE, noise_multiplier=8.0
+    )
+
+
+def honest(trial):
+    return score(train(trial.suggest_float("rate", 0.1, 1.0, log=True)))
+
+
+def names(objective, event=EVENT, **settings):
+    report = odp.check_objective(objective, event, **settings)
+    return [found.name for found in report.findings]
+
+
+class Keeper:
+    """Keeps every model, and reads none."""
+
+    def __init__(self):
+        self.models, self.last, self.count = {}, None, 0
+
+    def __call__(self, trial):
+        self.last = train(trial.suggest_float("rate", 0.1, 1.0))
+        self.models[trial.number] = self.last
+        return score(self.models[trial.number])
+
+
+def with_categories(trial):
+    trial.suggest_categorical("kind", ["a", "b"])
+    if trial.suggest_int("depth", 1, 9, log=True) > 3:
+        trial.suggest_float("only then", 0, 1)
+    trial.set_user_attr("threshold", 0.5)
+    return honest(trial)
+
+
+def reports_its_score(trial):
+    value = honest(trial)
+    trial.report(value, 1)
+    return value
+
+
+HISTORY: list[float] = []
+
+
+def writes_a_log(trial):
+    value = honest(trial)
+    HISTORY.append(value)
+    return value
+
+
+HONEST = {
+    "honest": honest,
+    "a lambda": lambda trial: honest(trial),
+    "a partial": functools.partial(lambda trial, k: honest(trial), k={"a": 1}),
+    "keeps its models": Keeper(),
+    "conditional": with_categories,
+    "reports its score": reports_its_score,
+    "writes a log": writes_a_log,
+    "pruned": lambda trial: (_ for _ in ()).throw(optuna.TrialPruned()),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_nothing_is_found_in_honest_objectives(name) -> None:
+    report = odp.check_objective(HONEST[name], EVENT)
+    assert not report.findings, str(report)
+    assert report.ok
+    report.check()
+    assert "nothing found, which proves nothing" in str(report)
+    assert any("Opacus" in sentence for sentence in report.not_checked)
+
+
+def seeds_numpy(trial):
+    np.random.seed(3)
+    return honest(trial)
+
+
+def seeds_random(trial):
+    random.seed(3)
+    return honest(trial)
+
+
+def fixed_generator(trial):
+    rng = np.random.default_rng(0)
+    return float(rng.normal() + trial.suggest_float("rate", 0.1, 1.0))
+
+
+def exact(trial):
+    return float(np.mean((X @ train(trial.suggest_float("rate", 0.1, 1.0, log=True)) > 0) == Y))
+
+
+def exact_in_single_precision(trial):
+    return float(np.float32(exact(trial)))
+
+
+def best_so_far(trial):
+    return max(honest(trial), trial.study.best_value)
+
+
+def warm_start(trial):
+    others = [t.params["rate"] for t in trial.study.trials if t.params]
+    trial.suggest_float("rate", 0.1, 1.0)
+    return score(train(max(others, default=1.0)))
+
+
+CACHE: dict[float, np.ndarray] = {}
+
+
+def cached(trial):
+    rate = trial.suggest_float("rate", 0.1, 1.0)
+    if rate not in CACHE:
+        CACHE[rate] = train(rate)
+    return score(CACHE[rate])
+
+
+@functools.cache
+def remembered(rate):
+    return train(rate)
+
+
+def memoised(trial):
+    return score(remembered(trial.suggest_float("rate", 0.1, 1.0)))
+
+
+BEST = 0.0
+
+
+def global_best(trial):
+    global BEST
+    BEST = max(BEST, honest(trial))
+    return BEST
+
+
+WEIGHTS = np.zeros(3)
+
+
+def same_array(trial):
+    WEIGHTS[:] += train(trial.suggest_float("rate", 0.1, 1.0))
+    return score(WEIGHTS)
+
+
+def in_a_closure():
+    seen = []
+
+    def objective(trial):
+        seen.append(honest(trial))
+        return sum(seen) / len(seen)
+
+    return objective
+
+
+def in_a_default(trial, kept={}):  # noqa: B006 (the fault that is planted)
+    kept.setdefault("weights", train(trial.suggest_float("rate", 0.1, 1.0)))
+    return score(kept["weights"])
+
+
+class WarmStart:
+    def __init__(self):
+        self.weights = np.zeros(3)
+
+    def __call__(self, trial):
+        self.weights = self.weights + train(trial.suggest_float("rate", 0.1, 1.0))
+        return score(self.weights)
+
+
+def reports_exact_values(trial):
+    for step in range(3):
+        trial.report(exact(trial), step)
+    return honest(trial)
+
+
+def raises(trial):
+    honest(trial)
+    raise ArithmeticError("the third record is broken")
+
+
+PLANTED = {
+    "a seed of numpy": (seeds_numpy, ["fixed seed"]),
+    "a seed of random": (seeds_random, ["fixed seed"]),
+    "a generator of its own": (fixed_generator, ["repeated score"]),
+    "exact accuracy": (exact, ["exact score"]),
+    "exact in single precision": (exact_in_single_precision, ["exact score"]),
+    "the best so far": (best_so_far, ["other trials"]),
+    "a warm start": (warm_start, ["other trials"]),
+    "a cache": (cached, ["shared state"]),
+    "functools.cache": (memoised, ["shared state"]),
+    "a global": (global_best, ["shared state"]),
+    "an array": (same_array, ["shared state"]),
+    "a closure": (in_a_closure(), ["shared state"]),
+    "a default": (in_a_default, ["shared state"]),
+    "an attribute": (WarmStart(), ["shared state"]),
+    "reports": (reports_exact_values, ["reported values"]),
+    "raises": (raises, ["failure"]),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found_and_nothing_else(name) -> None:
+    objective, expected = PLANTED[name]
+    report = odp.check_objective(objective, EVENT)
+    found = [f.name for f in report.findings]
+    # Two exact scores of a few records may be equal as well.
+    assert [n for n in found if n != "repeated score" or n in expected] == expected, str(report)
+    assert not report.ok
+    with pytest.raises(AssertionError, match="to mend"):
+        report.check()
+
+
+@pytest.mark.parametrize("how", ["json", "numpy", "sqlite"])
+def test_a_file_that_an_earlier_run_has_left_is_found(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "state"
+    own = tmp_path / "own"
+
+    def left(trial):
+        value = honest(trial)
+        own.write_text("of this run")
+        assert own.read_text()
+        if how == "sqlite":
+            with sqlite3.connect(place) as db:
+                db.execute("create table if not exists t (x)")
+                db.execute("insert into t values (1)")
+        elif how == "json":
+            if place.exists():
+                json.loads(place.read_text())
+            place.write_text("[1]")
+        else:
+            if os.path.exists(place):
+                np.load(place)
+            with open(place, "wb") as file:
+                np.save(file, X)
+        return value
+
+    report = odp.check_objective(left, EVENT)
+    assert [(f.name, f.about) for f in report.findings] == [("shared file", str(place))]
+
+
+def test_input_files_are_no_shared_state(tmp_path: Path) -> None:
+    data = tmp_path / "data.npy"
+    np.save(data, X)
+
+    def reads(trial):
+        assert len(np.load(data)) == SIZE
+        return honest(trial)
+
+    assert names(reads) == []
+
+
+def test_containers_are_as_they_would_have_been_without_the_check() -> None:
+    CACHE.clear()
+    before, history = CACHE, HISTORY
+    odp.check_objective(cached, EVENT)
+    odp.check_objective(writes_a_log, EVENT)
+    assert CACHE is before
+    assert type(CACHE) is dict
+    assert len(CACHE) == 1
+    assert HISTORY is history
+    assert type(HISTORY) is list
+    assert len(HISTORY) >= 2
+
+
+def test_the_random_generators_are_put_back() -> None:
+    np.random.seed(5)
+    random.seed(5)
+    expected = (np.random.get_state()[1].copy(), random.getstate())
+    odp.check_objective(seeds_numpy, EVENT)
+    assert (np.random.get_state()[1] == expected[0]).all()
+    assert random.getstate() == expected[1]
+
+
+def test_public_scores_and_reports_may_be_exact() -> None:
+    assert names(exact, public_score=True) == []
+    assert names(reports_exact_values, public_score=True) == []
+
+
+def test_reports_that_are_paid_for() -> None:
+    paid = odp.compose(TRAINING, *[odp.scoring.score_event(8.0)] * 4)
+    assert answers_in(paid) == 4
+
+    def noisy(trial):
+        weights = train(trial.suggest_float("rate", 0.1, 1.0))
+        for step in range(3):
+            trial.report(score(weights), step)
+        return score(weights)
+
+    assert names(noisy, paid) == []
+    assert names(noisy, EVENT) == ["reported values"]
+
+
+def budgeted(trial):
+    run = odp.fidelity(trial)
+    weights = train(trial.suggest_float("rate", 0.1, 1.0) * run.learning_rate_factor)
+    return odp.scoring.private_accuracy(
+        (X @ weights > 0) == Y, size=SIZE, noise_multiplier=run.score_noise_multiplier
+    )
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return odp.plan_budget(epsilon=3.0, records=SIZE, batch_size=4, epochs=1, pilots=4)
+
+
+def test_studies_with_a_budget(plan) -> None:
+    report = odp.check_objective(budgeted, plan=plan)
+    assert not report.findings, str(report)
+    assert report.runs == 4  # a pilot and the last run, each twice
+
+    def faulty_at_the_end(trial):
+        value = budgeted(trial)
+        return value if odp.fidelity(trial).is_pilot else round(value, 2)
+
+    assert names(faulty_at_the_end, None, plan=plan) == ["exact score"]
+
+    def best_pilot(trial):
+        return max(budgeted(trial), trial.study.best_value)
+
+    assert names(best_pilot, None, plan=plan) == ["other trials"]
+
+
+def on_data(trial, data):
+    return score(train(trial.suggest_float("rate", 0.1, 1.0), data), data)
+
+
+def test_failures_that_depend_on_the_data() -> None:
+    report = odp.check_objective(on_data, EVENT, data=(X, Y))
+    assert not report.findings, str(report)
+    assert report.runs == 2 + 4
+
+    def fails(trial, data):
+        if not data[1].any():
+            raise ValueError("only one class")
+        value = on_data(trial, data)
+        return float("nan") if np.abs(data[0]).max() > 1e9 else value
+
+    found = odp.check_objective(fails, EVENT, data=(X, Y)).findings
+    assert {f.name for f in found} == {"failure on data"}
+    assert {f.about for f in found} >= {"all values are zero", "one record has enormous values"}
+
+
+def test_made_up_data_have_the_shape_of_the_data() -> None:
+    for words, (x, y) in variants((X, Y)):
+        assert x.dtype == X.dtype
+        assert y.dtype == Y.dtype
+        assert len(x) == len(y) == SIZE - (words == "one record is missing")
+    assert np.isfinite(X).all()
+    assert len(variants(X)) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"),
+    [
+        ({"objective": 3}, "objective"),
+        ({"direction": "up"}, "direction"),
+        ({"event": "cheap"}, "event"),
+        ({"plan": "plan"}, "plan"),
+        ({"event": EVENT, "plan": "plan"}, "event"),
+        ({"data": 3}, "data"),
+        ({"data": (X, Y[:-1])}, "data"),
+    ],
+    ids=["objective", "direction", "event", "plan", "both", "number", "lengths"],
+)
+def test_bad_arguments_of_a_check(settings, argument) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        odp.check_objective(**{"objective": honest, **settings})
+    assert refused.value.argument == argument
+
+
+def test_what_an_event_says_of_a_run() -> None:
+    other = odp.dp_sgd(noise_multiplier=2.0, sample_rate=0.05, steps=7)
+    assert alternatives(EVENT) == [(1.0, 0.1, 5)]
+    assert alternatives(odp.worst_case(EVENT, other)) == [(1.0, 0.1, 5), (2.0, 0.05, 7)]
+    assert alternatives(odp.compose(TRAINING, other)) == [(1.0, 0.1, 12)]
+    assert alternatives(odp.gaussian(1.0)) == []
+    assert answers_in(odp.worst_case(EVENT, odp.compose(other, *[odp.laplace(1.0)] * 2))) == 2
+
+
+def test_the_report_as_json() -> None:
+    report = odp.check_objective(exact)
+    data = json.loads(report.to_json())
+    assert data["ok"] is False
+    assert data["findings"][0]["certain"] is True
+    assert any("give its event" in sentence for sentence in data["not_checked"])
