@@ -16,12 +16,19 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from optuna.distributions import IntDistribution
 
-from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, SecAggPlus, voter
+from optuna_dp.federated import (
+    FederatedVote,
+    InProcessGrid,
+    PlainSum,
+    SecAggPlus,
+    VotePolicy,
+    voter,
+)
 
 app = ClientApp()
 
 
-@voter(app)
+@voter(app, policy=VotePolicy(max_epsilon=1.0, server="trusted"))
 def objective(params: dict[str, Any], context: Context) -> float:
     return float((params["x"] * 7919 + context.node_id) % 1000)
 

@@ -6,6 +6,10 @@ loaded when it is first used, and says so if Flower is missing.
 
 ``query``      what the server sends
 ``client``     what a client does with it
+``policy``     what it agrees to
+``ledger``     what it has answered so far
+``client_statement``  that, and what it cost, for people
+``secure_messages``  what it checks of each message of a secure sum
 ``transport``  what both ways to sum the votes share
 ``plain_sum``  sums of votes that the server sees
 ``secagg``     sums by Flower's SecAgg+
@@ -25,9 +29,11 @@ from optuna_dp.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from optuna_dp.federated.client import voter as voter
+    from optuna_dp.federated.client_statement import client_statement as client_statement
     from optuna_dp.federated.export import votes_to_study as votes_to_study
     from optuna_dp.federated.in_process import InProcessGrid as InProcessGrid
     from optuna_dp.federated.plain_sum import PlainSum as PlainSum
+    from optuna_dp.federated.policy import VotePolicy as VotePolicy
     from optuna_dp.federated.secagg import SecAggPlus as SecAggPlus
     from optuna_dp.federated.server import FederatedVote as FederatedVote
     from optuna_dp.voting.errors import VoteFailedError as VoteFailedError
@@ -38,6 +44,8 @@ _HOME_OF = {
     "PlainSum": "optuna_dp.federated.plain_sum",
     "SecAggPlus": "optuna_dp.federated.secagg",
     "VoteFailedError": "optuna_dp.voting.errors",
+    "VotePolicy": "optuna_dp.federated.policy",
+    "client_statement": "optuna_dp.federated.client_statement",
     "voter": "optuna_dp.federated.client",
     "votes_to_study": "optuna_dp.federated.export",
 }

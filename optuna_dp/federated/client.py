@@ -1,10 +1,11 @@
-"""The client's part of a vote: evaluate, vote, add a share of the noise, mask, send."""
+"""The client's part of a vote: judge, evaluate, vote, add a share of the noise, mask, send."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
@@ -17,34 +18,42 @@ from flwr.common.typing import Code, FitRes, Status
 from flwr.compat.common import recorddict_compat
 
 from optuna_dp.arrays import IntArray
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated import masks
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.federated import masks, secure_messages
+from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, events_of, now
+from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy, VoteRefusedError
 from optuna_dp.federated.query import QUERY_RECORD, VOTE_RECORD, Params, VoteQuery
-from optuna_dp.federated.secagg import MODULUS
-from optuna_dp.federated.transport import entry_bound
-from optuna_dp.validation import positive
 from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
 
 _logger = logging.getLogger("optuna_dp")
 
 _STATE = "optuna_dp_vote"
-_SECAGG_CONFIG = "secaggplus_configs"
-_SECAGG_STATE = "secaggplus_state"
 # The one thing a client says when something goes wrong: an exception's text may quote the data.
-_FAILURE = "the client could not vote"
+_REFUSED = "refused"
 
 Objective = TypeVar("Objective", bound=Callable[[Params, Context], float])
 
 
 def voter(
-    app: ClientApp, *, strong_masks: bool = True, max_epsilon: float | None = None
+    app: ClientApp,
+    *,
+    strong_masks: bool = True,
+    max_epsilon: float | None = None,
+    policy: VotePolicy | None = None,
 ) -> Callable[[Objective], Objective]:
     """Returns a decorator that lets ``app`` answer votes with an objective of its client's data.
 
+    A client answers within its limits only: those of the file that the node's configuration names
+    as ``vote-policy`` (:meth:`.VotePolicy.from_file`), and those given here. Without either it
+    answers nothing.
+
     Guarantees:
         * Nothing leaves but the noisy vector of votes, masked under SecAgg+: no losses, no
-          accuracies, no number of records, and no text of an exception.
+          accuracies, no number of records, and no text of an exception. A refusal is one line in
+          the client's log, and the word "refused" for the server.
+        * What the answers cost is within the limits, and written down before they leave
+          (:class:`.VotePolicy`).
         * The noise is drawn on the client, from the operating system's entropy, afresh for every
           attempt, before anything is sent.
         * A candidate whose evaluation raises or returns NaN is the worst; the ballot always has
@@ -54,25 +63,31 @@ def voter(
         app: The client app. Messages "query.vote" and "query.vote_secagg" are taken; training
             and evaluation stay free.
         strong_masks: ChaCha20 masks under SecAgg+; a server that asks for others is refused.
-        max_epsilon: Refuse votes planned for a larger epsilon, or whose noise does not give
-            the epsilon they are planned for; None trusts the server's plan. It is a limit for
-            each vote; several votes on the same data compose.
+        max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon)``.
+        policy: Limits of the app, in addition to the node's.
+
+    Raises:
+        InvalidArgumentError: If ``max_epsilon`` is not positive, or both are given.
 
     Example:
         >>> from flwr.clientapp import ClientApp  # doctest: +SKIP
         >>> app = ClientApp()  # doctest: +SKIP
-        >>> @voter(app)  # doctest: +SKIP
+        >>> @voter(app, max_epsilon=1.0)  # doctest: +SKIP
         ... def objective(params, context):
         ...     return (params["x"] - context.node_config["optimum"]) ** 2
     """
-    limit = None if max_epsilon is None else positive("max_epsilon", max_epsilon)
+    if max_epsilon is not None:
+        if policy is not None:
+            raise InvalidArgumentError("max_epsilon", max_epsilon, "policy has one already")
+        policy = VotePolicy(max_epsilon=max_epsilon)
     kind = masks.STRONG if strong_masks else masks.FLOWER
 
     def register(objective: Objective) -> Objective:
         def plain(message: Message, context: Context) -> Message:
             query = VoteQuery.from_json(_query_text(message))
-            _check(query, "", limit)
-            vote = _noisy_vote(query, objective, context)
+            _check_masks(query, "")
+            view = View(False, query.plan.clients, 0, False)
+            vote = _answer(query, view, secrets.token_hex(16), objective, context, policy)
             return Message(
                 RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message
             )
@@ -80,13 +95,21 @@ def voter(
         def secure(message: Message, context: Context) -> Message:
             def vote(asked: Message, own: Context) -> Message:
                 query = VoteQuery.from_json(_query_text(asked))
-                _check(query, kind, limit)
-                _check_protocol(query, own)
-                return _as_fit_result(_noisy_vote(query, objective, own), asked)
+                _check_masks(query, kind)
+                secure_messages.check_set_up(query, own)
+                once = f"vote {secure_messages.session(own)}"
+                view = secure_messages.seen(own)
+                return _as_fit_result(_answer(query, view, once, objective, own, policy), asked)
 
-            module = masks.client_module(kind)
-            _check_unmasking(message)
-            return cast(Message, module.secaggplus_mod(message, context, vote))
+            secure_messages.check(message, context)
+            if secure_messages.stage_of(message) == "unmask":
+                _open_once(context, policy)
+            before = masks.view.set(secure_messages.view_of(message, context))
+            try:
+                module = masks.client_module(kind)
+                return cast(Message, module.secaggplus_mod(message, context, vote))
+            finally:
+                masks.view.reset(before)
 
         app.query("vote")(_discreet(plain))
         app.query("vote_secagg")(_discreet(secure))
@@ -96,15 +119,17 @@ def voter(
 
 
 def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
-    """Keeps exceptions on the client: Flower would send their text to the server."""
+    """Keeps reasons on the client: Flower would send an exception's text to the server."""
 
     def handle(message: Message, context: Context) -> Message:
         try:
             return handler(message, context)
+        except OptunaDPError as error:
+            _logger.warning("Vote refused: %s.", str(error).rstrip("."))
         except Exception:
-            _logger.exception("The client could not vote; the server is told no more than that.")
-            error = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_FAILURE)
-            return Message(error, reply_to=message)
+            _logger.exception("Vote refused: an error; the server is told no more than that.")
+        refusal = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_REFUSED)
+        return Message(refusal, reply_to=message)
 
     return handle
 
@@ -115,69 +140,75 @@ def _query_text(message: Message) -> str:
     record = records.get(QUERY_RECORD) or records.get("fitins.config")
     text = None if record is None else record.get("query")
     if not isinstance(text, str):
-        raise InvalidArgumentError("query", text, "the message must carry a vote query")
+        raise VoteRefusedError("the message carries no vote query")
     return text
 
 
-def _check(query: VoteQuery, kind: str, limit: float | None) -> None:
+def _check_masks(query: VoteQuery, kind: str) -> None:
     if query.masks != kind:
-        raise InvalidArgumentError(
-            "masks", query.masks, f"this client takes part with masks {kind!r} only"
+        raise VoteRefusedError(f"masks {query.masks!r}, and this client takes {kind!r} only")
+
+
+def _policies(context: Context, own: VotePolicy | None) -> list[VotePolicy]:
+    """The node's and the app's; every one of them has to agree."""
+    path = context.node_config.get(NODE_CONFIG_KEY)
+    node = None if path is None else VotePolicy.from_file(str(path))
+    found = [policy for policy in (node, own) if policy is not None]
+    if not found:
+        raise VoteRefusedError(
+            f"this client has no limits: name a file as {NODE_CONFIG_KEY!r} in the node's "
+            "configuration, or give voter(max_epsilon=...)"
         )
-    plan = query.plan
-    if limit is None:
-        return
-    spent = plan.guarantee(plan.attempts).epsilon(plan.delta)
-    if max(spent, plan.epsilon) > limit:
-        raise InvalidArgumentError(
-            "epsilon", spent, f"this client takes part in votes of at most epsilon={limit:g}"
-        )
+    return found
 
 
-def _check_protocol(query: VoteQuery, context: Context) -> None:
-    """The secure sum is set up as planned: no clipping of the noise, no lower threshold.
-
-    Flower's defaults (clip to 8) would cut the noise off.
-    """
-    state = context.state.config_records[_SECAGG_STATE]
-    plan, clip = query.plan, entry_bound(query.plan)
-    shares = cast(int, state["share_num"])
-    least = max(shares // 2 + 1, shares - plan.max_dropout)
-    expected = {
-        "clipping_range": float(clip),
-        "target_range": 2 * clip,
-        "mod_range": MODULUS,
-        "max_weight": 1.0,
-    }
-    for name, value in expected.items():
-        if state[name] != value:
-            raise InvalidArgumentError(name, state[name], f"a vote as planned takes {value}")
-    if cast(int, state["threshold"]) < least:
-        raise InvalidArgumentError(
-            "threshold", state["threshold"], f"a vote as planned takes at least {least}"
-        )
+def _ledger(context: Context, policies: Sequence[VotePolicy]) -> Ledger:
+    for policy in policies:
+        if policy.ledger is not None:
+            return FileLedger(policy.ledger)
+    return StateLedger(context)
 
 
-def _check_unmasking(message: Message) -> None:
-    """A node that is called active and dead at once would lose both of its masks."""
-    config = message.content.config_records.get(_SECAGG_CONFIG, ConfigRecord())
-    active, dead = config.get("active_nids"), config.get("dead_nids")
-    if isinstance(active, list) and isinstance(dead, list) and set(active) & set(dead):
-        raise InvalidArgumentError("dead_nids", dead, "no node may be both active and dead")
-
-
-def _noisy_vote(
-    query: VoteQuery, objective: Callable[[Params, Context], float], context: Context
+def _answer(
+    query: VoteQuery,
+    view: View,
+    once: str,
+    objective: Callable[[Params, Context], float],
+    context: Context,
+    own: VotePolicy | None,
 ) -> IntArray:
+    """Returns the noisy vote, if every limit allows it, once it has been written down."""
+    policies = _policies(context, own)
+    # The dearest of what they count; they may differ in what they think of the server.
+    event = min((p.charge(query, view) for p in policies), key=lambda e: float(e.variance))
+    server = policies[0].server
+    answer = Answer(now(), context.run_id, query.search_key, event, view.clients, server, once)
+
+    def check(answers: Sequence[Answer]) -> None:
+        for policy in policies:
+            policy.check_total(events_of(answers))
+
+    ledger = _ledger(context, policies)
+    ledger.append(answer, check, write=False)  # before hours of work for nothing
+    chosen = _own_ballot(query, objective, context)
     noise = Skellam(query.plan.share_variance).draw(len(query.candidates))
-    return _own_ballot(query, objective, context) + noise
+    ledger.append(answer, check)
+    return chosen + noise
+
+
+def _open_once(context: Context, own: VotePolicy | None) -> None:
+    """Two answers for one set-up, with other lists, could give away both masks of a client."""
+    policies = _policies(context, own)
+    once = f"open {secure_messages.session(context)}"
+    answer = Answer(now(), context.run_id, "", None, 0, policies[0].server, once)
+    _ledger(context, policies).append(answer, lambda answers: None)
 
 
 def _own_ballot(
     query: VoteQuery, objective: Callable[[Params, Context], float], context: Context
 ) -> IntArray:
     """Returns this client's ballot; a retry asks for the same search and trains nothing again."""
-    key = query.search_key
+    key = f"{query.vote} {query.search_key}"
     kept = context.state.config_records.get(_STATE)
     if kept is not None and kept.get("search") == key:
         result = np.zeros(len(query.candidates), dtype=np.int64)

@@ -1,13 +1,19 @@
-"""Strong masks for Flower's SecAgg+.
+"""Strong masks for Flower's SecAgg+, and shares that only clients with one view can read.
 
 Flower folds the 256-bit seed of a mask to 32 bits and feeds a Mersenne Twister: whoever has one
 masked vector can try all seeds. Here both sides of the protocol run from private copies of
 Flower's own modules in which only the mask generator (and the message type, so that the user's
 training messages stay his) is another; Flower's modules themselves are left alone.
+
+Clients never talk to each other but through the server, which may show each of them other clients
+and other keys. The shares that they send each other are encrypted with keys that depend on what
+the sender was shown (:data:`view`): who was shown something else cannot read them, and refuses.
 """
 
 from __future__ import annotations
 
+import base64
+import contextvars
 import functools
 import hashlib
 import importlib.util
@@ -17,9 +23,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.fernet import InvalidToken
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated.policy import VoteRefusedError
 from optuna_dp.federated.query import ACTION_SECURE
 
 STRONG = "chacha20"
@@ -28,6 +36,15 @@ FLOWER = "flower"
 _CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
 _SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 _LARGEST_RANGE = 1 << 32
+
+# What this client was shown, while it answers a message; see :func:`bound`.
+view: contextvars.ContextVar[bytes] = contextvars.ContextVar("optuna_dp_view", default=b"")
+
+
+def bound(key: bytes) -> bytes:
+    """Returns the key of two clients for what both were shown, as Fernet takes it."""
+    digest = hashlib.sha256(b"optuna-dp secagg+ view\x00" + view.get() + b"\x00" + key).digest()
+    return base64.urlsafe_b64encode(digest)
 
 
 def chacha20_masks(
@@ -62,7 +79,20 @@ class _MessageType:
 @functools.lru_cache(maxsize=4)
 def client_module(masks: str) -> Any:
     """Returns Flower's client side of SecAgg+ with the given masks."""
-    return _variant(_CLIENT, masks)
+    module = _variant(_CLIENT, masks, "encrypt", "decrypt")
+    encrypt, decrypt = module.encrypt, module.decrypt
+    module.encrypt = lambda key, plaintext: encrypt(bound(key), plaintext)
+
+    def decrypt_bound(key: bytes, ciphertext: bytes) -> Any:
+        try:
+            return decrypt(bound(key), ciphertext)
+        except InvalidToken:
+            raise VoteRefusedError(
+                "a client's share cannot be read: it was shown other clients, or it is damaged"
+            ) from None
+
+    module.decrypt = decrypt_bound
+    return module
 
 
 @functools.lru_cache(maxsize=4)
@@ -71,7 +101,7 @@ def server_module(masks: str) -> Any:
     return _variant(_SERVER, masks)
 
 
-def _variant(name: str, masks: str) -> Any:
+def _variant(name: str, masks: str, *more: str) -> Any:
     if masks not in (STRONG, FLOWER):
         raise InvalidArgumentError("masks", masks, f"it must be {STRONG!r} or {FLOWER!r}")
     found = importlib.util.find_spec(name)
@@ -85,13 +115,13 @@ def _variant(name: str, masks: str) -> Any:
     module: Any = importlib.util.module_from_spec(spec)
     sys.modules[own_name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    for expected in ("pseudo_rand_gen", "MessageType"):
+    for expected in ("pseudo_rand_gen", "MessageType", *more):
         if not hasattr(module, expected):
             raise InvalidArgumentError(
                 "flwr",
                 name,
                 f"it has no {expected}",
-                "Use the version that the extra pins: pip install 'optuna-dp[federated]'.",
+                "Use a version that the extra allows: pip install 'optuna-dp[federated]'.",
             )
     module.MessageType = _MessageType
     if masks == STRONG:

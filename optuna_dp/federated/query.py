@@ -32,6 +32,7 @@ VOTE_RECORD = "vote"
 QUERY_RECORD = "vote_query"
 
 _FORMAT = "optuna-dp vote"
+_VERSION = 2
 _DIRECTIONS = ("minimize", "maximize")
 _LARGEST_GRID = 1_000_000
 
@@ -48,6 +49,7 @@ class VoteQuery:
         direction: Whether the objective is a loss ("minimize") or a score ("maximize").
         plan: Everything about votes and noise.
         masks: How the masks of the secure sum are made; "" for a plain sum.
+        vote: A name of this vote: all its attempts get one ballot, another vote a fresh one.
     """
 
     search_space: Mapping[str, BaseDistribution]
@@ -55,6 +57,7 @@ class VoteQuery:
     direction: str
     plan: VotePlan
     masks: str = ""
+    vote: str = ""
 
     @functools.cached_property
     def search_key(self) -> str:
@@ -67,11 +70,12 @@ class VoteQuery:
         return json.dumps(
             {
                 "format": _FORMAT,
-                "version": 1,
+                "version": _VERSION,
                 "search": self._search_json(),
                 "direction": self.direction,
                 "plan": self.plan.to_json(),
                 "masks": self.masks,
+                "vote": self.vote,
             },
             allow_nan=False,
         )
@@ -89,11 +93,11 @@ class VoteQuery:
 def _parsed(text: str) -> VoteQuery:
     try:
         data = json.loads(text)
-        if data["format"] != _FORMAT or data["version"] != 1:
+        if data["format"] != _FORMAT or data["version"] != _VERSION:
             raise InvalidArgumentError(
                 "query",
                 (data["format"], data["version"]),
-                f"this optuna-dp answers {_FORMAT!r}, version 1",
+                f"this optuna-dp answers {_FORMAT!r}, version {_VERSION}",
                 "Use the same version of optuna-dp on server and clients.",
             )
         space = {
@@ -102,8 +106,13 @@ def _parsed(text: str) -> VoteQuery:
         }
         columns = {name: data["search"]["internal"][name] for name in space}
         rows = int(data["search"]["count"])
+        check_space(space)
         candidates = tuple(
-            {name: d.to_external_repr(float(columns[name][i])) for name, d in space.items()}
+            _checked_candidate(
+                space,
+                i,
+                {name: d.to_external_repr(float(columns[name][i])) for name, d in space.items()},
+            )
             for i in range(rows)
         )
         query = VoteQuery(
@@ -112,8 +121,9 @@ def _parsed(text: str) -> VoteQuery:
             checked_direction(data["direction"]),
             VotePlan.from_json(data["plan"]),
             str(data["masks"]),
+            str(data["vote"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(

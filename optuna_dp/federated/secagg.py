@@ -22,11 +22,16 @@ from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import VoteQuery
-from optuna_dp.federated.transport import Attempt, Progress, entry_bound, rejected
+from optuna_dp.federated.transport import (
+    MODULUS,
+    SECAGG_CONFIG,
+    Attempt,
+    Progress,
+    entry_bound,
+    rejected,
+)
 from optuna_dp.voting.plan import VotePlan
 
-MODULUS = 1 << 32
-_SECAGG_CONFIG = "secaggplus_configs"
 _STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
 
 
@@ -246,12 +251,12 @@ class _SecAggGrid(Grid):
         return list(seen.values())
 
     def _well_formed(self, stage: str, reply: Message) -> bool:
-        config = reply.content.config_records.get(_SECAGG_CONFIG)
+        config = reply.content.config_records.get(SECAGG_CONFIG)
         if config is None:
             return False
         if stage == "collect_masked_vectors":
             return self._well_formed_vector(reply, config)
-        if set(reply.content) != {_SECAGG_CONFIG}:
+        if set(reply.content) != {SECAGG_CONFIG}:
             return False
         if stage == "setup":
             return all(isinstance(config.get(key), bytes) for key in ("pk1", "pk2"))
@@ -300,7 +305,7 @@ class _SecAggGrid(Grid):
 
 
 def _stage_of(message: Message) -> str:
-    return str(message.content.config_records[_SECAGG_CONFIG]["stage"])
+    return str(message.content.config_records[SECAGG_CONFIG]["stage"])
 
 
 def _pairs(numbers: Any, texts: Any) -> bool:

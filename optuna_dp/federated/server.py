@@ -176,7 +176,12 @@ class FederatedVote:
         nodes = self._wait_for_nodes(grid)
         plan = self.plan(len(nodes))
         query = VoteQuery(
-            self._space, self._candidates, self._direction, plan, self._transport.masks_for()
+            self._space,
+            self._candidates,
+            self._direction,
+            plan,
+            self._transport.masks_for(),
+            secrets.token_hex(16),
         )
         self._progress(
             f"{len(nodes)} nodes, {plan.candidates} candidates, k = {plan.votes}, standard "

@@ -21,6 +21,9 @@ from optuna_dp.voting.plan import VotePlan
 
 _logger = logging.getLogger("optuna_dp")
 
+MODULUS = 1 << 32
+SECAGG_CONFIG = "secaggplus_configs"
+
 # Entries of a vote stay within k plus this many standard deviations, but for one in 10^300.
 _DEVIATIONS = 40
 

@@ -52,10 +52,10 @@ def ballot(
             "votes", votes, f"it must be at most the number of candidates, {values.size}"
         )
     losses = -values if maximize else values
-    losses = np.where(np.isnan(losses), np.inf, losses)
     # A 64-bit key per candidate: two are equal with probability 2^-64.
     keys = np.frombuffer(random_bytes(8 * values.size), dtype=np.uint64)
-    best = np.lexsort((keys, losses))[:k]
+    failed = np.isnan(losses)  # behind an infinite loss, which is a number still
+    best = np.lexsort((keys, np.where(failed, 0.0, losses), failed))[:k]
     result = np.zeros(values.size, dtype=np.int64)
     result[best] = 1
     return result

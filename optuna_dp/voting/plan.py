@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dp_accounting import dp_event
+
 from optuna_dp import validation
 from optuna_dp.accounting.events import SkellamDpEvent, compose
 from optuna_dp.accounting.guarantee import Guarantee
@@ -18,6 +20,10 @@ from optuna_dp.json_records import Record
 
 ADJACENCIES = ("replace_one", "null_client")
 
+# More than anybody needs, and few enough that plans of strangers are judged in no time.
+MOST_ATTEMPTS = 100
+# A longer composition of equal votes is one event that counts; stored plans have few attempts.
+_LISTED = 16
 # A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
 _UNITS = 1 << 24
 _WHY_NOT_ADD_OR_REMOVE = (
@@ -50,7 +56,7 @@ class VotePlan(Record):
         share_units: Variance of one client's share, in units of 2^-24.
         epsilon: What the plan was calibrated for (all attempts together).
         delta: The delta of that.
-        attempts: How many attempts at the sum the budget covers.
+        attempts: How many attempts at the sum the budget covers, at most 100.
 
     Raises:
         InvalidArgumentError: If a field is not allowed.
@@ -72,6 +78,7 @@ class VotePlan(Record):
             validation.whole(name, getattr(self, name), 1)
         for name in ("max_dropout", "max_colluding"):
             validation.whole(name, getattr(self, name), 0)
+        _checked_attempts(self.attempts)
         checked_adjacency(self.adjacency)
         validation.positive("epsilon", self.epsilon)
         validation.open_unit("delta", self.delta)
@@ -108,7 +115,7 @@ class VotePlan(Record):
             max_dropout: How many clients may fail to send their vote.
             max_colluding: How many clients may tell the adversary their share of the noise;
                 with ``max_dropout`` less than n.
-            attempts: How many attempts at the sum the budget covers, at least 1.
+            attempts: How many attempts at the sum the budget covers, from 1 to 100.
 
         Raises:
             InvalidArgumentError: If an argument is not allowed, ``adjacency="add_or_remove_one"``
@@ -137,7 +144,7 @@ class VotePlan(Record):
             )
         target = validation.positive("epsilon", epsilon)
         tolerance = validation.open_unit("delta", delta)
-        tries = validation.whole("attempts", attempts, 1)
+        tries = _checked_attempts(attempts)
         changes = SkellamDpEvent(1.0, k, p).changes(relation)
         variance = smallest_variance(changes * tries, target, tolerance)
 
@@ -187,7 +194,7 @@ class VotePlan(Record):
             InvalidArgumentError: If it is not a whole number of at least 1.
         """
         count = validation.whole("attempts", attempts, 1)
-        return Guarantee(compose(*[self.event] * count), self.adjacency)
+        return Guarantee(repeated(self.event, count), self.adjacency)
 
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
@@ -195,6 +202,25 @@ class VotePlan(Record):
         return InvalidArgumentError(
             "data", data, f"it must be what VotePlan.to_json returned ({why})", fix
         )
+
+
+def _checked_attempts(value: int) -> int:
+    attempts = validation.whole("attempts", value, 1)
+    if attempts > MOST_ATTEMPTS:
+        raise InvalidArgumentError(
+            "attempts",
+            value,
+            f"it must be at most {MOST_ATTEMPTS}",
+            "Each attempt costs as much as a vote; plan several votes instead.",
+        )
+    return attempts
+
+
+def repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
+    """Returns the event of so many equal votes, at least one."""
+    if count <= _LISTED:
+        return compose(*[event] * count)
+    return dp_event.SelfComposedDpEvent(event, count)
 
 
 def checked_adjacency(value: Any) -> str:

@@ -14,7 +14,7 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 from optuna.distributions import FloatDistribution
 
-from optuna_dp.federated import FederatedVote, InProcessGrid, voter
+from optuna_dp.federated import FederatedVote, InProcessGrid, VotePolicy, voter
 
 SPACE = {"x": FloatDistribution(0.0, 10.0, step=0.5)}
 STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
@@ -24,8 +24,16 @@ def objective(params: dict[str, Any], context: Context) -> float:
     return abs(params["x"] - context.node_config["optimum"])
 
 
+# Clients that agree to much: for tests of what the server does.
+WILLING = VotePolicy(
+    max_epsilon=1e3, total_epsilon=1e4, server="trusted", min_clients=1, max_attempts=100
+)
+
+
 def app(**options: Any) -> ClientApp:
     made = ClientApp()
+    if not {"max_epsilon", "policy"} & set(options):
+        options = {"policy": WILLING, **options}
     voter(made, **options)(objective)
     return made
 
@@ -82,14 +90,15 @@ def votes(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[np.ndarray]]:
     from optuna_dp.federated import client
 
     made: dict[int, list[np.ndarray]] = {}
-    real = client._noisy_vote
+    real = client._answer
 
-    def noted(query: Any, function: Any, context: Context) -> np.ndarray:
-        vote = real(query, function, context)
+    def noted(*arguments: Any) -> np.ndarray:
+        vote = real(*arguments)
+        context = arguments[4]
         made.setdefault(context.node_id - 1001, []).append(vote.copy())
         return vote
 
-    monkeypatch.setattr(client, "_noisy_vote", noted)
+    monkeypatch.setattr(client, "_answer", noted)
     return made
 
 

@@ -18,13 +18,14 @@ from flwr.common import bytes_to_ndarray, ndarray_to_bytes
 from flwr.common.secure_aggregation import secaggplus_utils
 from scipy import stats
 
-from federated.in_process import Wire, app, failing, vote, votes
+from federated.in_process import WILLING, Wire, app, failing, vote, votes
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     InProcessGrid,
     PlainSum,
     SecAggPlus,
     VoteFailedError,
+    VotePolicy,
     masks,
     voter,
 )
@@ -186,7 +187,7 @@ def test_weak_masks_must_be_asked_for_on_both_sides(votes: dict[int, Any]) -> No
 def test_nothing_of_an_exception_leaves_the_client() -> None:
     made = ClientApp()
 
-    @voter(made)
+    @voter(made, policy=WILLING)
     def objective(params: dict[str, Any], context: Context) -> float:
         raise ValueError("patient 17 has the flu")
 
@@ -203,12 +204,12 @@ def test_a_failing_vote_is_reported_without_its_reason(monkeypatch: pytest.Monke
     def broken(*args: Any) -> None:
         raise RuntimeError("patient 17 has the flu")
 
-    monkeypatch.setattr(client, "_noisy_vote", broken)
+    monkeypatch.setattr(client, "_answer", broken)
     for transport in (PlainSum(), SecAggPlus()):
         wire = Wire(4)
         with pytest.raises(VoteFailedError):
             vote(secure_aggregation=transport).start(wire, wire.server_context())
-        assert b"could not vote" in everything(wire)
+        assert b"refused" in everything(wire)
         assert b"patient" not in everything(wire)
 
 
@@ -224,7 +225,7 @@ def test_clients_evaluate_once_for_all_attempts() -> None:
     calls: list[int] = []
     made = ClientApp()
 
-    @voter(made)
+    @voter(made, policy=WILLING)
     def objective(params: dict[str, Any], context: Context) -> float:
         calls.append(context.node_id)
         return 0.0
@@ -254,7 +255,7 @@ def test_a_server_that_lies_about_the_noise_is_refused(monkeypatch: pytest.Monke
     honest = chosen.plan(4)
     lie = dataclasses.replace(honest, share_units=honest.share_units // 4)
     monkeypatch.setattr(chosen, "plan", lambda clients: lie)
-    wire = Wire(4, max_epsilon=2.0)
+    wire = Wire(4, policy=VotePolicy(max_epsilon=2.0, server="trusted"))
     with pytest.raises(VoteFailedError, match="0 usable votes"):
         chosen.start(wire, wire.server_context())
 

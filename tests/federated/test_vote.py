@@ -252,7 +252,7 @@ def test_queries_survive_json_exactly() -> None:
     again = VoteQuery.from_json(query.to_json())
     assert again == query
     assert again.search_key == query.search_key
-    for broken in ("", "{}", "[]", query.to_json().replace('"version": 1', '"version": 2')):
+    for broken in ("", "{}", "[]", query.to_json().replace('"version": 2', '"version": 3')):
         with pytest.raises(InvalidArgumentError, match="query"):
             VoteQuery.from_json(broken)
 

@@ -13,7 +13,8 @@ from optuna_dp.federated import voter
 app = ClientApp()
 
 
-# This client takes part in votes of at most epsilon 5, whatever the server asks for.
+# What this app agrees to. Whoever runs an app may edit it: the limits that count are in a file on
+# the node (`vote-policy` in its configuration), and hold beside these.
 @voter(app, max_epsilon=5.0)
 def objective(params: dict[str, Any], context: Context) -> float:
     x, y = own_data(

@@ -1,0 +1,84 @@
+"""What a client has answered, what it cost, and under which assumptions: for its own people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from optuna_dp.accounting.event_words import in_words
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated.ledger import Answer, FileLedger, events_of
+from optuna_dp.federated.policy import VotePolicy, total_epsilon
+from optuna_dp.numbers_shown import rounded_up
+
+_SERVERS = {
+    "malicious": "The server may have lied. It could not have opened a sum with less noise "
+    "than is counted here.",
+    "semi-honest": "The server followed the protocol: it may have looked at everything it "
+    "got, and told no client anything untrue.",
+    "trusted": "The server is trusted with this client's noisy votes.",
+}
+_RELATIONS = {
+    "replace_one": "replacing all data of this client by any other data",
+    "null_client": "taking all data of this client away",
+}
+
+
+def client_statement(policy: VotePolicy | str | Path) -> str:
+    """Returns in Markdown what a client has answered by its ledger, and what that cost.
+
+    Args:
+        policy: The client's policy, or the file it is in.
+
+    Raises:
+        InvalidArgumentError: If the policy names no ledger, or its file cannot be read.
+        VoteRefusedError: If the ledger is damaged.
+
+    Example:
+        >>> print(client_statement("/etc/optuna-dp/votes.toml"))  # doctest: +SKIP
+    """
+    limits = policy if isinstance(policy, VotePolicy) else VotePolicy.from_file(policy)
+    if limits.ledger is None:
+        raise InvalidArgumentError("policy", policy, "it must name a ledger")
+    answers = [a for a in FileLedger(limits.ledger).answers() if a.event is not None]
+    counts = tuple(Counter(events_of(answers)).items())
+    epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)
+    rows = "\n".join(_row(answer) for answer in answers)
+    return f"""# Votes of this client
+
+It has sent {len(answers)} noisy vote(s). Together they are **differentially private with epsilon
+= {epsilon} and delta = {limits.delta:g}**, with respect to {_RELATIONS[limits.adjacency]}. Its
+limit is {limits.total:g} in all, {limits.max_epsilon:g} for one vote.
+
+| when (UTC) | run | clients seen | what it took part in |
+|---|---|---|---|
+{rows}
+
+## It rests on
+
+{_numbered(_assumptions(limits, answers))}
+"""
+
+
+def _row(answer: Answer) -> str:
+    return f"| {answer.time} | {answer.run} | {answer.clients} | {in_words(answer.event)} |"
+
+
+def _assumptions(limits: VotePolicy, answers: Sequence[Answer]) -> list[str]:
+    servers = sorted({answer.server for answer in answers} or {limits.server})
+    return [
+        *(_SERVERS[server] for server in servers),
+        f"Of the clients that were seen, at most {limits.max_colluding}, or as many as the vote "
+        "allowed for if that was more, were invented, told their share of the noise, or added "
+        "none. Clients cannot tell a stranger from an invention: who they are is the business of "
+        "the network's authentication.",
+        "This node ran optuna-dp as it is, and nothing else that looks at these data.",
+        "The ledger is complete: it was not deleted, exchanged or restored from an older copy, "
+        "and no other node holds the same data.",
+        "When this client answers, and whether it does, does not depend on its data.",
+    ]
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    return "\n".join(f"{i}. {text}" for i, text in enumerate(texts, start=1))

@@ -1,0 +1,282 @@
+"""What a client agrees to: its own limits, in a file on its node, whatever a server asks for.
+
+The client computes what a vote would cost it from the noise, the votes and the clients that it
+sees, at its own delta and adjacency; of the server's plan it believes no epsilon. How much of the
+others' noise it may count on depends on what it thinks of the server:
+
+``"malicious"``    The server may lie. Only a secure sum in which everybody shares with everybody
+                   is answered, and other clients count as far as :func:`honest_shares` says.
+``"semi-honest"``  The server follows the protocol and looks at what it gets. Sums in which clients
+                   share with a part of the others are answered too.
+``"trusted"``      The server may see each noisy vote: plain sums are answered too.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from optuna_dp import validation
+from optuna_dp.accounting.events import SkellamDpEvent, compose
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.federated.query import VoteQuery
+from optuna_dp.voting.plan import checked_adjacency, repeated
+
+SERVERS = ("malicious", "semi-honest", "trusted")
+# What node configurations name the file with.
+NODE_CONFIG_KEY = "vote-policy"
+
+
+class VoteRefusedError(OptunaDPError):
+    """This client does not take part; the server is told no more than that."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a client has seen of a vote before it answers.
+
+    Attributes:
+        secure: Whether the sum is a secure one.
+        clients: Different clients, with different keys, that were shown to it, itself included;
+            for a plain sum as many as the server says.
+        threshold: How many clients it takes to open a mask.
+        complete: Whether everybody shares with everybody, as far as this client is shown.
+    """
+
+    secure: bool
+    clients: int
+    threshold: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class VotePolicy:
+    """The limits of one client.
+
+    Guarantees:
+        * What a client answers costs at most ``max_epsilon`` per vote, all its attempts together,
+          and ``total_epsilon`` over all votes of the ledger, at ``delta`` under ``adjacency``, if
+          the server is no worse than ``server`` says and of the clients that it sees at most
+          ``max_colluding`` are invented, tell their share of the noise, or add none.
+        * It is computed from what the client sees and not from what the server promises.
+
+    Args:
+        max_epsilon: Of one vote; positive.
+        delta: In (0, 1).
+        adjacency: ``"replace_one"`` or ``"null_client"``.
+        total_epsilon: Of all votes together; by default ``max_epsilon``.
+        min_clients: Fewest clients that it must see, itself included; at least 1.
+        max_colluding: How many of the clients that it sees may be against it.
+        server: ``"malicious"``, ``"semi-honest"`` or ``"trusted"``.
+        max_attempts: Most attempts that a vote may be planned for.
+        max_candidates: Most candidates, each of which is evaluated here.
+        search_space: What candidates may be, by parameter: ``{"low": ..., "high": ...}`` or
+            ``{"choices": [...]}``; None allows any.
+        ledger: File in which what was answered is kept, over votes, apps and restarts; None keeps
+            it for one run, in the run's state.
+
+    Raises:
+        InvalidArgumentError: If a limit is not allowed.
+
+    Example:
+        >>> from optuna_dp.federated import VotePolicy  # doctest: +SKIP
+        >>> VotePolicy(max_epsilon=1.0, total_epsilon=3.0, min_clients=10)  # doctest: +SKIP
+    """
+
+    max_epsilon: float
+    delta: float = 1e-5
+    adjacency: str = "replace_one"
+    total_epsilon: float | None = None
+    min_clients: int = 3
+    max_colluding: int = 0
+    server: str = "malicious"
+    max_attempts: int = 5
+    max_candidates: int = 10_000
+    search_space: Mapping[str, Mapping[str, Any]] | None = field(default=None, hash=False)
+    ledger: str | None = None
+
+    def __post_init__(self) -> None:
+        validation.positive("max_epsilon", self.max_epsilon)
+        validation.open_unit("delta", self.delta)
+        checked_adjacency(self.adjacency)
+        if self.total_epsilon is not None:
+            validation.positive("total_epsilon", self.total_epsilon)
+        for name in ("min_clients", "max_attempts", "max_candidates"):
+            validation.whole(name, getattr(self, name), 1)
+        validation.whole("max_colluding", self.max_colluding)
+        if self.server not in SERVERS:
+            raise InvalidArgumentError(
+                "server", self.server, f"it must be one of {', '.join(SERVERS)}"
+            )
+        for name, allowed in (self.search_space or {}).items():
+            if set(allowed) not in ({"low", "high"}, {"choices"}):
+                raise InvalidArgumentError(
+                    f"search_space[{name!r}]", allowed, "it must have low and high, or choices"
+                )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> VotePolicy:
+        """Reads a policy from a TOML file; every key is an argument of this class.
+
+        Args:
+            path: The file. It must name a ledger; a relative one lies beside the file.
+
+        Raises:
+            InvalidArgumentError: If the file cannot be read, a key is unknown or a limit is not
+                allowed.
+        """
+        file = Path(path)
+        try:
+            data = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidArgumentError(
+                "policy", str(path), f"it cannot be read: {error}"
+            ) from None
+        unknown = set(data) - {each.name for each in fields(cls)}
+        if unknown or not {"max_epsilon", "ledger"} <= set(data):
+            raise InvalidArgumentError(
+                "policy",
+                sorted(data),
+                "it must give max_epsilon and ledger, and else only arguments of VotePolicy",
+            )
+        data["ledger"] = str(file.parent / str(data["ledger"]))
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise InvalidArgumentError("policy", str(path), f"it is malformed: {error}") from None
+
+    @property
+    def total(self) -> float:
+        """Most epsilon of all votes together."""
+        return self.max_epsilon if self.total_epsilon is None else self.total_epsilon
+
+    def charge(self, query: VoteQuery, view: View) -> SkellamDpEvent:
+        """Returns what one answer costs this client; refuses what is not within the limits.
+
+        Args:
+            query: What the server asks.
+            view: What was seen of the vote.
+
+        Raises:
+            VoteRefusedError: With the reason, a clause; it is for the client's own log.
+        """
+        plan = query.plan
+        self._check_search(query)
+        if plan.attempts > self.max_attempts:
+            raise VoteRefusedError(f"{plan.attempts} attempts, at most {self.max_attempts}")
+        if not view.secure and self.server != "trusted":
+            raise VoteRefusedError("a plain sum, and this client takes part in secure sums only")
+        if view.clients < self.min_clients:
+            raise VoteRefusedError(f"{view.clients} clients are seen, at least {self.min_clients}")
+        colluding = max(plan.max_colluding, self.max_colluding)
+        honest = plan.clients - plan.max_dropout - colluding
+        if self.server == "malicious":
+            if not view.complete:
+                raise VoteRefusedError(
+                    "clients share with a part of the others, which a server that lies can exploit"
+                )
+            honest = min(honest, honest_shares(view.clients, view.threshold, colluding))
+        # A client's own share is always there.
+        event = event_of(query, max(honest, 1))
+        cost = total_epsilon(((event, plan.attempts),), self.adjacency, self.delta)
+        if cost > self.max_epsilon:
+            raise VoteRefusedError(
+                f"it costs epsilon={cost:.4g} at delta={self.delta:g} ({self.adjacency}), "
+                f"at most {self.max_epsilon:g}"
+            )
+        return event
+
+    def check_total(self, events: Iterable[SkellamDpEvent]) -> None:
+        """Refuses to spend more than the total.
+
+        Args:
+            events: Everything that was answered, and what is about to be.
+
+        Raises:
+            VoteRefusedError: If it is more.
+        """
+        counts = tuple(Counter(events).items())
+        epsilon = total_epsilon(counts, self.adjacency, self.delta)
+        if epsilon > self.total:
+            raise VoteRefusedError(
+                f"all votes together would cost epsilon={epsilon:.4g} at delta={self.delta:g}, "
+                f"at most {self.total:g}"
+            )
+
+    def _check_search(self, query: VoteQuery) -> None:
+        if len(query.candidates) > self.max_candidates:
+            raise VoteRefusedError(
+                f"{len(query.candidates)} candidates, at most {self.max_candidates}"
+            )
+        if self.search_space is None:
+            return
+        for params in query.candidates:
+            for name, value in params.items():
+                if not _within(self.search_space.get(name), value):
+                    raise VoteRefusedError(f"a candidate has {name}={value!r}")
+
+
+def honest_shares(clients: int, threshold: int, colluding: int) -> int:
+    """Returns how many honest shares of noise are in any sum that a lying server can open.
+
+    The secure sum is among ``clients`` that share with each other and agree on who they are. The
+    server may tell each of them another story of who has dropped out. An honest client counts
+    those it is told are active, so it gives away at most n - t clients, and whose masks fall needs
+    t - c honest clients to do so; of the n' = n - c honest ones, at most
+    n' (n - t) / (t - c) fall (docs/explanation/voting.md).
+
+    Args:
+        clients: n, itself included.
+        threshold: t, how many clients it takes to open a mask.
+        colluding: c, how many of the n are against it.
+
+    Returns:
+        At most ``clients - colluding``; 0 or less where nothing can be counted on.
+    """
+    honest, needed = clients - colluding, threshold - colluding
+    if needed < 1:
+        return 0
+    return honest - math.floor(Fraction(honest * max(clients - threshold, 0), needed))
+
+
+def event_of(query: VoteQuery, honest: int) -> SkellamDpEvent:
+    """Returns what one attempt costs if so many shares of noise are in the sum."""
+    exact = query.plan.share_variance * honest
+    variance = float(exact)
+    rounded = variance if Fraction(variance) <= exact else math.nextafter(variance, 0.0)
+    return SkellamDpEvent(rounded, query.plan.votes, query.plan.candidates)
+
+
+@functools.lru_cache(maxsize=256)
+def total_epsilon(
+    counts: tuple[tuple[SkellamDpEvent, int], ...], adjacency: str, delta: float
+) -> float:
+    """Returns what votes cost together; cached, because every attempt and client asks again.
+
+    Args:
+        counts: Events, and how many of each there were.
+        adjacency: Of the guarantee.
+        delta: Of the guarantee.
+    """
+    if not counts:
+        return 0.0
+    together = compose(*[repeated(event, n) for event, n in counts])
+    return Guarantee(together, adjacency).epsilon(delta)
+
+
+def _within(allowed: Mapping[str, Any] | None, value: Any) -> bool:
+    if allowed is None:
+        return False
+    if "choices" in allowed:
+        return any(type(value) is type(c) and value == c for c in allowed["choices"])
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and bool(allowed["low"] <= value <= allowed["high"])

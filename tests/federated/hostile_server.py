@@ -1,0 +1,265 @@
+"""A server that lies, over any grid of Flower: in process, and over a network.
+
+Every attempt returns what it found out: something true if a client gave in. It speaks the protocol
+itself, message by message, because Flower's workflow tells every client the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common import bytes_to_ndarray
+from flwr.common.secure_aggregation.crypto.shamir import combine_shares
+from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
+from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
+from optuna.distributions import BaseDistribution
+
+from optuna_dp.federated import masks
+from optuna_dp.federated.query import VoteQuery, choose_candidates
+from optuna_dp.federated.transport import MODULUS, entry_bound
+from optuna_dp.voting.plan import VotePlan
+
+
+class HostileServer:
+    """One secure sum, in which every client may be told something else."""
+
+    def __init__(self, grid: Any, space: Mapping[str, BaseDistribution], epsilon: float) -> None:
+        self.grid, self.space, self.epsilon = grid, space, epsilon
+        self.nodes = sorted(grid.get_node_ids())
+        self.candidates = choose_candidates(space, "grid", np.random.default_rng(0))
+        self.keys: dict[int, list[bytes]] = {}
+        self.inbox: dict[int, list[tuple[int, bytes]]] = {}
+        self.masked: dict[int, np.ndarray] = {}
+
+    def query(self, masks_of: str = masks.STRONG, name: str = "v", **changes: Any) -> VoteQuery:
+        """What an honest server would ask, but for the changes to its plan."""
+        made = VotePlan.calibrated(
+            clients=changes.pop("clients", len(self.nodes)),
+            candidates=len(self.candidates),
+            votes=3,
+            epsilon=changes.pop("epsilon", self.epsilon),
+            delta=changes.pop("delta", 1e-5),
+            adjacency=changes.pop("adjacency", "replace_one"),
+            max_dropout=changes.pop("max_dropout", 0),
+            attempts=changes.pop("attempts", 1),
+        )
+        plan = dataclasses.replace(made, **changes)
+        return VoteQuery(self.space, self.candidates, "minimize", plan, masks_of, name)
+
+    def ask(self, node: int, action: str, records: dict[str, Any]) -> RecordDict | None:
+        """One message; None if the client refuses."""
+        content = RecordDict({name: ConfigRecord(values) for name, values in records.items()})
+        message = Message(content, dst_node_id=node, message_type=action)
+        (reply,) = list(self.grid.send_and_receive([message], timeout=120))
+        if reply.has_error():
+            assert reply.error.reason == "refused", reply.error  # and nothing more
+            return None
+        return reply.content
+
+    def plain(self, node: int, query: VoteQuery) -> np.ndarray | None:
+        found = self.ask(node, "query.vote", {"vote_query": {"query": query.to_json()}})
+        return None if found is None else found.array_records["vote"]["sum"].numpy()
+
+    def stage(self, node: int, stage: str, config: dict[str, Any], query: str = "") -> Any:
+        records = {"secaggplus_configs": {"stage": stage, **config}}
+        if query:
+            records["fitins.config"] = {"query": query}
+        found = self.ask(node, "query.vote_secagg", records)
+        return None if found is None else found.config_records["secaggplus_configs"]
+
+    def set_up(
+        self, node: int, query: VoteQuery, clients: int, threshold: int, shares: int | None = None
+    ) -> bool:
+        clip = entry_bound(query.plan)
+        config = {
+            "sample_num": clients,
+            "share_num": shares or clients,
+            "threshold": threshold,
+            "clipping_range": float(clip),
+            "target_range": 2 * clip,
+            "mod_range": MODULUS,
+            "max_weight": 1.0,
+        }
+        found = self.stage(node, "setup", config)
+        if found is not None:
+            self.keys[node] = [found["pk1"], found["pk2"]]
+        return found is not None
+
+    def share(self, node: int, shown: Sequence[int]) -> bool:
+        keys = {str(n): self.keys[n] for n in shown}
+        found = self.stage(node, "share_keys", keys)
+        if found is None:
+            return False
+        for target, text in zip(found["dsts"], found["ctxts"], strict=True):
+            self.inbox.setdefault(target, []).append((node, text))
+        return True
+
+    def collect(self, node: int, query: VoteQuery, sources: Sequence[int] | None = None) -> bool:
+        got = dict(self.inbox.get(node, []))
+        sources = list(got) if sources is None else sources
+        config = {"srcs": list(sources), "ctxts": [got[n] for n in sources]}
+        found = self.stage(node, "collect_masked_vectors", config, query.to_json())
+        if found is None:
+            return False
+        self.masked[node] = bytes_to_ndarray(found["masked_params"][1])
+        return True
+
+    def unmask(self, node: int, active: list[int], dead: list[int]) -> Any:
+        found = self.stage(node, "unmask", {"active_nids": active, "dead_nids": dead})
+        return None if found is None else list(zip(found["nids"], found["shares"], strict=True))
+
+    def introduced(self, query: VoteQuery, threshold: int | None = None) -> bool:
+        """Everybody is set up and has shared with everybody, as an honest server does it."""
+        count = len(self.nodes)
+        return all(self.set_up(n, query, count, threshold or count) for n in self.nodes) and all(
+            self.share(n, self.nodes) for n in self.nodes
+        )
+
+    def opened(
+        self, victim: int, query: VoteQuery, seed: list[bytes], keys: dict[int, list[bytes]]
+    ) -> np.ndarray:
+        """The victim's noisy vote, from shares of its seed and of the others' secret keys."""
+        p, shapes = query.plan.candidates, [(1,), (query.plan.candidates,)]
+        vector = (
+            self.masked[victim] - masks.chacha20_masks(combine_shares(seed), MODULUS, shapes)[1]
+        )
+        for other, shares in keys.items():
+            secret = bytes_to_private_key(combine_shares(shares))
+            key = generate_shared_key(secret, bytes_to_public_key(self.keys[victim][0]))
+            mask = masks.chacha20_masks(key, MODULUS, shapes)[1]
+            vector = vector - mask if victim > other else vector + mask
+        assert vector.shape == (p,)
+        return vector % MODULUS - entry_bound(query.plan)
+
+
+def _answers(server: HostileServer, query: VoteQuery) -> int:
+    """How many clients answer a secure sum of this query, all else being as it should."""
+    if not server.introduced(query):
+        return 0
+    return sum(server.collect(n, query) for n in server.nodes)
+
+
+def _with(**changes: Any) -> Callable[[HostileServer], Any]:
+    return lambda server: _answers(server, server.query(**changes))
+
+
+def a_plain_sum(server: HostileServer) -> Any:
+    query = server.query("")
+    return sum(server.plain(n, query) is not None for n in server.nodes)
+
+
+def less_noise(server: HostileServer) -> Any:
+    units = server.query().plan.share_units
+    return _answers(server, server.query(share_units=units // 4))
+
+
+def one_name_many_times(server: HostileServer) -> Any:
+    """H.4: the victim is called active as often as it takes, and everybody else dead."""
+    query, victim = server.query(), server.nodes[0]
+    if _answers(server, query) < len(server.nodes):
+        return None
+    others = [n for n in server.nodes if n != victim]
+    seed: list[bytes] = []
+    keys: dict[int, list[bytes]] = {n: [] for n in others}
+    for node in server.nodes:
+        found = server.unmask(node, [victim] * len(server.nodes), others)
+        if found is None:
+            return None
+        seed.append(found[0][1])
+        for owner, share in found[len(server.nodes) :]:
+            keys[owner].append(share)
+    return server.opened(victim, query, seed, keys)
+
+
+def active_and_dead(server: HostileServer) -> Any:
+    query = server.query()
+    if _answers(server, query) < len(server.nodes):
+        return None
+    return server.unmask(server.nodes[1], server.nodes, server.nodes[:1])
+
+
+def another_list_for_everyone(server: HostileServer) -> Any:
+    """The victim is shown some clients, and those are shown others: nobody can vouch for it."""
+    query, victim, size = server.query(clients=3), server.nodes[0], 3
+    shown = {victim: server.nodes[:3]}
+    for i, node in enumerate(server.nodes[1:], start=1):
+        rest = [n for n in server.nodes[1:] if n != node]
+        shown[node] = [node, victim, rest[i % len(rest)]]
+    for node in server.nodes:
+        if not server.set_up(node, query, size, size):
+            return None
+    if not all(server.share(n, shown[n]) for n in server.nodes):
+        return None
+    sources = [n for n in shown[victim] if n != victim]
+    return server.collect(victim, query, sources)
+
+
+def a_source_many_times(server: HostileServer) -> Any:
+    query = server.query()
+    server.introduced(query)
+    one = server.inbox[server.nodes[0]][0][0]
+    return server.collect(server.nodes[0], query, [one] * (len(server.nodes) - 1))
+
+
+def a_source_left_out(server: HostileServer) -> Any:
+    """Against whoever is left out nothing masks the victim's vote."""
+    query, victim = server.query(max_dropout=1), server.nodes[0]
+    if not server.introduced(query, threshold=len(server.nodes) - 1):
+        return None
+    return server.collect(victim, query, [n for n, _ in server.inbox[victim]][1:])
+
+
+def a_part_of_the_shares(server: HostileServer) -> Any:
+    """A sparse graph, which a server that lies can draw around its victim."""
+    query, near = server.query(), server.nodes[:3]
+    for node in near:
+        if not server.set_up(node, query, len(server.nodes), len(near), shares=len(near)):
+            return None
+    if not all(server.share(n, near) for n in near):
+        return None
+    return server.collect(near[0], query)
+
+
+def over_and_over(server: HostileServer) -> Any:
+    """H.6: the same question until the mean is the ballot. More than one answer is too many."""
+    found = 0
+    for i in range(6):
+        server.inbox.clear()
+        found += _answers(server, server.query(name=f"v{i}")) > 0
+    return found if found > 1 else None
+
+
+def candidates_of_its_own(server: HostileServer) -> Any:
+    honest = server.query().to_json()
+    lie = honest.replace('"internal": {"x": [0.0', '"internal": {"x": [77.0')
+    assert lie != honest
+    query = server.query()
+    if not server.introduced(query):
+        return None
+    object.__setattr__(query, "to_json", lambda: lie)
+    return server.collect(server.nodes[0], query)
+
+
+ATTEMPTS: dict[str, Callable[[HostileServer], Any]] = {
+    "a large delta": _with(delta=0.5),
+    "a delta of nearly one": _with(delta=0.99),
+    "many clients that are not there": _with(clients=100_000),
+    "the weaker adjacency": _with(adjacency="null_client"),
+    "a large epsilon": _with(epsilon=500.0),
+    "many attempts": _with(attempts=50, epsilon=50.0),
+    "weak masks": _with(masks_of="flower"),
+    "a plain sum": a_plain_sum,
+    "less noise than planned": less_noise,
+    "one name many times": one_name_many_times,
+    "active and dead": active_and_dead,
+    "another list for everyone": another_list_for_everyone,
+    "a source many times": a_source_many_times,
+    "a source left out": a_source_left_out,
+    "a part of the shares": a_part_of_the_shares,
+    "over and over": over_and_over,
+    "candidates of its own": candidates_of_its_own,
+}

@@ -1,0 +1,276 @@
+"""A client's own limits, its ledger, and what it says of them."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optuna_dp as odp
+
+pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
+
+from flwr.clientapp import ClientApp
+
+from federated.in_process import Wire, objective, vote
+from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated import (
+    InProcessGrid,
+    PlainSum,
+    SecAggPlus,
+    VoteFailedError,
+    VotePolicy,
+    client_statement,
+    voter,
+)
+from optuna_dp.federated.ledger import Answer, FileLedger, events_of, now
+from optuna_dp.federated.policy import VoteRefusedError
+
+TOML = """
+max_epsilon = 2.0
+total_epsilon = 3.0
+min_clients = 3
+ledger = "ledger.jsonl"
+
+[search_space]
+x = {low = 0.0, high = 10.0}
+"""
+
+
+def node(folder: Path, text: str = TOML) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "votes.toml").write_text(text)
+    return folder / "votes.toml"
+
+
+def nodes(folder: Path, count: int = 4, text: str = TOML, **options: Any) -> InProcessGrid:
+    """Clients whose limits are in files of theirs; the app knows of none."""
+    made = ClientApp()
+    voter(made, **options)(objective)
+    configs = [
+        {"optimum": 3.0, "vote-policy": str(node(folder / str(i), text))} for i in range(count)
+    ]
+    return InProcessGrid(made, configs)
+
+
+def test_limits_of_the_node_hold_over_votes_apps_and_restarts(tmp_path: Path) -> None:
+    for i, epsilon in enumerate((2.0, 1.5, 2.0)):
+        grid = nodes(tmp_path)  # another app, another run, and nothing in memory
+        chosen = vote(epsilon=epsilon)
+        if i < 2:  # 2 and then 1.5 are less than 3 together
+            chosen.start(grid, grid.server_context())
+        else:
+            with pytest.raises(VoteFailedError):
+                chosen.start(grid, grid.server_context())
+    policy = VotePolicy.from_file(tmp_path / "0" / "votes.toml")
+    found = events_of(FileLedger(policy.ledger or "").answers())
+    total = odp.Guarantee(odp.compose(*found), "replace_one").epsilon(1e-5)
+    assert 2.0 < total <= 3.0
+    text = client_statement(tmp_path / "0" / "votes.toml")
+    assert "sent 2 noisy vote(s)" in text
+    assert f"{total:.2f}" in text
+    assert "may have lied" in text
+    assert "Its\nlimit is 3 in all, 2 for one vote" in text
+
+
+def test_an_app_cannot_loosen_what_the_node_says(tmp_path: Path) -> None:
+    generous = VotePolicy(max_epsilon=1e3, total_epsilon=1e3, server="trusted")
+    grid = nodes(tmp_path, policy=generous)
+    for chosen in (vote(epsilon=2.5), vote(epsilon=1.0, secure_aggregation=PlainSum())):
+        with pytest.raises(VoteFailedError):
+            chosen.start(grid, grid.server_context())
+    strict = nodes(tmp_path, max_epsilon=0.5)
+    with pytest.raises(VoteFailedError):
+        vote(epsilon=1.0).start(strict, strict.server_context())
+    assert not any((tmp_path / str(i) / "ledger.jsonl").exists() for i in range(4))
+
+
+def test_without_any_limit_nothing_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    made = ClientApp()
+    voter(made)(objective)
+    grid = InProcessGrid(made, [{"optimum": 3.0}] * 4)
+    with caplog.at_level(logging.WARNING), pytest.raises(VoteFailedError):
+        vote().start(grid, grid.server_context())
+    assert "this client has no limits: name a file as 'vote-policy'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "asked", "reason"),
+    [
+        ("min_clients = 9", {}, "4 clients are seen, at least 9"),
+        ("max_candidates = 20", {}, "21 candidates, at most 20"),
+        ("max_attempts = 1", {"retries": 1}, "2 attempts, at most 1"),
+        ("search_space = {x = {low = 0.0, high = 9.0}}", {}, "a candidate has x=9.5"),
+        ("search_space = {x = {choices = [0.0, 0.5]}}", {}, "a candidate has x=1.0"),
+        ("search_space = {y = {low = 0.0, high = 9.0}}", {}, "a candidate has x=0.0"),
+        ("", {"secure_aggregation": PlainSum()}, "a plain sum"),
+        ("", {"secure_aggregation": SecAggPlus(strong_masks=False)}, "masks 'flower'"),
+        ("delta = 1e-9", {}, "at delta=1e-09"),
+        ("max_colluding = 2", {}, "it costs epsilon="),
+        ("max_epsilon = 'much'", {}, "max_epsilon"),
+        ("max_epsilons = 1.0", {}, "only arguments of VotePolicy"),
+        ("server = 'honest'", {}, "server"),
+        ("!", {}, "cannot be read"),
+    ],
+)
+def test_every_limit_is_kept(
+    change: str,
+    asked: dict[str, Any],
+    reason: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = {
+        line.split(" = ")[0]: line
+        for line in ("max_epsilon = 2.0", "ledger = 'ledger.jsonl'", *([change] * bool(change)))
+    }
+    grid = nodes(tmp_path, text="\n".join(lines.values()))
+    with caplog.at_level(logging.WARNING), pytest.raises(VoteFailedError):
+        vote(epsilon=2.0, **asked).start(grid, grid.server_context())
+    refusals = [r.getMessage() for r in caplog.records if "Vote refused" in r.getMessage()]
+    assert refusals
+    assert all(reason in text for text in refusals)
+
+
+def test_a_file_must_name_a_ledger(tmp_path: Path) -> None:
+    for text in ("max_epsilon = 1.0", "ledger = 'x'"):
+        with pytest.raises(InvalidArgumentError, match="max_epsilon and ledger"):
+            VotePolicy.from_file(node(tmp_path, text))
+    with pytest.raises(InvalidArgumentError, match="ledger"):
+        client_statement(VotePolicy(max_epsilon=1.0))
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("max_epsilon", 0.0),
+        ("delta", 1.0),
+        ("adjacency", "add_or_remove_one"),
+        ("total_epsilon", -1.0),
+        ("min_clients", 0),
+        ("max_colluding", -1),
+        ("server", "nice"),
+        ("max_attempts", 0),
+        ("search_space", {"x": {"low": 1.0}}),
+    ],
+)
+def test_limits_that_are_none(argument: str, value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=argument):
+        VotePolicy(**{"max_epsilon": 1.0, argument: value})
+    with pytest.raises(InvalidArgumentError, match="max_epsilon"):
+        voter(ClientApp(), max_epsilon=1.0, policy=VotePolicy(max_epsilon=1.0))
+
+
+# -- the ledger ---------------------------------------------------------------------------------
+
+EVENT = SkellamDpEvent(100.0, 3, 21)
+
+
+def answer(once: str, event: Any = EVENT) -> Answer:
+    return Answer(now(), 1, "search", event, 5, "malicious", once)
+
+
+def few(answers: Any) -> None:
+    if len(answers) > 40:
+        raise VoteRefusedError("enough")
+
+
+def _fill(path: str, name: str) -> None:
+    for i in range(30):
+        try:
+            FileLedger(path).append(answer(f"{name} {i}"), few)
+        except VoteRefusedError:
+            return
+
+
+def test_processes_that_write_at_once_never_pass_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_fill, args=(str(path), str(i))) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(FileLedger(path).answers()) == 40
+
+
+def test_a_line_that_a_crash_cut_off_is_passed_over_and_other_damage_is_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger"
+    ledger = FileLedger(path)
+    for i in range(3):
+        ledger.append(answer(str(i)), few)
+    whole = path.read_bytes()
+    for cut in range(len(whole) - 1, len(whole) - 40, -7):
+        path.write_bytes(whole[:cut])
+        assert len(ledger.answers()) == 2
+        ledger.append(answer("again"), few)
+        assert [a.once for a in ledger.answers()] == ["0", "1", "again"]
+    lines = whole.splitlines(keepends=True)
+    for damaged in (
+        lines[0] + b"{}\n" + lines[2],
+        lines[0] + lines[1][1:] + lines[2],
+        b"\xff" + whole,
+        b"\n" + whole,
+        whole.replace(b'"version": 1', b'"version": 2'),
+        whole.replace(b"100.0", b"-1.0"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(VoteRefusedError, match="damaged"):
+            ledger.answers()
+        with pytest.raises(VoteRefusedError, match="damaged"):
+            ledger.append(answer("more"), few)
+        assert path.read_bytes() == damaged
+
+
+def test_nothing_is_sent_that_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = nodes(tmp_path)
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(VoteFailedError, match="0 usable votes"):
+        vote(epsilon=1.0).start(grid, grid.server_context())
+    monkeypatch.undo()
+    missing = "max_epsilon = 2.0\nledger = 'no/such/folder/ledger'"
+    grid = nodes(tmp_path, text=missing)
+    with pytest.raises(VoteFailedError):
+        vote(epsilon=1.0).start(grid, grid.server_context())
+
+
+def test_the_same_is_answered_once(tmp_path: Path) -> None:
+    ledger = FileLedger(tmp_path / "ledger")
+    ledger.append(answer("a"), few)
+    ledger.append(answer("b"), few, write=False)
+    with pytest.raises(VoteRefusedError, match="answered before"):
+        ledger.append(answer("a"), few)
+    ledger.append(answer("open a", None), few)
+    assert len(ledger.answers()) == 2
+    assert events_of(ledger.answers()) == [EVENT]
+
+
+def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:
+    """One ballot for the attempts of one vote, a fresh one for another."""
+    wire = Wire(4)
+    calls: list[int] = []
+    made = ClientApp()
+
+    @voter(made, policy=VotePolicy(max_epsilon=50.0, total_epsilon=500.0))
+    def moving(params: dict[str, Any], context: Any) -> float:
+        calls.append(1)
+        return 0.0
+
+    wire._nodes = InProcessGrid(made, [{}] * 4)._nodes
+    chosen = vote()
+    for i in (1, 2):
+        chosen.start(wire, wire.server_context())
+        assert len(calls) == i * 4 * 21
