@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp import exports
+from optuna_dp import asides
 from optuna_dp.accounting import beside
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from optuna_dp.protocol.recovery import recover as recover
     from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
     from optuna_dp.publishing import publish as publish
+    from optuna_dp.releasing.make_release import release as release
     from optuna_dp.releasing.release import Release as Release
-    from optuna_dp.releasing.release import release as release
     from optuna_dp.samplers.budget_runs import fidelity as fidelity
     from optuna_dp.samplers.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.samplers.noisy_max import NoisyMaxSampler as NoisyMaxSampler
@@ -103,7 +103,8 @@ _HOMES = {
     "optuna_dp.publishing": ("publish",),
     "optuna_dp.propose_test": ("partition",),
     "optuna_dp.describing": ("describe",),
-    "optuna_dp.releasing.release": ("Release", "release"),
+    "optuna_dp.releasing.make_release": ("release",),
+    "optuna_dp.releasing.release": ("Release",),
     "optuna_dp.samplers.budget_runs": ("fidelity",),
     "optuna_dp.samplers.dp_hypo": ("DPHyPOSampler",),
     "optuna_dp.samplers.noisy_max": ("NoisyMaxSampler",),
@@ -156,10 +157,17 @@ def _registry(result: Any, **entry: Any) -> str:
     return to_registry(result, **entry)
 
 
+def _reminders(evidence: Any) -> None:
+    from optuna_dp.reminders import remind  # start-up time
+
+    remind(evidence)
+
+
 # Nothing that a guarantee rests on imports any of these; see there.
 beside.show_beside(_comparisons, _attack)
-exports.offer("page", _page)
-exports.offer("registry", _registry)
+asides.offer("page of a notebook", _page)
+asides.offer("entry of a registry", _registry)
+asides.offer("reminders of a release", _reminders)
 
 
 def __getattr__(name: str) -> Any:

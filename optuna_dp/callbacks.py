@@ -17,7 +17,6 @@ from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import ended, read_plan, score
 from optuna_dp.releasing.evidence import check_distributions, check_not_enqueued, check_trial
-from optuna_dp.releasing.exact_scores import looks_exact, warn_of_scores
 from optuna_dp.releasing.failures import stand_together
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.run_record import (
@@ -26,6 +25,7 @@ from optuna_dp.releasing.run_record import (
     read_run_records,
     write_run_record,
 )
+from optuna_dp.reminders import looks_exact, warn_of_scores
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:

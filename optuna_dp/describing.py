@@ -6,8 +6,8 @@ import datetime
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.records import RELEASED_KEY, checked_study
-from optuna_dp.releasing.description import DESCRIPTION_KEY, DataDescription, read_description
+from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, checked_study
+from optuna_dp.releasing.statements.data_description import DataDescription, read_description
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from optuna_dp.dashboard import annotate_published
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
-from optuna_dp.releasing.procedures import description_of
+from optuna_dp.releasing.procedures import is_in_the_open
 from optuna_dp.releasing.release import Release
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         directions=[StudyDirection[name] for name in names],
     )
     backend.set_study_system_attr(study._study_id, PUBLISHED_KEY, True)
-    opened = description_of(release.design).in_the_open
+    opened = is_in_the_open(release.design)
     if opened:
         for pilot in release.pilots:
             study.add_trial(_pilot(pilot, release.distributions))

@@ -15,9 +15,9 @@ import yaml
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.releasing.description import DataDescription
-from optuna_dp.releasing.procedures import description_of
-from optuna_dp.releasing.statement import METHODS
+from optuna_dp.releasing.statements import description_of
+from optuna_dp.releasing.statements.data_description import DataDescription
+from optuna_dp.releasing.statements.markdown import METHODS
 
 if TYPE_CHECKING:
     from optuna_dp.releasing.release import Release
@@ -107,7 +107,7 @@ def _of_the_release(release: Release, about: DataDescription) -> dict[str, Any]:
     epsilon = data["epsilon"]
     cap = "" if about.cap is None else f" Nobody has more than {about.cap} records."
     stated = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
-    facts = described.facts(release.design, release._search_guarantee())
+    facts = described.facts(release.design, release.search_guarantee)
     whole = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
     versions = ", ".join(f"{package} {v}" for package, v in data["versions"].items())
     several = about.cap is not None and about.cap > 1

@@ -16,10 +16,9 @@ from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.procedures import description_of
-from optuna_dp.releasing.procedures.base import Procedure
+from optuna_dp.releasing.procedures import VOTE, procedure_of
 from optuna_dp.releasing.run_record import RunRecord
-from optuna_dp.releasing.statement import FORMAT, digest
+from optuna_dp.releasing.statements.data import FORMAT, digest
 from optuna_dp.voting.plan import VotePlan
 
 RELEASE_FORMAT = "optuna-dp release"
@@ -247,15 +246,14 @@ def _design_and_guarantee(
 
 def _implied(design: Design, search: Guarantee) -> Guarantee:
     """The guarantee of a study of this design, whose runs cost what they do in this one."""
-    described = description_of(design)
-    if not isinstance(described, Procedure):
+    if design.procedure == VOTE:
         plan = VotePlan.from_json(design.settings["plan"])
         return plan.guarantee(design.settings["attempts"])
     # One run, where the design leaves it open: in a selection, which pilots may stand before.
     last = getattr(search.event, "events", [search.event])[-1]
     run = getattr(last, "run", search.event)
     record = RunRecord(run, neighboring_relation=search.neighboring_relation)
-    return described.guarantee(design, record)
+    return procedure_of(design).guarantee(design, record)
 
 
 def _content(whole: Mapping[str, Any], statement: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ import optuna_dp
 # A file may import from its own room and from those before it; rooms of one layer do not know
 # each other.
 LAYERS = [
-    {"errors", "exports", "json_records", "validation", "polling", "arrays", "numbers_shown"},
+    {"errors", "asides", "json_records", "validation", "polling", "arrays", "numbers_shown"},
     {"trial_counts", "pruners"},
     {"accounting", "densities"},
     {"accounting/attacks", "accounting/comparisons", "propose_test", "scoring", "voting"},
@@ -31,6 +31,7 @@ LAYERS = [
         "describing",
         "notebook",
         "registry",
+        "reminders",
         "publishing",
         "verification",
         "testing",
@@ -54,11 +55,16 @@ LOADED_BY_NAME = {
     "__init__.py",
     "federated/__init__.py",
     "releasing/procedures/__init__.py",
+    "releasing/statements/__init__.py",
     "testing/__init__.py",
     "trial_counts/__init__.py",
     "trial_counts/base.py",
 }
-TABLES = {"releasing/procedures/__init__.py", "trial_counts/base.py"}
+TABLES = {
+    "releasing/procedures/__init__.py",
+    "releasing/statements/__init__.py",
+    "trial_counts/base.py",
+}
 
 
 def room(file: str) -> str:

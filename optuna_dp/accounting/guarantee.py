@@ -15,11 +15,10 @@ from optuna_dp import validation
 from optuna_dp.accounting import beside, events, run_rdp, supported_events, units
 from optuna_dp.accounting.epsilon_methods import Method, epsilons_of, methods_of
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
+from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.exports import export
 from optuna_dp.json_records import Record, stored
 from optuna_dp.trial_counts.base import TrialCount
 
@@ -67,7 +66,10 @@ class Guarantee(Record):
         supported_events.check_supported(self._judged, self.neighboring_relation)
 
     def __repr__(self) -> str:
-        # In words: the tree of a training run is long. `event` has all of it.
+        # In words: the tree of a training run is long. `event` has all of it. No number rests on
+        # them.
+        from optuna_dp.accounting.event_words import in_words
+
         return f"Guarantee(<{in_words(self.event)}>, {self.neighboring_relation!r})"
 
     @property
@@ -78,7 +80,7 @@ class Guarantee(Record):
         return units.unit_of(self.event) or units.RECORD
 
     def _repr_html_(self) -> str:
-        return export("page", self)
+        return str(aside("page of a notebook", self))
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""

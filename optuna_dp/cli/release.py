@@ -97,6 +97,6 @@ def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> No
 
 def _release(storage: str, study: str, failures: str | None = None) -> Release:
     # Start-up time: --help and refusals come at once.
-    from optuna_dp.releasing.release import release as release_study
+    from optuna_dp.releasing.make_release import release as release_study
 
     return release_study(load_study(storage, study), failures=cast(Any, failures))

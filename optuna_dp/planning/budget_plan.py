@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
+from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.exports import export
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -128,7 +128,7 @@ class BudgetPlan:
             )
 
     def _repr_html_(self) -> str:
-        return export("page", self)
+        return str(aside("page of a notebook", self))
 
     def __repr__(self) -> str:
         rungs = ", ".join(

@@ -33,6 +33,7 @@ NOT_DRAWN_KEY = "optuna_dp:not_drawn"
 PILOT_KEY = "optuna_dp:pilot"
 PROPOSER_KEY = "optuna_dp:proposer"
 PUBLISHED_KEY = "optuna_dp:published"
+DESCRIPTION_KEY = "optuna_dp:description"
 RELEASED_KEY = "optuna_dp:released"
 FROZEN_KEY = "optuna_dp:frozen"
 TIE_BITS = 128

@@ -16,6 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.records import score
+from optuna_dp.releasing.runs import Evidence
 
 # Less than this is not put down to chance; so many sound studies with failures are asked about.
 UNLIKELY = 0.01
@@ -51,3 +58,53 @@ def stand_together(failed: Sequence[bool]) -> bool:
         return False
     places = 1 if start + length == n else n - length + 1
     return places * math.comb(n - length, f - length) / math.comb(n, f) < UNLIKELY
+
+
+def check_failures(evidence: Evidence, failures: Any) -> int | None:
+    """Refuses runs that failed together; returns the number of the others if that is told.
+
+    What is released by the runs' own law must not depend on runs that failed for certain. Neither
+    may the statement say that there were some: that tells of T. So nothing is said of failures
+    that are chance, and where they were not, the number of runs that had a chance is told and the
+    guarantee is that of the best of exactly as many (a law like any other), which holds whatever
+    T was.
+    """
+    if failures not in (None, "chance", "lost"):
+        raise InvalidArgumentError("failures", failures, "it must be None, 'chance' or 'lost'")
+    first = evidence.plan.selection_from
+    if first is None:
+        return None  # A candidate that failed blocks the choice.
+    failed = [score(run.trial) is None for run in evidence.runs[first:]]
+    together = stand_together(failed)
+    if failures == "lost" and not together:
+        raise InvalidArgumentError(
+            "failures",
+            failures,
+            "no failed runs of this study stand together beyond chance",
+            "Leave it out.",
+        )
+    if together and failures is None:
+        raise ReleaseRefusedError(
+            "Failed runs stand together, from some run on or for a while, as chance hardly "
+            "explains. If they never had a chance to succeed (a broken objective, a machine that "
+            "died, stopping early), the best of the others is not the best of T runs and may "
+            "cost more.",
+            fix="release(study, failures='lost') releases the best of those that had a chance, "
+            "and charges for telling how many they were. If each failed by chance, for a reason "
+            "of its own run: failures='chance'.",
+        )
+    return len(failed) - longest_block(failed)[1] if failures == "lost" else None
+
+
+def of_runs_that_were_told(evidence: Evidence, runs: int) -> Design:
+    """The design of the same search with as many selection runs as were told."""
+    # Nothing that does not tell the number of runs rests on it.
+    from optuna_dp.trial_counts.binomial import Binomial
+
+    exactly = Binomial(runs, mean=runs).to_json()
+    settings = dict(evidence.plan.design.settings)
+    if "selection" in settings:
+        settings["selection"] = {**settings["selection"], "trials": exactly}
+    else:
+        settings["trials"] = exactly
+    return replace(evidence.plan.design, settings=settings)

@@ -39,7 +39,7 @@ from optuna_dp.errors import (
 )
 from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
 from optuna_dp.protocol.recovery import recover
-from optuna_dp.releasing.release import release
+from optuna_dp.releasing.make_release import release
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import Geometric
 from optuna_dp.trial_counts.poisson import Poisson

@@ -101,7 +101,7 @@ def plot_epsilon_by_trials(
         MissingExtraError: If plotly is not installed.
     """
     found = target_of(target, delta)
-    guarantee = target._search_guarantee() if isinstance(target, Release) else found.guarantee
+    guarantee = target.search_guarantee if isinstance(target, Release) else found.guarantee
     marked = validation.open_unit("delta", found.delta)
     epsilon = guarantee.epsilon(marked)
     counted = _counted(guarantee, design_of(target), marked)

@@ -13,8 +13,9 @@ from optuna_dp.protocol.open_runs import output
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.procedures import description_of, procedure_of
-from optuna_dp.releasing.statement import METHODS
+from optuna_dp.releasing.procedures import is_in_the_open, procedure_of
+from optuna_dp.releasing.statements import description_of
+from optuna_dp.releasing.statements.markdown import METHODS
 from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.utility_choice import (
     candidate_trials,
@@ -82,7 +83,7 @@ def curators_note(study: Study) -> str:
         if math.isinf(epsilon)
         else f"epsilon = {rounded_up(epsilon)} at delta = {target.delta:g}"
     )
-    relation = procedure.relations[record.neighboring_relation]
+    relation = description_of(plan.design).relations[record.neighboring_relation]
     if procedure.in_the_open:
         scored = BudgetSettings.of(plan.design).scores_last_run
         head, stands = (
@@ -99,7 +100,7 @@ def curators_note(study: Study) -> str:
     what = "outputs of all runs together** are" if opened else "release** is"
     whatever = "which of them are shown" if opened else "what this page shows"
     facts = {
-        **procedure.facts(plan.design, target.guarantee),
+        **description_of(plan.design).facts(plan.design, target.guarantee),
         "Accounting": METHODS.get(target.guarantee.method(target.delta), ""),
     }
     return f"""{head}
@@ -124,7 +125,7 @@ def published_note(release: Release) -> str:
     Args:
         release: What the study holds.
     """
-    opened = description_of(release.design).in_the_open
+    opened = is_in_the_open(release.design)
     shown = _WITH_ITS_PILOTS if opened else _PILOTS
     besides = shown if "pilots" in release.attributes else ""
     besides += _NO_SCORE if release.params is not None and release.value is None else ""

@@ -1,7 +1,7 @@
-"""Private procedures, one file each: what one promises, and how its studies are judged.
+"""Private procedures, one file each: how their studies are judged.
 
 A study's plan names its procedure. Adding a sampler that selects in a new way means adding a file
-here and a line to the table below.
+here and a line to the table below, and another in :mod:`optuna_dp.releasing.statements`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.procedures.base import Description, Procedure
+from optuna_dp.releasing.procedures.base import Procedure
 
 # By names, so that only the procedure in question is loaded: a release of the best of T runs
 # rests on no code of the other procedures.
@@ -20,31 +20,31 @@ _HOMES = {
     "budgeted_runs": ("budgeted_runs", "BudgetedRuns"),
     "propose_test": ("utility_choice", "ProposeTest"),
     "noisy_max": ("utility_choice", "UtilityChoice"),
-    "vote": ("vote", "Vote"),
 }
-
-
-def description_of(design: Design) -> Description:
-    """Returns what is to be said of results of this design; refuses an unknown procedure."""
-    try:
-        module, name = _HOMES[design.procedure]
-    except KeyError:
-        raise ReleaseRefusedError(
-            f"Its plan names the procedure {design.procedure!r}, which this version of optuna-dp "
-            "does not know.",
-            fix="Use the version of optuna-dp that made the study.",
-        ) from None
-    found: Description = getattr(importlib.import_module(f"{__name__}.{module}"), name)()
-    return found
+# What takes place without a study.
+VOTE = "vote"
 
 
 def procedure_of(design: Design) -> Procedure:
     """Returns how a study of this design is judged; refuses what no study can be."""
-    found = description_of(design)
-    if not isinstance(found, Procedure):
+    if design.procedure not in _HOMES:
+        known = design.procedure == VOTE
         raise ReleaseRefusedError(
-            f"Its plan names the procedure {design.procedure!r}, which takes place without a "
-            "study.",
-            fix="Start a new study.",
+            f"Its plan names the procedure {design.procedure!r}, which "
+            + (
+                "takes place without a study."
+                if known
+                else "this version of optuna-dp does not know."
+            ),
+            fix="Start a new study."
+            if known
+            else "Use the version of optuna-dp that made the study.",
         )
+    module, name = _HOMES[design.procedure]
+    found: Procedure = getattr(importlib.import_module(f"{__name__}.{module}"), name)()
     return found
+
+
+def is_in_the_open(design: Design) -> bool:
+    """Whether the outputs of all runs of this design are paid for, and may be shown."""
+    return design.procedure != VOTE and procedure_of(design).in_the_open

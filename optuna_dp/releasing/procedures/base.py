@@ -1,14 +1,12 @@
-"""What every procedure supplies: words for the statement, and the judgement of a study."""
+"""How studies of a procedure are judged: what each of them supplies."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.protocol.plan import Design, Plan
 from optuna_dp.protocol.records import score
-from optuna_dp.releasing.statement import RELATIONS
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -20,43 +18,16 @@ if TYPE_CHECKING:
     from optuna_dp.releasing.runs import Evidence
 
 
-NOT_COVERED = """\
-It does not cover anything but the release: not the table of trials, not how many there were, not
-how long they took, not logs, and not the curator's dashboard."""
-TRUST = (
-    "one trusted curator: whoever runs the search sees the data and the whole study; those who "
-    "get the release, and they may be anybody, see nothing else"
-)
-
-
-class Description(ABC):
-    """What a statement says of a procedure. It is made of public things only.
+class Procedure(ABC):
+    """How studies of one kind are judged. Only :meth:`settle` draws or writes anything.
 
     Attributes:
-        assumptions: What the guarantee rests on besides the software.
-        checked: What the software made sure of, and refuses to release otherwise.
-        trust: Who sees what.
-        relations: The neighbouring relations in the procedure's words.
         runs_are_private: Whether each run is private by itself, so that a score may be released.
         in_the_open: Whether every run's output is paid for, so that nothing about it is secret.
-        not_covered: What the guarantee does not cover, a paragraph.
     """
 
-    assumptions: tuple[str, ...]
-    checked: tuple[str, ...]
-    trust: str = TRUST
-    relations: Mapping[str, str] = RELATIONS
     runs_are_private: bool = True
     in_the_open: bool = False
-    not_covered: str = NOT_COVERED
-
-    @abstractmethod
-    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """Returns what the statement says of the procedure, by heading."""
-
-
-class Procedure(Description):
-    """How studies of one kind are judged. Only :meth:`settle` draws or writes anything."""
 
     @abstractmethod
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:

@@ -1,6 +1,7 @@
-"""Scores that look as if no noise had been added to them.
+"""What the curator is reminded of when a release is made. It changes nothing about the release.
 
-For the curator's eyes: it reads all scores. It refuses nothing, because equal or round scores can
+That other studies count too; and that scores look as if no noise had been added to them. This is
+for the curator's eyes: it reads all scores. It refuses nothing, because equal or round scores can
 be private (rounded, clipped, noise of a fixed size in units of a count), and scores on public data
 need no noise.
 """
@@ -14,7 +15,11 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
+from optuna.study import Study
+
 from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.protocol.records import is_ours, score
+from optuna_dp.releasing.runs import Evidence
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -72,3 +77,35 @@ def _common_unit(distinct: Sequence[float]) -> int | None:
         if unit > _MOST:
             return None
     return unit
+
+
+def remind(evidence: Evidence) -> None:
+    """Says what the curator should think of, once a release is made.
+
+    Args:
+        evidence: The study that was released.
+    """
+    _warn_of_other_studies(evidence.study)
+    if evidence.plan.selection_from is None:
+        return  # Utilities have no noise, and are not released.
+    found = [score(run.trial) for run in evidence.runs]
+    words = looks_exact([value for value in found if value is not None])
+    if words:
+        warn_of_scores(words)
+
+
+def _warn_of_other_studies(study: Study) -> None:
+    """Reminds the curator that the best of several releases is not one release."""
+    storage = study._storage
+    others = sum(
+        other._study_id != study._study_id and is_ours(storage, other._study_id)
+        for other in storage.get_all_studies()
+    )
+    if others:
+        _logger.warning(
+            "This storage holds %d other private stud%s. This guarantee is for one search whose "
+            "result is released whatever it is. If a search was discarded because of its result, "
+            "or the best of several is chosen, compose their guarantees (Guarantee.compose).",
+            others,
+            "y" if others == 1 else "ies",
+        )

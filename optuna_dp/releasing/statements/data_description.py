@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.json_records import Record
+from optuna_dp.protocol.records import DESCRIPTION_KEY
 
 if TYPE_CHECKING:
     from optuna.study import Study
-
-DESCRIPTION_KEY = "optuna_dp:description"
 
 
 @dataclass(frozen=True, kw_only=True)

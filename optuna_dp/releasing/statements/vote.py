@@ -1,4 +1,4 @@
-"""The noisy sum of clients' votes and its largest entry (DP-HYPE). There is no study to judge."""
+"""What a statement says of a vote among clients (DP-HYPE)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.procedures.base import Description
+from optuna_dp.releasing.statements.base import Description
 from optuna_dp.voting.plan import VotePlan
 
 if TYPE_CHECKING:
@@ -15,23 +15,26 @@ if TYPE_CHECKING:
 
 
 class Vote(Description):
-    """See the module's docstring; docs/explanation/voting.md has the proof."""
+    """See the module's docstring."""
 
     relations: Mapping[str, str] = {
         "replace_one": "replacing all data of one client by any other data",
         "null_client": "taking all data of one client away, while the client takes part with its "
         "share of the noise alone",
     }
+
     trust = (
         "each client trusts its own software; what it has to trust the server with is said under "
         "Sum below"
     )
+
     checked: tuple[str, ...] = (
         "Each client's own software: its share of the noise, drawn from the operating system's "
         "randomness, is in its reply, and what the votes may cost is within its own limits.",
         "The server's: no more clients were lost than planned, every sum lies in its range, and "
         "every attempt is charged for.",
     )
+
     assumptions: tuple[str, ...] = (
         "Each client's data are its own: no person's records are held by several clients, or they "
         "are protected less.",

@@ -1,0 +1,259 @@
+"""Making a release: the best run of a study that can be vouched for, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from optuna_dp.asides import aside
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY
+from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.releasing.failures import check_failures, of_runs_that_were_told
+from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.releasing.release import Release
+from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
+from optuna_dp.releasing.runs import Evidence
+from optuna_dp.validation import open_unit
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+    from optuna.artifacts._protocol import ArtifactStore
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.releasing.statements.data_description import DataDescription
+
+
+def release(
+    study: Study,
+    run: dp_event.DpEvent | None = None,
+    *,
+    delta: float | None = None,
+    neighboring_relation: str | None = None,
+    output_attributes: Sequence[str] | None = None,
+    artifact_store: ArtifactStore | None = None,
+    failures: Literal["chance", "lost"] | None = None,
+) -> Release:
+    """Releases the best run of a finished study, with the guarantee of the whole search.
+
+    Releasing again gives the same release, as long as nothing has been added to the study.
+
+    Guarantees:
+        * The winner is the run with the best score; runs that failed, were pruned or returned NaN
+          are the lowest outcome; ties are broken by a uniform drawn when the run started.
+        * A study whose runs are not what its plan promises is refused, and nothing is changed.
+
+    Args:
+        study: A study whose trials were drawn by a sampler of optuna-dp, all of them ended.
+        run: The event of one run (training and scoring). May be left out if
+            :class:`optuna_dp.PrivacyCallback` has recorded it.
+        delta: The delta at which the statement gives epsilon, in (0, 1); by default what the
+            callback recorded, else 1e-5. It is for display: the guarantee has every delta.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``; by default what the
+            callback recorded, else ``"add_or_remove_one"``.
+        output_attributes: User attributes of a trial that are part of the run's private output;
+            by default what the callback recorded, else none.
+        artifact_store: Where the trials' artifacts are; the winner's is put into the release.
+        failures: Needed only if failed runs stand together as chance hardly explains.
+            ``"chance"``: you have looked, and each failed for a reason of its own run, as any
+            other might have; the guarantee stays as it is. ``"lost"``: those runs never had a
+            chance (a broken objective, a machine that died, stopping early), for a reason that
+            is no function of the data. The release is then the best of those that had one; it
+            tells how many they were, and is charged for telling it.
+
+    Returns:
+        The release.
+
+    Raises:
+        ReleaseRefusedError: If the study cannot be vouched for; says which trial and why.
+        UnfinishedStudyError: If runs are still open.
+        InvalidArgumentError: If ``study`` is not a study, ``run`` not an event, or
+            ``artifact_store`` not a store.
+        UnsupportedEventError: If no accountant supports ``run``.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(
+        ...     direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
+        ... )
+        >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        >>> odp.release(study, odp.gaussian(noise_multiplier=4)).guarantee.epsilon(delta=1e-5) < 2
+        True
+    """
+    try:
+        evidence = read_evidence(study)
+    except ReleaseRefusedError as error:
+        if RELEASED_KEY not in study._storage.get_study_system_attrs(study._study_id):
+            raise
+        fix = f"It was released before; that release stands. {error.fix}".strip()
+        raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
+    _refuse_a_copy(study, evidence)
+    procedure = procedure_of(evidence.plan.design)
+    if not procedure.runs_are_private:
+        _refuse_outputs(output_attributes, artifact_store)
+    if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
+        raise InvalidArgumentError(
+            "artifact_store",
+            artifact_store,
+            "it must be an Optuna artifact store",
+            "For example optuna.artifacts.FileSystemArtifactStore(directory).",
+        )
+    run = procedure.run(evidence.plan.design, run)
+    own = procedure.own_record(evidence.plan.design)
+    record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
+    lost = check_failures(evidence, failures)
+    procedure.check(evidence)
+    procedure.settle(evidence)
+    winner = procedure.winner(evidence)
+    design = evidence.plan.design if lost is None else of_runs_that_were_told(evidence, lost)
+    guarantee = procedure.guarantee(design, record)
+    found = Release(
+        params=None if winner is None else dict(winner.params),
+        value=procedure.value(evidence, winner),
+        guarantee=guarantee,
+        attributes={**_attributes(winner, record), **procedure.attributes(evidence)},
+        artifact=_artifact(study, winner, artifact_store),
+        distributions=procedure.distributions(evidence, winner),
+        delta=record.delta if delta is None else open_unit("delta", delta),
+        design=design,
+        runs_told=lost,
+        description=_description(study),
+    )
+    _remember(study, evidence, found)
+    write_run_record(study._storage, study._study_id, record)
+    aside("reminders of a release", evidence)
+    return found
+
+
+def _description(study: Study) -> DataDescription | None:
+    """What only people know, for the statement."""
+    if DESCRIPTION_KEY not in study._storage.get_study_system_attrs(study._study_id):
+        return None
+    # Only whoever wants a statement rests on its words.
+    from optuna_dp.releasing.statements.data_description import read_description
+
+    return read_description(study)
+
+
+def _refuse_outputs(attributes: Sequence[str] | None, store: ArtifactStore | None) -> None:
+    for name, value in (("output_attributes", attributes), ("artifact_store", store)):
+        if value:
+            raise InvalidArgumentError(
+                name,
+                value,
+                "the candidates' trainings are not private, so nothing of them may be released",
+                "Leave it out; give the final model to release(study).with_training.",
+            )
+
+
+def _run_record(
+    study: Study,
+    run: Any,
+    own: RunRecord | None,
+    delta: float | None,
+    neighboring_relation: str | None,
+    output_attributes: Sequence[str] | None,
+) -> RunRecord:
+    recorded = read_run_record(study._storage, study._study_id) or own
+    if run is None and recorded is None:
+        raise ReleaseRefusedError(
+            "What one run costs is not known.",
+            fix="Pass it, release(study, run), or give study.optimize a "
+            "PrivacyCallback(run); see optuna_dp.dp_sgd.",
+        )
+    base = recorded if run is None else None
+    given = RunRecord.checked(
+        run if base is None else base.event,
+        recorded.delta if recorded else (1e-5 if delta is None else delta),
+        neighboring_relation
+        or (recorded.neighboring_relation if recorded else "add_or_remove_one"),
+        output_attributes
+        if output_attributes is not None
+        else (recorded.output_attributes if recorded else ()),
+    )
+    if recorded is not None and given != recorded:
+        raise ReleaseRefusedError(
+            "The arguments of release differ from what the study recorded: "
+            f"{given.differences(recorded)}.",
+            fix="Leave them out, or start a new study with the right ones.",
+        )
+    return given
+
+
+def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]:
+    if winner is None:
+        return {}
+    return {
+        name: winner.user_attrs[name]
+        for name in record.output_attributes
+        if name in winner.user_attrs
+    }
+
+
+def _artifact(
+    study: Study, winner: FrozenTrial | None, store: ArtifactStore | None
+) -> bytes | None:
+    if winner is None or store is None:
+        return None
+    # Start-up time: most studies have no artifacts.
+    from optuna.artifacts import get_all_artifact_meta
+
+    found = get_all_artifact_meta(winner, storage=study._storage)
+    if len(found) > 1:
+        raise ReleaseRefusedError(
+            f"The winning run has {len(found)} artifacts.",
+            fix="Upload one artifact per run (for example a zip file).",
+        )
+    if not found:
+        return None
+    # Names and ids stay behind: they may tell the trial.
+    with store.open_reader(found[0].artifact_id) as reader:
+        return reader.read()
+
+
+def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
+    """Refuses a second release under one plan: of a copy, before any choice is made from it.
+
+    The nonce of a plan is drawn once, so whoever else has it is a copy (``optuna.copy_study``).
+    A copy made after the release carries its mark, and gives the same release again.
+    """
+    storage, study_id = study._storage, study._study_id
+    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
+        return
+    for other in storage.get_all_studies():
+        mark = storage.get_study_system_attrs(other._study_id).get(RELEASED_KEY)
+        if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
+            raise ReleaseRefusedError(
+                f"It is a copy of the study {other.study_name!r}, or that one of it, and that one "
+                "has been released: a second choice from the same search is a second release.",
+                fix=f"Release {other.study_name!r} again, which gives the same; for a choice of "
+                "its own start a new study and compose (Guarantee.compose).",
+            )
+
+
+def _remember(study: Study, evidence: Evidence, found: Release) -> None:
+    """Writes down what was released; refuses if it is not what was released before."""
+    storage, study_id = study._storage, study._study_id
+    content = {
+        "params": found.params,
+        "value": None if found.value is None else repr(found.value),
+        "attributes": found.attributes,
+    }
+    mark = {
+        "nonce": evidence.plan.nonce,
+        "digest": hashlib.sha256(
+            json.dumps(content, sort_keys=True, default=repr).encode()
+        ).hexdigest(),
+    }
+    before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+    if before is not None and before != mark:
+        raise ReleaseRefusedError(
+            "It was released before, and has changed since.",
+            fix="What was released first stands; a second choice from the same data is a second "
+            "release and costs its own guarantee (a new study, Guarantee.compose).",
+        )
+    if before is None:
+        storage.set_study_system_attr(study_id, RELEASED_KEY, mark)

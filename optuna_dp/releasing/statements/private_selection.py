@@ -1,0 +1,68 @@
+"""What a statement says of the best of a random number of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optuna_dp.accounting.event_words import in_words
+from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.statements.base import Description
+from optuna_dp.samplers.selection import SelectionSettings
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.guarantee import Guarantee
+
+RUN_ASSUMPTIONS = (
+    "A run depends on the data, its own hyperparameters and fresh randomness only: not on other "
+    "runs, shared checkpoints or shared random seeds.",
+    "Whether a run fails or is pruned is part of its private output.",
+    "The result was released whatever it was; no other search on the same data was discarded in "
+    "its favour, and no copy of this one was continued or released elsewhere (several releases "
+    "compose).",
+    "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
+    "or dashboard.",
+)
+# The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
+# some run on, that is the law of min(T, s), which may cost more: see check_same_design.
+SELECTION_ASSUMPTIONS = (
+    "A surrogate or prior of the user's own is a function of what it is given, and of nothing "
+    "else: not of the data, durations or the order in which runs ended.",
+    "No run was started and then told to have failed for any reason but that its worker died, and "
+    "workers died by chance, in one run as likely as in another: not in every run from some run "
+    "on. (A study whose failed runs stand together beyond chance, at 1 %, is released only if its "
+    "curator vouches for chance, or with the number of the other runs told and charged for.)",
+)
+RUN_CHECKS = (
+    "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
+    "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
+    "come from the stated ranges.",
+    "No seed fixed the draws, and no run was pruned by comparison with others.",
+    "Everything that was recorded, this study's plan among it, is as it was written, and nothing "
+    "else was released from this plan in this storage.",
+)
+SELECTION_CHECKS = (
+    "How many runs there are was drawn from the stated law, by the operating system's randomness, "
+    "before the first of them; exactly so many have ended, failed ones included.",
+    "The best was taken of all of them, ties by lot; failed runs do not stand together beyond "
+    "chance, or that was vouched for.",
+)
+
+
+class PrivateSelection(Description):
+    """See the module's docstring."""
+
+    checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
+
+    assumptions: tuple[str, ...] = (
+        "Each run is an algorithm with the stated privacy event, its score included, whatever "
+        "hyperparameters it is given.",
+        "The search space, the prior, the law of the number of runs and the event were fixed "
+        "without looking at the data.",
+        *RUN_ASSUMPTIONS,
+        *SELECTION_ASSUMPTIONS,
+    )
+
+    def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
+        """See :class:`Description`."""
+        settings = SelectionSettings.from_json(design.settings)
+        return {**settings.facts(design.sampler), "One run": in_words(guarantee.event.run)}
