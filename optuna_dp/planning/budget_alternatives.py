@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from optuna_dp.accounting.events import compose, pure_dp
+from optuna_dp.accounting.events import bounded_range, compose
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
@@ -68,7 +68,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
         return run_event(training(noise), score, plan.score)
 
     def chosen(noise: float) -> Any:
-        return compose(pure_dp(_CHOICE_SHARE * plan.epsilon), training(noise))
+        return compose(bounded_range(_CHOICE_SHARE * plan.epsilon), training(noise))
 
     def selection(u: float, mean: float, bounds: tuple[float, float]) -> float:
         found = selection_guarantee(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, better_noise
 from optuna_dp.samplers.utility_settings import NOISY_MAX
 from optuna_dp.samplers.utility_trials import UtilitySampler
+
+if TYPE_CHECKING:
+    import dp_accounting
 
 
 class NoisyMaxSampler(UtilitySampler):
@@ -19,7 +22,8 @@ class NoisyMaxSampler(UtilitySampler):
     (:func:`optuna_dp.partition`) and returns ``report_utilities(trial, scores)``. After the last
     candidate the choice is made and the study stops; ``release(study)`` gives it, with its
     guarantee. No score is released. The final training is yours, and is composed on top:
-    ``release(study).with_training(event)``.
+    ``release(study).with_training(event)``. Say beforehand what it costs (``training=``): then the
+    noise of the choice is of the kind that makes both together cheaper.
 
     At equal total epsilon this chooses better than :class:`optuna_dp.ProposeTestSampler` whenever
     the candidates can be listed beforehand (``docs/explanation/propose-test.md``).
@@ -39,6 +43,12 @@ class NoisyMaxSampler(UtilitySampler):
             at the data.
         n_partitions: k, at least 2.
         epsilon: Privacy of the whole choice; positive.
+        training: What the final training will cost, if one is composed with the choice. It
+            decides between two kinds of noise, both ``epsilon``-DP, and the plan records which:
+            Gumbel noise, an exponential mechanism, if that makes choice and training together
+            cheaper by 1 % at delta = 1e-5 (it costs about half in a composition;
+            ``docs/explanation/bounded-range.md``); else, and for a choice that is released alone,
+            exponential noise, which chooses better.
         resolve: Difference in averaged utility that matters to you. A
             :class:`~optuna_dp.propose_test.NoiseWarning` says at once when the noise hides it.
         seed: Makes the study repeatable, with numpy's noise, for simulations. It cannot be
@@ -46,6 +56,7 @@ class NoisyMaxSampler(UtilitySampler):
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
+        UnsupportedEventError: If no accountant judges ``training``.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -64,12 +75,18 @@ class NoisyMaxSampler(UtilitySampler):
         candidates: Sequence[Mapping[str, Any]] | int | None = None,
         n_partitions: int,
         epsilon: float,
+        training: dp_accounting.DpEvent | None = None,
         resolve: float = 0.05,
         seed: int | None = None,
     ) -> None:
+        noise = "exponential"
+        if training is not None:
+            from optuna_dp.accounting.events import as_event  # start-up time
+
+            noise = better_noise(NoisyMaxPlan(epsilon).epsilon, as_event("training", training))
         super().__init__(
             search_space,
-            plan=NoisyMaxPlan(epsilon),
+            plan=NoisyMaxPlan(epsilon, noise),
             candidates=candidates,
             n_partitions=n_partitions,
             resolve=resolve,

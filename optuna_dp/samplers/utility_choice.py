@@ -328,10 +328,11 @@ def _above(utilities: Utilities, state: LoopState, seed: int | None) -> int | No
 
 def _noisy_max(utilities: Utilities, plan: NoisyMaxPlan, seed: int | None) -> int:
     if seed is None:
-        return noisy_max(utilities, plan.epsilon)
+        return noisy_max(utilities, plan.epsilon, plan.noise)
     rng = entropy.generator(seed, "choice")
-    scale = 2 * utilities.sensitivity / plan.epsilon
-    return int(np.argmax(utilities.totals + rng.exponential(scale, utilities.n_candidates)))
+    draw = rng.gumbel if plan.noise == "gumbel" else rng.exponential
+    noise = draw(scale=2 * utilities.sensitivity / plan.epsilon, size=utilities.n_candidates)
+    return int(np.argmax(utilities.totals + noise))
 
 
 def _is_choice(data: dict[str, Any]) -> bool:

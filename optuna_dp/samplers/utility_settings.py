@@ -76,6 +76,10 @@ class UtilitySettings:
                 "variant": plan.variant,
                 "max_iterations": plan.max_iterations,
             }
+        elif (
+            plan.noise != "exponential"
+        ):  # as in studies that were stored before there was another
+            mechanism["noise"] = plan.noise
         return {
             "mechanism": mechanism,
             "n_partitions": self.n_partitions,
@@ -124,6 +128,11 @@ class UtilitySettings:
             candidates += f", SHA-256 {self.digest}" if self.digest else ""
         if isinstance(self.plan, NoisyMaxPlan):
             choice = f"report-noisy-max, once: {self.plan.epsilon:g}-DP"
+            if self.plan.noise == "gumbel":
+                choice += (
+                    f", with Gumbel noise: an exponential mechanism, of range "
+                    f"{self.plan.epsilon:g}, which is charged less where a training is composed"
+                )
         else:
             choice = (
                 f"the doubling loop ({self.plan.variant}) of at most {self.plan.iteration_bound} "

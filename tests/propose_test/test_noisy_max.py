@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import integrate
 
+import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import Utilities, noisy_max
-from optuna_dp.propose_test.noisy_max import _measurement
+from optuna_dp.propose_test import NoisyMaxPlan, Utilities, noisy_max
+from optuna_dp.propose_test.noisy_max import _measurement, better_noise
 from optuna_dp.propose_test.utilities import RESOLUTION
 
 from .test_above_threshold import pvalue
@@ -58,8 +60,59 @@ def test_the_claimed_epsilon_holds_for_neighbours_that_move_in_different_directi
 
 @pytest.mark.parametrize("epsilon", [0.1, 1 / 3, 1.0, 7.7])
 def test_opendps_map_confirms_the_epsilon(epsilon):
-    assert _measurement(RESOLUTION, epsilon).map(RESOLUTION) <= epsilon
-    assert _measurement(RESOLUTION, epsilon).map(RESOLUTION) > epsilon * (1 - 1e-9)
+    found = _measurement(RESOLUTION, NoisyMaxPlan(epsilon)).map(RESOLUTION)
+    assert epsilon * (1 - 1e-9) < found <= epsilon
+    found = _measurement(RESOLUTION, NoisyMaxPlan(epsilon, "gumbel")).map(RESOLUTION)
+    assert epsilon**2 / 8 * (1 - 1e-9) < found <= epsilon**2 / 8
+
+
+def test_with_gumbel_noise_the_choice_has_the_law_of_the_exponential_mechanism():
+    k, epsilon = 10, 1.0
+    means = np.array([0.2, 0.5, 0.65, 0.6])
+    utilities = Utilities.from_scores(means[:, None] * np.ones(k))
+
+    def law(scale):
+        weights = np.exp(means / scale)
+        return weights / weights.sum()
+
+    counts = np.bincount([noisy_max(utilities, epsilon, "gumbel") for _ in range(8_000)])
+    assert pvalue(counts, law(2 / (k * epsilon))) > 1e-9
+    # Neither half the scale, nor exponential noise.
+    assert pvalue(counts, law(1 / (k * epsilon))) < 1e-9
+    assert pvalue(counts, exponential_max_law(means, 2 / (k * epsilon))) < 1e-9
+
+
+def test_only_gumbel_noise_has_bounded_range():
+    """The losses of permute-and-flip differ by 1.6 times epsilon on these neighbours."""
+    epsilon = 0.5
+    one, other = np.array([0.0, 0.0]), np.array([1.0, -1.0])
+
+    def spread(one, other):
+        losses = np.log(one / other)
+        return losses.max() - losses.min()
+
+    gumbel = [np.exp(epsilon * u / 2) / np.exp(epsilon * u / 2).sum() for u in (one, other)]
+    assert spread(*gumbel) <= epsilon * (1 + 1e-12)
+    flips = [permute_and_flip_law(np.exp(epsilon * (u - u.max()) / 2)) for u in (one, other)]
+    assert spread(*flips) > 1.6 * epsilon
+
+
+def permute_and_flip_law(accepted):
+    """Candidates in random order, each accepted with its probability; the best one always is."""
+    law = np.zeros(accepted.size)
+    orders = list(itertools.permutations(range(accepted.size)))
+    for order in orders:
+        left = 1.0
+        for i in order:
+            law[i] += left * accepted[i] / len(orders)
+            left *= 1.0 - accepted[i]
+    return law
+
+
+def test_the_noise_is_that_which_makes_choice_and_training_cheaper():
+    assert better_noise(0.5, odp.gaussian(4.0)) == "gumbel"
+    # Beside such a training the choice hardly matters.
+    assert better_noise(0.001, odp.gaussian(0.5)) == "exponential"
 
 
 def test_equal_utilities_are_equally_likely_and_one_candidate_works():
