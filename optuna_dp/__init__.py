@@ -24,6 +24,7 @@ from optuna_dp.accounting import beside
 
 if TYPE_CHECKING:
     from optuna_dp import dashboard as dashboard
+    from optuna_dp import distributed as distributed
     from optuna_dp import errors as errors
     from optuna_dp import federated as federated
     from optuna_dp import scoring as scoring
@@ -128,7 +129,16 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
-_PARTS = ("dashboard", "errors", "federated", "scoring", "testing", "visualization", "voting")
+_PARTS = (
+    "dashboard",
+    "distributed",
+    "errors",
+    "federated",
+    "scoring",
+    "testing",
+    "visualization",
+    "voting",
+)
 
 __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 

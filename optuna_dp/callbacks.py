@@ -121,6 +121,15 @@ class PrivacyCallback:
             f"output_attributes={list(record.output_attributes)!r})"
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy in another process shares neither the lock nor the line on the terminal.
+        shows = None if self._progress is None else _Progress()
+        return {**self.__dict__, "_lock": None, "_progress": shows}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
         storage, study_id = study._storage, study._study_id

@@ -20,6 +20,7 @@ __all__ = [
     "UnfinishedStudyError",
     "UnsupportedEventError",
     "WaitError",
+    "WorkersError",
 ]
 
 
@@ -131,6 +132,23 @@ class WaitError(OptunaDPError):
     """
 
     own_run: bool = False
+
+
+class WorkersError(OptunaDPError):
+    """Workers on an engine cannot begin, or were lost and could not be replaced.
+
+    Attributes:
+        reason: What happened, in words.
+        fix: What to do about it, in words.
+    """
+
+    def __init__(self, reason: str, fix: str) -> None:
+        self.reason = reason
+        self.fix = fix
+        super().__init__(f"{reason} {fix}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.reason, self.fix))
 
 
 def _rebuild_refusal(reason: str, number: int | None, fix: str) -> ReleaseRefusedError:

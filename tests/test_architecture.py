@@ -27,6 +27,7 @@ LAYERS = [
         "cli",
         "dashboard",
         "digits",
+        "distributed",
         "federated",
         "describing",
         "notebook",

@@ -81,10 +81,21 @@ def _propose_test() -> dict[str, Any]:
     }
 
 
+def _make_study() -> optuna.Study:
+    return optuna.create_study(
+        direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
+    )
+
+
+def _workers() -> dict[str, Any]:
+    return {"odp": odp, "make_study": _make_study, "objective": _score}
+
+
 _PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "README.md": _readme,
     "docs/tutorials/from-an-existing-script.md": _existing_script,
     "docs/how-to/audit.md": _audit,
+    "docs/how-to/many-workers.md": _workers,
     "docs/how-to/pilots.md": _pilots,
     "docs/how-to/propose-test.md": _propose_test,
 }

@@ -17,6 +17,15 @@ MODULES = {
 CALLS = {"eval", "exec", "compile", "__import__", "system", "popen", "spawnv", "execv", "loads"}
 
 
+# Work is sent to an engine, which pickles it whoever does: what is read there was written by the
+# caller, and what the caller reads back by its own workers.
+SENT = {
+    "distributed/call.py": ["cloudpickle", "loads"],
+    "distributed/engines.py": ["joblib"],
+    "distributed/worker.py": ["cloudpickle", "loads"],
+}
+
+
 def offences(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
@@ -44,7 +53,8 @@ def _calls(node: ast.Call) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: p.name)
 def test_no_pickle_eval_shell_or_yaml(path: Path) -> None:
-    assert offences(path.read_text()) == []
+    sent = SENT.get(path.relative_to(ROOT).as_posix(), [])
+    assert [o for o in offences(path.read_text()) if o.split(".")[0] not in sent] == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+"""Workers on whatever engine joblib is configured for: this machine, Dask, Ray, Spark.
+
+``call``      the one call, ``optimize``
+``engines``   who starts workers, and how it says that one has died
+``storages``  how workers reach the study; which storages number trials as they must
+``served``    a storage served from this process for as long as the call lasts
+``worker``    what runs on the engine
+``owners``    which trial is whose; settling those of the dead
+"""
+
+from __future__ import annotations
+
+from optuna_dp.distributed.call import optimize
+from optuna_dp.distributed.engines import name_engines
+
+__all__ = ["optimize"]
+
+name_engines()

@@ -1,0 +1,290 @@
+"""Who starts workers, and how it says that one has died.
+
+joblib is asked which engine is configured, and with what; the worker tasks then go to that engine
+directly. joblib's own ``Parallel`` would not do: when one task is lost it gives up all of them,
+and on most engines kills them, so that one dead worker would cost every run that is under way.
+For engines that are known to joblib only (Spark), ``Parallel`` it is, and a lost worker ends the
+call.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+from urllib.parse import urlsplit
+
+import joblib
+from joblib import parallel as joblib_parallel
+
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+
+Task = Callable[[bytes], Any]
+
+
+class Engine(ABC):
+    """Runs tasks elsewhere.
+
+    Attributes:
+        name: What joblib calls it.
+        tells_who_died: Whether the future of a task fails when, and only when, its worker died.
+    """
+
+    name: str
+    tells_who_died = True
+
+    def start_all(self, task: Task, tickets: Sequence[bytes]) -> list[Future[Any]]:
+        """Starts a task for each ticket; the n-th is place n."""
+        return [self.start(place, task, ticket) for place, ticket in enumerate(tickets)]
+
+    @abstractmethod
+    def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
+        """Starts one task. Its future has the result, or the engine's exception if it was lost."""
+
+    @abstractmethod
+    def host(self) -> str:
+        """Returns the address under which workers reach this machine."""
+
+    @abstractmethod
+    def close(self) -> bool:
+        """Ends what is still under way; returns whether no task is alive any more."""
+
+
+class Loky(Engine):
+    """Processes on this machine: an executor for each place, since a broken one loses all."""
+
+    name = "loky"
+
+    def __init__(self, backend: Any, workers: int) -> None:
+        self._environment = backend._prepare_worker_env(n_jobs=workers)
+        options = getattr(backend, "backend_kwargs", {})
+        self._options = {k: options[k] for k in ("initializer", "initargs") if k in options}
+        self._executors: dict[int, Any] = {}
+
+    def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
+        """See :class:`Engine`."""
+        found = self._executors.get(place)
+        if found is not None and found._flags.broken is None:
+            return self._submit(found, task, ticket)
+        # Start-up time: only where processes are started.
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        made = ProcessPoolExecutor(1, env=self._environment, **self._options)
+        self._executors[place] = made
+        return self._submit(made, task, ticket)
+
+    @staticmethod
+    def _submit(executor: Any, task: Task, ticket: bytes) -> Future[Any]:
+        future: Future[Any] = executor.submit(task, ticket)
+        return future
+
+    def host(self) -> str:
+        """See :class:`Engine`."""
+        return "127.0.0.1"
+
+    def close(self) -> bool:
+        """See :class:`Engine`."""
+        for executor in self._executors.values():
+            executor.shutdown(wait=True, kill_workers=True)
+        self._executors.clear()
+        return True
+
+
+class Dask(Engine):
+    """The workers of a Dask cluster."""
+
+    name = "dask"
+
+    def __init__(self, backend: Any) -> None:
+        self._client = backend.client
+        self._options = dict(backend.submit_kwargs)
+        self._under_way: dict[Future[Any], Any] = {}
+
+    def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
+        """See :class:`Engine`."""
+        future: Future[Any] = Future()
+        key = f"optuna-dp-{task.__name__}-{uuid.uuid4().hex}"
+        asked = self._client.submit(task, ticket, key=key, pure=False, **self._options)
+        self._under_way[future] = asked
+
+        def ended(done: Any) -> None:
+            self._under_way.pop(future, None)
+            if done.status == "finished":
+                try:
+                    future.set_result(done.result(timeout=60))
+                except BaseException as error:  # Lost between its end and now.
+                    future.set_exception(error)
+            elif done.status == "error":
+                future.set_exception(done.exception())
+            else:
+                future.set_exception(RuntimeError(f"Dask says that the task is {done.status}"))
+
+        asked.add_done_callback(ended)
+        return future
+
+    def host(self) -> str:
+        """See :class:`Engine`."""
+        return _address_towards(self._client.scheduler.address)
+
+    def close(self) -> bool:
+        """See :class:`Engine`. Dask cannot end a task that has begun."""
+        left = list(self._under_way.values())
+        if left:
+            self._client.cancel(left, force=True)
+        return not left
+
+
+class Ray(Engine):
+    """The workers of a Ray cluster."""
+
+    name = "ray"
+
+    def __init__(self, backend: Any) -> None:
+        self._options = dict(backend.ray_remote_args or {})
+        self._under_way: dict[Future[Any], Any] = {}
+
+    def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
+        """See :class:`Engine`."""
+        # An extra.
+        import ray
+
+        options = {"max_retries": 0, "name": f"optuna-dp-{task.__name__}", **self._options}
+        asked = ray.remote(task).options(**options).remote(ticket)
+        future: Future[Any] = asked.future()
+        self._under_way[future] = asked
+        return future
+
+    def host(self) -> str:
+        """See :class:`Engine`."""
+        # An extra.
+        import ray
+
+        if not ray.is_initialized():
+            ray.init()
+        address = os.environ.get("RAY_ADDRESS", "")
+        if address.startswith("ray://"):  # This process is no node of the cluster.
+            return _address_towards(address)
+        return str(ray.util.get_node_ip_address())
+
+    def close(self) -> bool:
+        """See :class:`Engine`."""
+        # An extra.
+        import ray
+
+        for future, asked in self._under_way.items():
+            if not future.done() and ray.is_initialized():
+                ray.cancel(asked, force=True)
+        return True
+
+
+class OfJoblib(Engine):
+    """Whatever else joblib knows, through ``Parallel``: all tasks are lost if one is."""
+
+    tells_who_died = False
+
+    def __init__(self, backend: Any, name: str) -> None:
+        self._backend = backend
+        self.name = name
+
+    def start_all(self, task: Task, tickets: Sequence[bytes]) -> list[Future[Any]]:
+        """See :class:`Engine`."""
+        futures: list[Future[Any]] = [Future() for _ in tickets]
+        parallel = joblib.Parallel(
+            n_jobs=len(tickets), backend=self._backend, batch_size=1, pre_dispatch="all"
+        )
+
+        def run() -> None:
+            try:
+                found = parallel(joblib.delayed(task)(ticket) for ticket in tickets)
+            except BaseException as error:
+                for future in futures:
+                    future.set_exception(error)
+            else:
+                for future, result in zip(futures, found, strict=True):
+                    future.set_result(result)
+
+        threading.Thread(target=run, name="optuna-dp-engine", daemon=True).start()
+        return futures
+
+    def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
+        """See :class:`Engine`."""
+        return self.start_all(task, [ticket])[0]
+
+    def host(self) -> str:
+        """See :class:`Engine`."""
+        return socket.gethostbyname(socket.gethostname())
+
+    def close(self) -> bool:
+        """See :class:`Engine`."""
+        return False
+
+
+def engine_here(workers: int) -> Engine | None:
+    """Returns the engine that joblib is configured for; None for threads of this process.
+
+    Args:
+        workers: How many workers there will be.
+
+    Raises:
+        InvalidArgumentError: If it is one on which a dead worker is never noticed.
+    """
+    backend, _ = joblib_parallel.get_active_backend()
+    kind = type(backend)
+    names = {found: name for name, found in joblib_parallel.BACKENDS.items()}
+    name = names.get(kind, kind.__name__)
+    if name in ("threading", "sequential"):
+        return None
+    if name == "loky":
+        return Loky(backend, workers)
+    if name == "multiprocessing":
+        raise InvalidArgumentError(
+            "joblib backend",
+            name,
+            "it never notices that a worker has died",
+            'Use "loky", which is joblib\'s own choice.',
+        )
+    if kind.__name__ == "DaskDistributedBackend":
+        return Dask(backend)
+    if kind.__name__ == "RayBackend":
+        return Ray(backend)
+    return OfJoblib(backend, name)
+
+
+def name_engines() -> None:
+    """Lets ``joblib.parallel_config`` know Dask and Ray, and say which extra brings them."""
+    known = joblib_parallel.EXTERNAL_BACKENDS
+    known.update(dask=_named("distributed", "dask", known["dask"]))
+    known.setdefault("ray", _named("ray", "ray", _register_ray))
+
+
+def _named(package: str, extra: str, register: Callable[[], Any]) -> Callable[[], Any]:
+    def named() -> Any:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, extra)
+        return register()
+
+    return named
+
+
+def _register_ray() -> None:
+    # An extra.
+    from ray.util.joblib import register_ray
+
+    register_ray()
+
+
+def _address_towards(url: str) -> str:
+    """Returns this machine's address on the way to another; nothing is sent."""
+    parts = urlsplit(url)
+    if parts.scheme == "inproc" or parts.hostname is None:
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((parts.hostname, parts.port or 1))
+        host: str = way.getsockname()[0]
+        return host

@@ -1,0 +1,98 @@
+"""Which worker a trial belongs to, and settling the trials of workers that have died.
+
+A trial must be a worker's from the very moment it exists: one that is marked a little later, by a
+worker that dies in between, is nobody's, and others may wait for it for ever. So the mark is part
+of the one step in which the storage creates the trial.
+
+A *place* is one of the ``workers`` of a call. One after the other may hold it: the engine may
+start the same task again, and the call replaces those that died.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.records import ended
+from optuna_dp.protocol.recovery import recover
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+OWNER_KEY = "optuna_dp:worker"
+
+_current = threading.local()
+_installing = threading.Lock()
+
+
+@contextmanager
+def owning(storage: BaseStorage, place: str) -> Iterator[None]:
+    """Marks every trial that this thread creates in a storage as a worker's own.
+
+    Args:
+        storage: The storage, as ``study._storage`` is.
+        place: The worker's place.
+    """
+    _mark_what_is_created(storage)
+    _current.place = place
+    try:
+        yield
+    finally:
+        _current.place = None
+
+
+def _mark_what_is_created(storage: Any) -> None:
+    with _installing:
+        if hasattr(storage, "_optuna_dp_marks"):
+            return
+        create = storage.create_new_trial
+
+        def create_marked(study_id: int, template_trial: FrozenTrial | None = None) -> int:
+            place = getattr(_current, "place", None)
+            if place is not None and template_trial is None:
+                template_trial = marked_template(place)
+            trial_id: int = create(study_id, template_trial=template_trial)
+            return trial_id
+
+        storage.create_new_trial = create_marked
+        storage._optuna_dp_marks = True
+
+
+def marked_template(place: str) -> FrozenTrial:
+    """Returns a trial that has just started and is somebody's."""
+    return optuna.trial.create_trial(state=TrialState.RUNNING, system_attrs={OWNER_KEY: place})
+
+
+def settle(study: Study, place: str) -> None:
+    """Tells the open trials of a place, whose holder has died or ended, to have failed.
+
+    By whether the worker is alive and by nothing else, as :func:`optuna_dp.recover` asks for. If
+    the engine was mistaken and it lives, its results are refused.
+
+    Args:
+        study: The study.
+        place: The place; nobody holds it, or nobody but the caller, who has not begun.
+    """
+    running = [t.number for t in _trials_of(study, place) if t.state == TrialState.RUNNING]
+    for number in running:
+        try:
+            recover(study, fail=[number])
+        except InvalidArgumentError:
+            continue  # It has just ended by itself.
+
+
+def ended_well(study: Study, place: str) -> int:
+    """Returns how many runs a place has brought to their end. For the curator only."""
+    return sum(t.state != TrialState.FAIL and ended(t) for t in _trials_of(study, place))
+
+
+def _trials_of(study: Study, place: str) -> list[FrozenTrial]:
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    return [t for t in trials if t.system_attrs.get(OWNER_KEY) == place]

@@ -1,0 +1,134 @@
+"""A storage served from this process, for as long as a call lasts.
+
+Optuna's gRPC storage proxy, with two differences: it is given a free port, and it answers only
+those who know a secret that the workers were told. Optuna's own answers everybody, and on a
+cluster with other users everybody can reach the port. The secret keeps out who only can connect;
+who can read the network's traffic can read the study (nothing is encrypted).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.storages import BaseStorage, GrpcStorageProxy
+
+from optuna_dp.errors import MissingExtraError
+
+_HEADER = "x-optuna-dp-secret"
+
+
+@contextmanager
+def served(storage: BaseStorage, host: str, *, one_by_one: bool) -> Iterator[GrpcStorageProxy]:
+    """Serves a storage; yields what workers open it with.
+
+    Args:
+        storage: The storage, of this process.
+        host: The address of this machine on which it is served.
+        one_by_one: Answer one request at a time, which spares SQLite its locks.
+
+    Raises:
+        MissingExtraError: If grpcio is not installed.
+    """
+    grpc = _grpc()
+    # An extra: needs grpcio.
+    from optuna.storages._grpc.auto_generated import api_pb2_grpc
+    from optuna.storages._grpc.servicer import OptunaStorageProxyService
+
+    secret = secrets.token_hex(32)
+    threads = ThreadPoolExecutor(1 if one_by_one else 16, thread_name_prefix="optuna-dp-storage")
+    server = grpc.server(threads, interceptors=[_doorkeeper(grpc, secret)])
+    api_pb2_grpc.add_StorageServiceServicer_to_server(OptunaStorageProxyService(storage), server)
+    port = server.add_insecure_port(f"{host}:0")
+    server.start()
+    proxy = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            proxy = SecretProxy(host, port, secret)
+        yield proxy
+    finally:
+        if proxy is not None:
+            proxy.close()
+        server.stop(grace=None).wait()
+        threads.shutdown()
+
+
+class SecretProxy(GrpcStorageProxy):
+    """Optuna's client, which tells the server the secret with every request."""
+
+    def __init__(self, host: str, port: int, secret: str) -> None:
+        self._secret = secret
+        super().__init__(host=host, port=port)
+
+    def __repr__(self) -> str:
+        return f"SecretProxy({self._host!r}, {self._port})"
+
+    def _setup(self) -> None:
+        super()._setup()
+        grpc = _grpc()
+        # An extra: needs grpcio.
+        from optuna.storages._grpc.auto_generated import api_pb2_grpc
+        from optuna.storages._grpc.client import GrpcClientCache
+
+        told = grpc.intercept_channel(self._channel, _teller(grpc, self._secret))
+        self._stub = api_pb2_grpc.StorageServiceStub(told)
+        self._cache = GrpcClientCache(self._stub)
+
+
+class _Details(NamedTuple):
+    """What gRPC's ``ClientCallDetails`` has; it brings no class that can be filled in."""
+
+    method: Any
+    timeout: Any
+    metadata: Any
+    credentials: Any
+    wait_for_ready: Any
+    compression: Any
+
+
+def _teller(grpc: Any, secret: str) -> Any:
+    class Teller(grpc.UnaryUnaryClientInterceptor):
+        def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+            metadata = [*(details.metadata or ()), (_HEADER, secret)]
+            told = _Details(
+                details.method,
+                details.timeout,
+                metadata,
+                details.credentials,
+                getattr(details, "wait_for_ready", None),
+                getattr(details, "compression", None),
+            )
+            return continuation(told, request)
+
+    return Teller()
+
+
+def _doorkeeper(grpc: Any, secret: str) -> Any:
+    def refuse(_: Any, context: Any) -> None:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "This storage is not for you.")
+
+    refusal = grpc.unary_unary_rpc_method_handler(refuse)
+
+    class Doorkeeper(grpc.ServerInterceptor):
+        def intercept_service(self, continuation: Any, details: Any) -> Any:
+            said = dict(details.invocation_metadata or ()).get(_HEADER, "")
+            known = hmac.compare_digest(str(said).encode(), secret.encode())
+            return continuation(details) if known else refusal
+
+    return Doorkeeper()
+
+
+def _grpc() -> Any:
+    try:
+        # An extra.
+        import grpc
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("grpcio", "grpc") from error
+    return grpc

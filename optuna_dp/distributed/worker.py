@@ -1,0 +1,201 @@
+"""What runs on an engine: a look at the study before anything begins, and a worker.
+
+The engine sees functions without T: they are given bytes, and they return how they ended. Nothing
+that a worker logs on its own machine tells a run's number or score either, for whoever may see the
+engine's logs is not the study's curator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import optuna
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage, GrpcStorageProxy
+from optuna.study import Study
+
+from optuna_dp.distributed.owners import OWNER_KEY, marked_template, owning, settle
+
+# The attribute of a study by which a worker knows that it has found the caller's.
+CALL_KEY = "optuna_dp:distributed"
+# How many trials each worker creates to see how a storage numbers them.
+TRIED = 4
+
+# Tells whether code runs in the very process that made a ticket.
+THIS_PROCESS = uuid.uuid4().hex
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """All that a worker needs.
+
+    Attributes:
+        call: Which call this belongs to.
+        place: The worker's place in the call.
+        caller: The process that makes the call; see :data:`THIS_PROCESS`.
+        study_name: The study.
+        storage: The study's storage, as workers open it.
+        sampler: The study's sampler.
+        pruner: The study's pruner.
+        objective: The objective.
+        callbacks: The callbacks.
+        scratch: A study in which to try how the storage numbers trials; None: not needed.
+    """
+
+    call: str
+    place: str
+    caller: str
+    study_name: str
+    storage: BaseStorage
+    sampler: BaseSampler
+    pruner: BasePruner
+    objective: Callable[[optuna.Trial], Any]
+    callbacks: Sequence[Callable[[Study, optuna.trial.FrozenTrial], None]]
+    scratch: str | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a look or a worker ended.
+
+    Attributes:
+        error: What went wrong, in one line; empty if nothing did.
+        numbers: Numbers of the trials created in the scratch study, None for a lost mark.
+        trace: The traceback.
+        exception: The exception, pickled, if that can be done.
+    """
+
+    error: str = ""
+    numbers: tuple[int | None, ...] = ()
+    trace: str = ""
+    exception: bytes = b""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Report:
+        """Returns the report of an exception."""
+        pickled = b""
+        with contextlib.suppress(Exception):
+            pickled = cloudpickle.dumps(error)
+            cloudpickle.loads(pickled)
+        first = (str(error).strip().splitlines() or [""])[0]
+        trace = "".join(traceback.format_exception(error))
+        return cls(f"{type(error).__name__}: {first}", (), trace, pickled)
+
+
+def look(ticket: bytes) -> Report:
+    """Looks whether a worker here could work: everything loads, and the study is there."""
+    try:
+        given: Ticket = cloudpickle.loads(ticket)
+        with _closing(given):
+            study = _study_of(given)
+            call = study._storage.get_study_system_attrs(study._study_id).get(CALL_KEY)
+            if call != given.call:
+                return Report(f"there is another study {given.study_name!r}, not the caller's")
+            numbers = () if given.scratch is None else tried(given.storage, given.scratch)
+            return Report(numbers=numbers)
+    except KeyError:
+        return Report(f"there is no study {given.study_name!r}")
+    except Exception as error:  # Whatever it is, the caller is to hear of it.
+        return Report.of(error)
+
+
+def tried(storage: BaseStorage, scratch: str) -> tuple[int | None, ...]:
+    """Creates some trials in a scratch study; returns their numbers, None where a mark is lost."""
+    study = optuna.load_study(study_name=scratch, storage=storage)
+    numbers: list[int | None] = []
+    for _ in range(TRIED):
+        trial_id = study._storage.create_new_trial(
+            study._study_id, template_trial=marked_template(scratch)
+        )
+        trial = study._storage.get_trial(trial_id)
+        numbers.append(trial.number if trial.system_attrs.get(OWNER_KEY) == scratch else None)
+    return tuple(numbers)
+
+
+def work(ticket: bytes) -> Report:
+    """Works until the study's last run has started; returns how that ended.
+
+    If the engine starts it again, because it has lost the one that ran before, the trials that the
+    earlier one has open are settled first. No trial is ever continued.
+    """
+    given: Ticket = cloudpickle.loads(ticket)
+    try:
+        with _closing(given), _quiet(given.caller != THIS_PROCESS):
+            study = _study_of(given)
+            settle(study, given.place)
+            with owning(study._storage, given.place):
+                study.optimize(given.objective, callbacks=list(given.callbacks))
+    except BaseException as error:  # An objective that exits must not look like a dead worker.
+        return Report.of(error)
+    return Report()
+
+
+def _study_of(ticket: Ticket) -> Study:
+    return optuna.load_study(
+        study_name=ticket.study_name,
+        storage=ticket.storage,
+        sampler=ticket.sampler,
+        pruner=ticket.pruner,
+    )
+
+
+@contextmanager
+def _closing(ticket: Ticket) -> Iterator[None]:
+    """Closes the connections of a worker's own copy of the storage: engines outlive workers."""
+    try:
+        yield
+    finally:
+        storage: Any = ticket.storage
+        backend = getattr(storage, "_backend", storage)
+        storage.remove_session()
+        if isinstance(storage, GrpcStorageProxy):
+            storage.close()
+        elif hasattr(backend, "engine"):
+            backend.engine.dispose()
+
+
+class _Verbosity:
+    """Optuna's verbosity, lowered for as long as any worker is in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers = 0
+        self._before = 0
+
+    def lower(self) -> None:
+        with self._lock:
+            if self._workers == 0:
+                self._before = optuna.logging.get_verbosity()
+                # Optuna tells each trial's number and score, of failed ones as a warning.
+                optuna.logging.set_verbosity(max(self._before, optuna.logging.ERROR))
+            self._workers += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._workers -= 1
+            if self._workers == 0:
+                optuna.logging.set_verbosity(self._before)
+
+
+_verbosity = _Verbosity()
+
+
+@contextmanager
+def _quiet(needed: bool) -> Iterator[None]:
+    if not needed:
+        yield
+        return
+    _verbosity.lower()
+    try:
+        yield
+    finally:
+        _verbosity.restore()
