@@ -18,6 +18,7 @@ STATIC = Path(__file__).parent / "_static"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-sync", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--hide-scrollbars", "--virtual-time-budget=5000"]
+FLAGS += ["--default-background-color=00000000"]  # as the figures: none
 
 RUN = odp.dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
 SPACE = {

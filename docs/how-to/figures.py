@@ -86,10 +86,9 @@ def draw(data: dict[str, Any]) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "optuna-dp"  # the same file every time
-    matplotlib.rcParams["font.size"] = 10
-    matplotlib.rcParams["axes.spines.top"] = matplotlib.rcParams["axes.spines.right"] = False
     from matplotlib import pyplot as plt
+
+    plt.style.use(STATIC.parent / "figures.mplstyle")
 
     def save(figure: Any, name: str) -> None:
         figure.tight_layout()
@@ -146,7 +145,7 @@ def draw(data: dict[str, Any]) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.9), sharey=True)
     plain_points = data["laws"]["geometric"]
     for axes, x in ((left, "epsilon"), (right, "mean")):
-        axes.plot(*series(plain_points, x, "hit"), color="black", label="random search")
+        axes.plot(*series(plain_points, x, "hit"), color="#7a7a7a", label="random search")
         for entry, colour in zip(data["adaptive"], ("#E69F00", "#0072B2"), strict=True):
             c, big_c = entry["bounds"]
             axes.plot(

@@ -208,7 +208,9 @@ def main() -> None:
         import matplotlib
 
         matplotlib.use("svg")
-        matplotlib.rcParams["svg.hashsalt"] = "optuna-dp"
+        from matplotlib import pyplot
+
+        pyplot.style.use(STATIC.parent / "figures.mplstyle")
         figure_1(options.results)
         landscape_figure()
         pilots_figure(options.results)

@@ -15,7 +15,7 @@ import numpy as np
 from tables import HERE, WORDS, accuracies, cells, interval, read_runs
 
 STATIC = HERE.parents[1] / "docs" / "_static"
-GREY = "#7f7f7f"
+GREY = "#7a7a7a"
 # Arm -> (colour, marker, line, what the legend says).
 DRAWN = {
     "free choice": (GREY, "", ":", "free choice (not private)"),
@@ -36,18 +36,9 @@ def figure(results: Path, static: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update(
-        {
-            "svg.hashsalt": "optuna-dp",
-            "font.size": 10,
-            **dict.fromkeys(
-                ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"),
-                GREY,
-            ),
-        }
-    )
     import matplotlib.pyplot as plt
 
+    plt.style.use(STATIC.parent / "figures.mplstyle")
     runs = read_runs(results)
     where = cells(runs)
     names = [name for name in PANELS if any(cell[0] == name for cell in where)]

@@ -11,14 +11,17 @@ from optuna_dp.errors import MissingExtraError
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-GUARANTEE = "#3551c9"
+# Figures have no background and grey words, so that they can be read on white and on black.
+WORDS = "#7a7a7a"
+GRID = "rgba(128, 128, 128, 0.25)"
+GUARANTEE = "#4a6ee0"
 ATTACK = "#d1495b"
 OTHER = "#8a8f9c"
 NAIVE = "#e08e1b"
 GOOD = "#2a9d6f"
 SERIES = (GUARANTEE, NAIVE, GOOD, ATTACK, "#7b4bb7", "#1b9aaa", OTHER)
 PARTS = (OTHER, "#7b4bb7", "#1b9aaa")
-FILL = "rgba(53, 81, 201, 0.12)"
+FILL = "rgba(74, 110, 224, 0.15)"
 CURATOR = "For the curator only"
 
 
@@ -58,6 +61,9 @@ def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) ->
     figure.update_layout(
         title={"text": titled(title, curator=curator), "x": 0.02, "xanchor": "left"},
         template="plotly_white",
+        paper_bgcolor="rgba(0, 0, 0, 0)",
+        plot_bgcolor="rgba(0, 0, 0, 0)",
+        font={"color": WORDS},
         height=height,
         showlegend=True,  # plotly leaves it out where there is one line: what then is it?
         # Beneath the axis titles, whatever the height: a fixed number of pixels from the bottom.
@@ -65,6 +71,9 @@ def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) ->
         margin={"l": 70, "r": 30, "t": 70, "b": 110},
         hovermode="closest",
     )
+    lines = {"gridcolor": GRID, "linecolor": WORDS, "zerolinecolor": GRID}
+    figure.update_xaxes(**lines)
+    figure.update_yaxes(**lines)
 
 
 def line(
