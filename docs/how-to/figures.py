@@ -142,7 +142,7 @@ def draw(data: dict[str, Any]) -> None:
     axes.legend(frameon=False, fontsize=9)
     save(figure, "epsilon-by-ratio")
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.9), sharey=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3.9), sharey=True)
     plain_points = data["laws"]["geometric"]
     for axes, x in ((left, "epsilon"), (right, "mean")):
         axes.plot(*series(plain_points, x, "hit"), color="#7a7a7a", label="random search")

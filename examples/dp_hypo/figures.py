@@ -117,7 +117,7 @@ def figure_1(results: Path) -> None:
     import matplotlib.pyplot as plt
 
     groups = grouped(read(results, "figure1"))
-    figure, axes = plt.subplots(1, len(groups), figsize=(5.2 * len(groups), 4.0))
+    figure, axes = plt.subplots(len(groups), 1, figsize=(5.2, 3.6 * len(groups)))
     for axis, panel in zip(axes, (p for p in PANELS if p in groups), strict=True):
         sign = -1.0 if panel == "right" else 1.0
         for colour, (arm, entry) in zip(COLOURS, groups[panel].items(), strict=False):
@@ -149,8 +149,10 @@ def landscape_figure() -> None:
         like_figure_2(0.65),
         like_figure_3(),
     ]
-    figure, axes = plt.subplots(1, len(shown), figsize=(3.4 * len(shown), 3.2))
-    for axis, landscape in zip(axes, shown, strict=True):
+    figure, axes = plt.subplots(-(-len(shown) // 2), 2, figsize=(6.8, 3.0 * -(-len(shown) // 2)))
+    for axis in axes.flat[len(shown) :]:
+        axis.set_axis_off()
+    for axis, landscape in zip(axes.flat, shown, strict=False):
         image = axis.imshow(landscape.mean.T, origin="lower", aspect="auto", extent=(0, 1, 0, 1))
         axis.set_title(landscape.name, fontsize=9)
         axis.set_xlabel("learning rate (log)")
@@ -166,8 +168,8 @@ def pilots_figure(results: Path) -> None:
     groups = {name: arms for name, arms in groups.items() if name.startswith("digits")}
     if not groups:
         return
-    figure, axes = plt.subplots(1, len(groups), figsize=(5.2 * len(groups), 4.0), squeeze=False)
-    for axis, (group, arms) in zip(axes[0], groups.items(), strict=True):
+    figure, axes = plt.subplots(len(groups), 1, figsize=(5.2, 4.0 * len(groups)), squeeze=False)
+    for axis, (group, arms) in zip(axes[:, 0], groups.items(), strict=True):
         plain = [(arm, e) for arm, e in arms.items() if "accuracy" in e]
         for colour, (arm, e) in zip(COLOURS, plain, strict=False):
             axis.axhline(e["accuracy"][0], color=colour, linestyle="--", label=arm)
