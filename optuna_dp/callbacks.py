@@ -6,7 +6,7 @@ import datetime
 import itertools
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.run_record import (
     ONE_COST,
     RunRecord,
-    read_run_records,
+    run_records,
     write_run_record,
 )
 from optuna_dp.reminders import looks_exact, warn_of_scores
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("optuna_dp")
 
 PROGRESS_KEY = "optuna_dp:privacy"
+# Of how many runs scores are compared after each; release compares all of them.
+_LOOKED_AT = 100
 
 
 class PrivacyCallback:
     """Records what a run costs, tracks the privacy loss, and stops the study at the secret T.
 
     Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
-    ``run``. After each trial it keeps up to date, in the study's system attributes (which the
-    dashboard does not show):
+    ``run``. It keeps, in the study's system attributes (which the dashboard does not show):
 
-    * the guarantee of the whole study (RDP curve and epsilon), which does not depend on how many
-      runs have taken place; and
-    * what naive composition of the runs so far would have cost, marked as such: that number is a
-      function of T and is for the curator only.
+    * from the first run on the guarantee of the whole study (RDP curve and epsilon), which does
+      not depend on how many runs have taken place; and
+    * after the last run what naive composition of all runs would have cost, marked as such: that
+      number is a function of T and is for the curator only.
 
     It draws nothing: for a page in Optuna Dashboard add
     :class:`optuna_dp.dashboard.DashboardCallback` after it.
@@ -143,25 +144,25 @@ class PrivacyCallback:
         procedure = procedure_of(plan.design)
         plan = replace(plan, slots=procedure.slots(study, plan))
         record = self._record_for(plan)
-        self._record_cost(study, record, ran=trial.number < plan.slots)
+        books = storage.get_study_system_attrs(study_id)
+        self._record_cost(study, books, record, ran=trial.number < plan.slots)
         trials = storage.get_all_trials(study_id, deepcopy=False)
+        slots = [t for t in trials if t.number < plan.slots]
         # Said now, not when all runs have been paid for.
         if not procedure.in_the_open:
-            check_not_enqueued([t for t in trials if t.number < plan.slots])
-        check_trial(trial, plan)
-        mine = trial.distributions.items()
-        others = (t for t in trials if t.number < plan.slots)
-        moved = next(
-            (t for t in others if any(t.distributions.get(n, d) != d for n, d in mine)), None
-        )
-        if moved is not None and not procedure.in_the_open:
-            check_distributions(sorted((moved, trial), key=lambda t: t.number))
-        numbers = sorted(t.number for t in trials if t.number < plan.slots and ended(t))
-        done = len(numbers)
+            check_not_enqueued(slots)
+            check_trial(trial, plan)
+            _check_ranges(trial, slots)
+        done = sum(map(ended, slots))
         finished = done == plan.slots
-        so_far = self._so_far(plan, record, numbers)
-        progress = {**self._guarantee(plan, record), "so far": so_far, "finished": finished}
-        storage.set_study_system_attr(study_id, PROGRESS_KEY, progress)
+        progress = {**self._guarantee(plan, record), "finished": finished}
+        if finished:
+            progress["every run"] = self._every_run(plan, record)
+        standing = books.get(PROGRESS_KEY, {})
+        # A write is what takes time on a database, so only what is new is written; and a worker
+        # that lags behind does not take back that the study has finished.
+        if standing != progress and (finished or not standing.get("finished")):
+            storage.set_study_system_attr(study_id, PROGRESS_KEY, progress)
         epsilon = progress["epsilon"]
         shown = "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.3f}"
         _logger.debug("%d of %d runs have ended.", done, plan.slots)
@@ -175,8 +176,8 @@ class PrivacyCallback:
         )
         if self._progress is not None:
             self._progress.show(shown, record.delta, finished)
-        self._warn_of_failures(plan, trial, trials)
-        self._warn_of_scores(plan, trials)
+        self._warn_of_failures(plan, trial, slots)
+        self._warn_of_scores(plan, slots)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
 
@@ -206,17 +207,19 @@ class PrivacyCallback:
             )
         return self._stated
 
-    def _record_cost(self, study: Study, mine: RunRecord, *, ran: bool) -> None:
+    def _record_cost(
+        self, study: Study, books: Mapping[str, Any], mine: RunRecord, *, ran: bool
+    ) -> None:
         """Writes down what a run costs, unless it stands there; refuses two different costs.
 
         Each worker writes before it looks, so of two that differ at least one sees the other. What
         is written stays, though it spoils the release: a run has taken place under each.
         """
         storage, study_id = study._storage, study._study_id
-        recorded = read_run_records(storage, study_id)
+        recorded = run_records(books)
         if not any(mine.same_cost(r) for r in recorded) and (ran or not recorded):
             write_run_record(storage, study_id, mine)
-            recorded = read_run_records(storage, study_id)
+            recorded = run_records(storage.get_study_system_attrs(study_id))
         other = next((r for r in recorded if not mine.same_cost(r)), None)
         if other is None:
             return
@@ -228,14 +231,14 @@ class PrivacyCallback:
         )
 
     def _warn_of_failures(
-        self, plan: Plan, trial: FrozenTrial, trials: Sequence[FrozenTrial]
+        self, plan: Plan, trial: FrozenTrial, slots: Sequence[FrozenTrial]
     ) -> None:
         """Says once, when it happens, that runs fail as if none could succeed any more."""
         first = plan.selection_from
         if first is None or score(trial) is not None or self._warned == plan.nonce:
             return
         runs = sorted(
-            (t for t in trials if first <= t.number < plan.slots and ended(t)),
+            (t for t in slots if first <= t.number and ended(t)),
             key=lambda t: t.number,
         )
         if stand_together([score(t) is None for t in runs]):
@@ -246,11 +249,11 @@ class PrivacyCallback:
                 "run that fails meanwhile is spent, and release() will ask about it."
             )
 
-    def _warn_of_scores(self, plan: Plan, trials: Sequence[FrozenTrial]) -> None:
+    def _warn_of_scores(self, plan: Plan, slots: Sequence[FrozenTrial]) -> None:
         """Says once for a study, when it shows, that scores look as if they had no noise."""
         if self._looked == plan.nonce:
             return
-        found = [score(t) for t in trials if t.number < plan.slots and ended(t)]
+        found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
         words = looks_exact([value for value in found if value is not None])
         if words:
             self._looked = plan.nonce
@@ -272,20 +275,20 @@ class PrivacyCallback:
                 self._guaranteed[plan.design.fingerprint] = known
             return known
 
-    def _so_far(self, plan: Plan, record: RunRecord, numbers: Sequence[int]) -> dict[str, Any]:
-        """What publishing every run so far would have cost. Tells T: for the curator only."""
+    def _every_run(self, plan: Plan, record: RunRecord) -> dict[str, Any]:
+        """What publishing every run would have cost. Tells T: for the curator only."""
         # Start-up time: workers make callbacks before anything is judged.
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
         from optuna_dp.accounting.run_rdp import rdp_of
 
         orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
         procedure, relation = procedure_of(plan.design), record.neighboring_relation
-        events = [procedure.each_run(plan.design, record, number) for number in numbers]
+        events = [procedure.each_run(plan.design, record, number) for number in range(plan.slots)]
         curve = np.zeros(orders.shape)
         for event, same in itertools.groupby(events):
             curve += sum(1 for _ in same) * rdp_of(event, relation, orders)
         return {
-            "runs": len(numbers),
+            "runs": plan.slots,
             "epsilon_by_naive_composition": finite(rdp_to_epsilon(orders, curve, record.delta)),
             "note": "not the guarantee: what publishing every run would cost",
         }
@@ -312,6 +315,21 @@ class _Progress:
         if finished:
             self._bar.close()
             self._bar = None
+
+
+def _check_ranges(trial: FrozenTrial, slots: Sequence[FrozenTrial]) -> None:
+    """Refuses ranges that moved: each name's are compared with those of some run before.
+
+    Not with all of them, which takes longer the more there are; release compares them all.
+    """
+    names = set(trial.distributions)
+    for other in slots:
+        shared = names & other.distributions.keys() if other.number != trial.number else set()
+        if any(other.distributions[n] != trial.distributions[n] for n in shared):
+            check_distributions(sorted((other, trial), key=lambda t: t.number))
+        names -= shared
+        if not names:
+            return
 
 
 def _check_takes_a_run(plan: Plan) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import optuna
 import pytest
 from dp_accounting import dp_event
+from optuna.trial import TrialState
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
@@ -39,20 +41,53 @@ def test_the_guarantee_on_record_is_the_accountants_and_does_not_depend_on_progr
     assert [entry["finished"] for entry in recorded] == [False] * (len(recorded) - 1) + [True]
 
 
-def test_naive_composition_of_the_runs_so_far_is_beside_it_and_marked() -> None:
+def test_after_the_last_run_naive_composition_is_beside_it_and_marked() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(4)))
-    naive = []
+    seen = []
     study.optimize(
-        objective,
-        callbacks=[odp.PrivacyCallback(RUN), lambda s, t: naive.append(books(s)["so far"])],
+        objective, callbacks=[odp.PrivacyCallback(RUN), lambda s, t: seen.append(books(s))]
     )
-    assert [entry["runs"] for entry in naive] == [1, 2, 3, 4]
-    values = [entry["epsilon_by_naive_composition"] for entry in naive]
-    assert values == sorted(values)
-    assert all("not the guarantee" in entry["note"] for entry in naive)
+    assert ["every run" in entry for entry in seen] == [False, False, False, True]
+    naive: Any = seen[-1]["every run"]
+    assert naive["runs"] == 4
+    assert "not the guarantee" in naive["note"]
     # Four Gaussians of noise 4 are one of noise 2.
     one = odp.Guarantee(odp.gaussian(2.0)).by_method(1e-5)["rdp"]
-    assert values[-1] == pytest.approx(one, rel=1e-6)
+    assert naive["epsilon_by_naive_composition"] == pytest.approx(one, rel=1e-6)
+
+
+def test_it_writes_with_the_first_run_and_the_last_and_not_in_between() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(9)))
+    written = []
+    storage = study._storage
+    write = storage.set_study_system_attr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            storage,
+            "set_study_system_attr",
+            lambda study_id, key, value: (
+                written.append((len(study.trials), key)),
+                write(study_id, key, value),
+            ),
+        )
+        study.optimize(objective, n_trials=20, callbacks=[odp.PrivacyCallback(RUN)])
+    assert {runs for runs, _ in written} == {1, 9}
+
+
+def test_a_worker_that_lags_behind_does_not_take_back_that_the_study_has_finished() -> None:
+    """It has seen the trials before the last run ended, and comes to write after it."""
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    finished = books(study)
+    before = [
+        t if t.number < 2 else optuna.trial.create_trial(state=TrialState.RUNNING)
+        for t in study.trials
+    ]
+    before[2].number = 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study._storage, "get_all_trials", lambda *args, **kwargs: before)
+        odp.PrivacyCallback(RUN, delta=1e-7)(study, study.get_trials(deepcopy=False)[1])
+    assert books(study) == finished
 
 
 def test_the_books_are_plain_json_and_not_user_attributes() -> None:

@@ -38,7 +38,7 @@ RELEASED_KEY = "optuna_dp:released"
 FROZEN_KEY = "optuna_dp:frozen"
 TIE_BITS = 128
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
-_NOT_DRAWN = ("fixed_params", "failed_trial", "retry_history")
+_NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
 
 
 def _in_hexadecimal(bits: int) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: Plan) -> None:
 
 def was_enqueued(trial: FrozenTrial) -> bool:
     """Whether the parameters of a trial were given by hand instead of drawn."""
-    return any(key in trial.system_attrs for key in _NOT_DRAWN)
+    return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
 
 
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:

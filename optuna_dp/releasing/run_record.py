@@ -8,8 +8,10 @@ that do not leave two records, and the release sees both.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
@@ -135,13 +137,15 @@ def write_run_record(storage: BaseStorage, study_id: int, record: RunRecord) -> 
     storage.set_study_system_attr(study_id, _KEY + _digest(data), data)
 
 
-def read_run_records(storage: BaseStorage, study_id: int) -> list[RunRecord]:
+def run_records(attrs: Mapping[str, Any]) -> list[RunRecord]:
     """Returns every record of a study; more than one means that its workers disagree.
+
+    Args:
+        attrs: The study's system attributes.
 
     Raises:
         ReleaseRefusedError: If a record is corrupted.
     """
-    attrs = storage.get_study_system_attrs(study_id)
     mine = {key: value for key, value in sorted(attrs.items()) if key.startswith(_KEY)}
     if any(key != _KEY + _digest(value) for key, value in mine.items()):
         raise ReleaseRefusedError(
@@ -149,9 +153,15 @@ def read_run_records(storage: BaseStorage, study_id: int) -> list[RunRecord]:
             fix="Start a new study.",
         )
     try:
-        return [RunRecord.from_json(value) for value in mine.values()]
+        return [_parsed(canonical_json(value)) for value in mine.values()]
     except OptunaDPError as error:
         raise ReleaseRefusedError(str(error), fix="Start a new study.") from error
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> RunRecord:
+    """What a record says. Kept, because the callback reads it after every run."""
+    return RunRecord.from_json(json.loads(text))
 
 
 def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
@@ -160,7 +170,7 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
     Raises:
         ReleaseRefusedError: If workers have recorded different ones, or a record is corrupted.
     """
-    found = read_run_records(storage, study_id)
+    found = run_records(storage.get_study_system_attrs(study_id))
     other = next((record for record in found if not record.same_cost(found[0])), None)
     if other is not None:
         raise ReleaseRefusedError(
