@@ -26,6 +26,7 @@ import numpy.typing as npt
 from cryptography.fernet import InvalidToken
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.policy import VoteRefusedError
 from optuna_dp.federated.query import ACTION_SECURE
@@ -39,6 +40,11 @@ _LARGEST_RANGE = 1 << 32
 
 # What this client was shown, while it answers a message; see :func:`bound`.
 view: contextvars.ContextVar[bytes] = contextvars.ContextVar("optuna_dp_view", default=b"")
+
+# The total weight and the sum that the server's side has opened last, unmasked whole numbers.
+opened: contextvars.ContextVar[tuple[int, IntArray] | None] = contextvars.ContextVar(
+    "optuna_dp_opened", default=None
+)
 
 
 def bound(key: bytes) -> bytes:
@@ -98,7 +104,16 @@ def client_module(masks: str) -> Any:
 @functools.lru_cache(maxsize=4)
 def server_module(masks: str) -> Any:
     """Returns Flower's server side of SecAgg+ with the given masks."""
-    return _variant(_SERVER, masks)
+    module = _variant(_SERVER, masks, "factor_extract", "bytes_to_public_key", "compat")
+    extract = module.factor_extract
+
+    def extract_and_keep(parameters: list[Any]) -> Any:
+        """Flower goes on to an average in floating point, of which nobody asks the weight."""
+        opened.set((int(parameters[0][0]), np.array(parameters[1], dtype=np.int64)))
+        return extract(parameters)
+
+    module.factor_extract = extract_and_keep
+    return module
 
 
 def _variant(name: str, masks: str, *more: str) -> Any:

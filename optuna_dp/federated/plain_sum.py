@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -12,8 +13,11 @@ from flwr.serverapp import Grid
 
 from optuna_dp.arrays import IntArray
 from optuna_dp.federated.query import ACTION_PLAIN, QUERY_RECORD, VOTE_RECORD, VoteQuery
-from optuna_dp.federated.transport import Attempt, Progress, entry_bound, rejected
+from optuna_dp.federated.replies import impossible
+from optuna_dp.federated.transport import Attempt, Progress, entry_bound, rejected, vector_of
 from optuna_dp.voting.plan import VotePlan
+
+_logger = logging.getLogger("optuna_dp")
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,17 @@ class PlainSum:
             Message(content, dst_node_id=node, message_type=ACTION_PLAIN) for node in nodes
         ]
         progress(f"asking {len(nodes)} nodes for their votes (plain sum)")
-        p, bound = query.plan.candidates, entry_bound(query.plan)
-        total = np.zeros(p, dtype=np.int64)
+        total = np.zeros(query.plan.candidates, dtype=np.int64)
         waiting = set(nodes)
-        for reply in grid.send_and_receive(messages, timeout=timeout):
+        try:
+            replies = list(grid.send_and_receive(messages, timeout=timeout))
+        except Exception as error:  # of the grid; what was sent is spent
+            _logger.warning("The sum failed.", exc_info=True)
+            reason = f"The sum failed ({type(error).__name__})."
+            return Attempt(None, 0, True, tuple(nodes), reason)
+        for reply in replies:
             node = reply.metadata.src_node_id
-            vote = None if node not in waiting else _plain_vote(reply, p, bound)
+            vote = None if node not in waiting else _plain_vote(reply, query.plan)
             if vote is not None:
                 waiting.discard(node)
                 total += vote
@@ -68,7 +77,7 @@ class PlainSum:
         return Attempt(total, voted, True, tuple(nodes))
 
 
-def _plain_vote(reply: Message, p: int, bound: int) -> IntArray | None:
+def _plain_vote(reply: Message, plan: VotePlan) -> IntArray | None:
     """Returns the vote of a reply, None if it is not one and nothing but one."""
     if reply.has_error():
         return None
@@ -77,15 +86,17 @@ def _plain_vote(reply: Message, p: int, bound: int) -> IntArray | None:
     if set(records) != {VOTE_RECORD} or set(arrays.get(VOTE_RECORD, {})) != {"sum"}:
         rejected(reply, "it must hold the vote and nothing else")
         return None
-    try:
-        vote = arrays[VOTE_RECORD]["sum"].numpy()
-    except (ValueError, TypeError, EOFError, OSError):
-        rejected(reply, "its array cannot be read")
+    array = arrays[VOTE_RECORD]["sum"]
+    vote = vector_of(array.data, (plan.candidates,)) if array.stype == "numpy.ndarray" else None
+    if vote is None:
+        rejected(reply, f"the vote must be {plan.candidates} 64-bit whole numbers")
         return None
-    if vote.dtype != np.int64 or vote.shape != (p,):
-        rejected(reply, f"the vote must be {p} 64-bit whole numbers")
-        return None
+    bound = entry_bound(plan)
     if np.any(vote > bound) or np.any(vote < -bound):
         rejected(reply, f"an entry lies beyond {bound}")
         return None
-    return cast(IntArray, vote)
+    why = impossible(plan, vote, 1)
+    if why:
+        rejected(reply, why)
+        return None
+    return vote

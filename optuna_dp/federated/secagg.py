@@ -6,13 +6,12 @@ The server's workflow is Flower's, and what it sends and receives passes through
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message
-from flwr.common import bytes_to_ndarray
 from flwr.common.constant import ErrorCode
 from flwr.common.typing import FitIns, Parameters
 from flwr.server.compat import LegacyContext
@@ -22,6 +21,7 @@ from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import VoteQuery
+from optuna_dp.federated.replies import ReplyChecks, impossible
 from optuna_dp.federated.transport import (
     MODULUS,
     SECAGG_CONFIG,
@@ -31,6 +31,8 @@ from optuna_dp.federated.transport import (
     rejected,
 )
 from optuna_dp.voting.plan import VotePlan
+
+_logger = logging.getLogger("optuna_dp")
 
 _STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
 
@@ -43,7 +45,8 @@ class SecAggPlus:
     most ``max_colluding`` clients that tell what they know.
 
     Guarantees:
-        * The sum equals the plain sum of the votes that arrived, exactly.
+        * The sum equals the plain sum of the votes that arrived, exactly. One that honest votes
+          cannot have, or whose masks did not come off, is not released.
         * At least ``clients - max_dropout`` votes are in the sum, or it is not unmasked: with
           ``shares=1`` the threshold of the secret shares enforces it.
         * Masks are ChaCha20 streams keyed by all 256 bits of the seeds, unless
@@ -148,18 +151,34 @@ class SecAggPlus:
         )
         legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
         legacy.state.array_records["parameters"] = ArrayRecord()
-        checked = _SecAggGrid(grid, plan, progress)
+        checked = _SecAggGrid(grid, plan, module, progress)
+        masks.opened.set(None)
+
+        def failed(reason: str) -> Attempt:
+            return Attempt(None, checked.voted, checked.asked, checked.present, reason)
+
         try:
             workflow(checked, legacy)
         except _StopError as stop:
-            return Attempt(None, checked.voted, checked.asked, checked.present, str(stop))
+            return failed(str(stop))
+        except Exception as error:  # of the grid, or of a library over a stranger's bytes
+            _logger.warning("The secure sum failed.", exc_info=True)
+            return failed(f"The secure sum failed ({type(error).__name__}).")
         finally:
             for record in ("config", "parameters"):
                 legacy.state.pop(record, None)
-        if strategy.mean is None:
-            reason = "Too few clients sent the shares that open the sum."
-            return Attempt(None, checked.voted, checked.asked, checked.present, reason)
-        sums = np.rint(strategy.mean * checked.voted).astype(np.int64)
+        opened = masks.opened.get()
+        if opened is None:
+            return failed("Too few clients sent the shares that open the sum.")
+        factor, vector = opened
+        # Every vote has the same weight, a masked number like the others: if it comes out as it
+        # should, the masks were all taken off.
+        if factor != checked.voted * 2 * clip:
+            return failed("The sum does not open: a client sent a wrong share or a wrong vote.")
+        sums = vector - checked.voted * clip
+        why = impossible(plan, sums, checked.voted)
+        if why:
+            return failed(f"The sum is not one of votes: {why}.")
         return Attempt(sums, checked.voted, True, checked.present)
 
 
@@ -178,7 +197,6 @@ class _OneVote:
     def __init__(self, nodes: Sequence[int], query: str) -> None:
         self._nodes = list(nodes)
         self._query = query
-        self.mean: Any = None
 
     def num_available(self) -> int:
         return len(self._nodes)
@@ -192,15 +210,15 @@ class _OneVote:
     def aggregate_fit(
         self, server_round: int, results: list[tuple[Any, Any]], failures: list[Any]
     ) -> tuple[None, dict[str, Any]]:
-        self.mean = bytes_to_ndarray(results[0][1].parameters.tensors[0])
         return None, {}
 
 
 class _SecAggGrid(Grid):
     """Passes the protocol's messages on; checks replies, counts nodes, stops in time."""
 
-    def __init__(self, grid: Grid, plan: VotePlan, progress: Progress) -> None:
+    def __init__(self, grid: Grid, plan: VotePlan, module: Any, progress: Progress) -> None:
         self._grid, self._plan, self._progress = grid, plan, progress
+        self._checks = ReplyChecks(plan, module)
         self.asked = False
         self.voted = 0
         self.present: tuple[int, ...] = ()
@@ -243,44 +261,12 @@ class _SecAggGrid(Grid):
             if node not in asked or node in seen:
                 rejected(reply, "the node was not asked, or has answered already")
                 continue
-            if not reply.has_error() and not self._well_formed(stage, reply):
+            if not reply.has_error() and not self._checks.well_formed(stage, asked[node], reply):
                 rejected(reply, f"it is malformed for stage {stage!r}")
                 error = Error(code=ErrorCode.UNKNOWN, reason="malformed reply")
                 reply = Message(error, metadata=reply.metadata)  # type: ignore[call-overload]
             seen[node] = reply
         return list(seen.values())
-
-    def _well_formed(self, stage: str, reply: Message) -> bool:
-        config = reply.content.config_records.get(SECAGG_CONFIG)
-        if config is None:
-            return False
-        if stage == "collect_masked_vectors":
-            return self._well_formed_vector(reply, config)
-        if set(reply.content) != {SECAGG_CONFIG}:
-            return False
-        if stage == "setup":
-            return all(isinstance(config.get(key), bytes) for key in ("pk1", "pk2"))
-        numbers, texts = ("dsts", "ctxts") if stage == "share_keys" else ("nids", "shares")
-        return _pairs(config.get(numbers), config.get(texts))
-
-    def _well_formed_vector(self, reply: Message, config: ConfigRecord) -> bool:
-        content = reply.content
-        metrics = content.metric_records.get("fitres.num_examples")
-        if metrics is None or dict(metrics) != {"num_examples": 1}:
-            return False  # a weight other than one, which would be a size of data
-        if content.config_records.get("fitres.metrics"):
-            return False  # something besides the vote
-        parts = config.get("masked_params")
-        if not isinstance(parts, list) or len(parts) != 2:
-            return False
-        try:
-            factor, vector = (bytes_to_ndarray(cast(bytes, part)) for part in parts)
-        except (ValueError, TypeError, EOFError, OSError):
-            return False
-        return all(
-            a.dtype == np.int64 and a.shape == shape and bool(np.all((a >= 0) & (a < MODULUS)))
-            for a, shape in ((factor, (1,)), (vector, (self._plan.candidates,)))
-        )
 
     # The rest of the interface is the grid's own.
 
@@ -306,13 +292,3 @@ class _SecAggGrid(Grid):
 
 def _stage_of(message: Message) -> str:
     return str(message.content.config_records[SECAGG_CONFIG]["stage"])
-
-
-def _pairs(numbers: Any, texts: Any) -> bool:
-    return (
-        isinstance(numbers, list)
-        and isinstance(texts, list)
-        and len(numbers) == len(texts)
-        and all(type(n) is int for n in numbers)
-        and all(isinstance(t, bytes) for t in texts)
-    )

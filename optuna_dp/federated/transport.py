@@ -7,11 +7,14 @@ out.
 
 from __future__ import annotations
 
+import io
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from flwr.app import Context, Message
 from flwr.serverapp import Grid
 
@@ -26,6 +29,8 @@ SECAGG_CONFIG = "secaggplus_configs"
 
 # Entries of a vote stay within k plus this many standard deviations, but for one in 10^300.
 _DEVIATIONS = 40
+
+_LONGEST_HEADER = 4096
 
 Progress = Callable[[str], None]
 
@@ -75,8 +80,36 @@ class Transport(Protocol):
 
 def entry_bound(plan: VotePlan) -> int:
     """Returns a power of two that no honest entry reaches, but for odds of one in 10^300."""
-    spread = _DEVIATIONS * float(plan.share_variance) ** 0.5 + 2 * _DEVIATIONS**2
-    return 1 << int(plan.votes + spread).bit_length()
+    return 1 << int(plan.votes + noise_bound(float(plan.share_variance))).bit_length()
+
+
+def noise_bound(variance: float) -> float:
+    """Returns what Skellam noise of a variance exceeds with a probability below 1e-300 only."""
+    return float(_DEVIATIONS * variance**0.5 + 2 * _DEVIATIONS**2)
+
+
+def vector_of(data: Any, shape: tuple[int, ...]) -> IntArray | None:
+    """Returns the array in the bytes of a file of numpy, None if they are not just that.
+
+    The header is read before room is made: it may tell of any size.
+
+    Args:
+        data: What came.
+        shape: Of the 64-bit whole numbers that are expected.
+    """
+    size = 8 * math.prod(shape)
+    if not isinstance(data, bytes) or not size <= len(data) <= size + _LONGEST_HEADER:
+        return None
+    stream = io.BytesIO(data)
+    try:
+        if np.lib.format.read_magic(stream) != (1, 0):
+            return None
+        header = np.lib.format.read_array_header_1_0(stream)
+    except Exception:  # whatever a stranger's bytes make numpy raise
+        return None
+    if header != (shape, False, np.dtype(np.int64)) or len(data) != stream.tell() + size:
+        return None
+    return np.frombuffer(data, dtype=np.int64, offset=stream.tell()).reshape(shape)
 
 
 def rejected(reply: Message, why: str) -> None:
