@@ -78,7 +78,7 @@ STARTS: dict[str, tuple[str, ...]] = {
 # Imports inside functions that some procedures never come to: a file, what it imports, and the
 # procedures that do come to it. A test runs each procedure and looks at what was loaded.
 _WITH_DENSITIES = ("with density bounds", "pilots")
-_HISTORY = "accounting/selection/history_bound.py"
+_HISTORY = "accounting/selection/history_only.py"
 _RENYI = "accounting/selection/renyi.py"
 _OTHER_LAWS = ("another law of T",)
 _SKELLAM = "accounting/skellam.py"

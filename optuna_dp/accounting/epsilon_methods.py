@@ -2,7 +2,8 @@
 
 ====================  =========================================================================
 ``data_profile``      privacy-profile bound of selection (docs/explanation/profile-bound.md)
-``history_profile``   the same for policies that see private outputs only (history-bound.md)
+``history_profile``   the same for policies that see private outputs only: the smaller of the two
+                      bounds (pointwise-bound.md, history-bound.md)
 ``rdp``               Renyi DP (rdp-of-selection.md); dp-accounting for other events
 ``pure``              pure epsilon, at any delta
 ``profile``           dominating pairs of events that are not selections
@@ -27,7 +28,7 @@ import numpy.typing as npt
 
 from optuna_dp.accounting import run_rdp, supported_events
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection import renyi
@@ -180,14 +181,12 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
     }
     if event.policy == "history" and bounds != (1.0, 1.0):
         # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_bound import HistoryProfile
+        from optuna_dp.accounting.selection.history_only import history_only_profiles
 
-        forward = HistoryProfile(pair, event.trials, bounds)
+        forward, other = history_only_profiles(pair, event.trials, bounds, startup_runs_of(event))
         too_long = "more runs are likely than this bound can follow one by one"
         found["history_profile"] = ProfileMethod(
-            forward,
-            HistoryProfile(backward, event.trials, bounds),
-            too_long if forward.gave_up else None,
+            forward, other, too_long if forward.gave_up else None
         )
     orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
     run = run_rdp.rdp_of(event.run, relation)

@@ -82,6 +82,16 @@ _FIELDS: dict[str, tuple[type[Any], dict[str, str]]] = {
             events.PrivateSelectionDpEvent,
             {"run": "event", "trials": "trials", "density_bounds": "numbers", "policy": "text"},
         ),
+        (
+            events.StartedSelectionDpEvent,
+            {
+                "run": "event",
+                "trials": "trials",
+                "density_bounds": "numbers",
+                "policy": "text",
+                "startup_runs": "count",
+            },
+        ),
     )
 }
 

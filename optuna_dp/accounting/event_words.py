@@ -46,5 +46,7 @@ def in_words(event: Any) -> str:
         if (c, big_c) != (1.0, 1.0):
             seen = "private outputs" if event.policy == "history" else "anything"
             within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
+            if events.startup_runs_of(event) > 0:
+                within += f" (the first {events.startup_runs_of(event)} from the prior itself)"
         return f"the best of T runs, T from {event.trials!r}{within}, each: {in_words(event.run)}"
     return repr(event)

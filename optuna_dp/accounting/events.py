@@ -185,6 +185,10 @@ def _as_policy(value: Any) -> str:
     return str(value)
 
 
+def _as_startup_runs(value: Any) -> int:
+    return validation.whole("startup_runs", value, 1)
+
+
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class PrivateSelectionDpEvent(dp_event.DpEvent):  # type: ignore[misc]
     """The best of a secret random number of runs, released alone.
@@ -203,6 +207,36 @@ class PrivateSelectionDpEvent(dp_event.DpEvent):  # type: ignore[misc]
         default=(1.0, 1.0), converter=validation.density_bounds
     )
     policy: str = attr.ib(default="history", converter=_as_policy)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class StartedSelectionDpEvent(PrivateSelectionDpEvent):
+    """A selection whose first runs draw from the prior itself; later ones see private outputs.
+
+    Attributes:
+        run: See :class:`PrivateSelectionDpEvent`.
+        trials: See there.
+        density_bounds: See there; of the runs after the start-up.
+        policy: "history".
+        startup_runs: How many runs, the first ones by slot, draw from the prior; at least 1.
+    """
+
+    startup_runs: int = attr.ib(converter=_as_startup_runs, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if self.policy != "history":
+            raise InvalidArgumentError(
+                "startup_runs",
+                self.startup_runs,
+                "it must be 0 if the policy may depend on the data",
+                "Runs from the prior cost less only where the later ones see private outputs of "
+                'runs fixed by slot numbers: policy="history", schedule="batch".',
+            )
+
+
+def startup_runs_of(event: PrivateSelectionDpEvent) -> int:
+    """Returns how many runs draw from the prior whatever is known; 0 where nothing says so."""
+    return event.startup_runs if isinstance(event, StartedSelectionDpEvent) else 0
 
 
 def _as_variance(value: Any) -> float:

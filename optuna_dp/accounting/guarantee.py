@@ -249,6 +249,7 @@ def selection_guarantee(
     *,
     density_bounds: tuple[float, float] = (1.0, 1.0),
     policy: str = "history",
+    startup_runs: int = 0,
     neighboring_relation: str = "add_or_remove_one",
 ) -> Guarantee:
     """Returns the guarantee of releasing the best of a secret random number of runs.
@@ -260,8 +261,10 @@ def selection_guarantee(
             (1, 1) is selection without adaptivity (RandTune).
         policy: What the density may depend on. ``"history"``: private outputs of runs fixed by
             slot numbers, as under ``DPHyPOSampler(schedule="batch")``
-            (``docs/explanation/history-bound.md``). ``"data"``: anything, the data included, as
+            (``docs/explanation/pointwise-bound.md``). ``"data"``: anything, the data included, as
             DP-HyPO's own model allows (``docs/explanation/profile-bound.md``).
+        startup_runs: How many runs, the first ones by slot, are drawn from the prior itself; at
+            least 0, and 0 under ``policy="data"``.
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``.
 
     Raises:
@@ -274,7 +277,13 @@ def selection_guarantee(
         >>> round(best.epsilon(delta=1e-5), 2)
         1.43
     """
-    event = events.PrivateSelectionDpEvent(
-        run=run, trials=trials, density_bounds=density_bounds, policy=policy
-    )
-    return Guarantee(event, neighboring_relation)
+    how: dict[str, Any] = {
+        "run": run,
+        "trials": trials,
+        "density_bounds": density_bounds,
+        "policy": policy,
+    }
+    if validation.whole("startup_runs", startup_runs, 0) == 0:
+        return Guarantee(events.PrivateSelectionDpEvent(**how), neighboring_relation)
+    started = events.StartedSelectionDpEvent(startup_runs=startup_runs, **how)
+    return Guarantee(started, neighboring_relation)

@@ -321,16 +321,17 @@ def _pair_of_selection(event: events.PrivateSelectionDpEvent, relation: str) -> 
     pair = pair_of(event.run, relation)
     directions = (pair, pair.reversed())
     adaptive = event.policy == "history" and event.density_bounds != (1.0, 1.0)
-    kinds: tuple[Any, ...] = (DataProfile,)
+    profiles: list[tuple[Any, ...]] = [
+        (DataProfile(direction, event.trials, event.density_bounds),) for direction in directions
+    ]
     if adaptive:
         # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_bound import HistoryProfile
+        from optuna_dp.accounting.selection.history_only import history_only_profiles
 
-        kinds = (DataProfile, HistoryProfile)
-    profiles = [
-        [kind(direction, event.trials, event.density_bounds) for kind in kinds]
-        for direction in directions
-    ]
+        better = history_only_profiles(
+            pair, event.trials, event.density_bounds, events.startup_runs_of(event)
+        )
+        profiles = [(*old, new) for old, new in zip(profiles, better, strict=True)]
 
     def smallest(which: int, epsilons: npt.ArrayLike) -> FloatArray:
         return np.asarray(np.minimum.reduce([p.delta(epsilons) for p in profiles[which]]))

@@ -8,22 +8,24 @@ at which the guarantee was evaluated and found to be within the target, never an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.history_only import history_only_profiles
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
-from optuna_dp.planning.target_search import TOLERANCE, Scale, largest_within
+from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
 from optuna_dp.trial_counts.base import TrialCount
 
 Unknown = Literal["noise_multiplier", "mean", "density_bounds"]
@@ -33,8 +35,8 @@ LARGEST_MEAN = 1e4
 _SMALLEST_MEAN = 1e-3
 LARGEST_RATIO = 1e3
 
-# What a history policy usually multiplies epsilon by; only where a search starts depends on it.
-_COST_OF_ADAPTIVITY = 1.2
+# Grids of the history bound that only say where to look.
+_COARSE = {"step": 0.08, "points_per_spread": 4.0}
 
 
 @dataclass(frozen=True)
@@ -168,47 +170,83 @@ def calibrate(
         )
 
     scale = scale_of(unknown, trials)
-    adaptive = policy == "history" and density_bounds != (1.0, 1.0)
-    if unknown == "noise_multiplier" or (unknown == "mean" and not adaptive):
-        # Nearly all the work of the search is done on a bound that is quick to evaluate.
-        rough = target / _COST_OF_ADAPTIVITY if adaptive else target
-        scale = scale.starting_at(
-            largest_within(
-                lambda u: profile_epsilon(guarantee_at(scale.value(u)), delta, plain=True),
-                rough,
-                scale,
-            )
-        )
-    found = largest_within(
-        lambda u: guarantee_at(scale.value(u)).epsilon(delta), target, scale, tolerance=spare
-    )
+
+    def cost(u: float) -> float:
+        return guarantee_at(scale.value(u)).epsilon(delta)
+
+    def rough(u: float) -> float:
+        return rough_epsilon(guarantee_at(scale.value(u)), delta)
+
+    if policy == "history" and density_bounds != (1.0, 1.0):
+        found = guided(cost, rough, target, scale, tolerance=spare)
+    else:
+        if unknown == "noise_multiplier":
+            # Nearly all the work of the search is done on a bound that is quick to evaluate.
+            scale = scale.starting_at(largest_within(rough, target, scale))
+        found = largest_within(cost, target, scale, tolerance=spare)
     if found.cost > target:
         raise _unreachable(unknown, target_epsilon, found.cost, scale.value(found.at))
     value = scale.value(found.at)
     return Calibration(unknown, value, found.cost, target, float(delta), guarantee_at(value))
 
 
-def profile_epsilon(selection: Guarantee, delta: float, *, plain: bool = False) -> float:
+def profile_epsilon(selection: Guarantee, delta: float) -> float:
     """Returns what a selection costs by the profile bounds alone, which are quick to evaluate.
 
     Args:
         selection: The guarantee of a selection, or of pilots and a selection.
         delta: In (0, 1).
-        plain: Leave a history policy out of account. Then it is no bound, only a place to start.
     """
     event = selection.event
     if not isinstance(event, PrivateSelectionDpEvent):
         both = pair_of(event, selection.neighboring_relation)
-        return max(side.epsilon(delta) for side in (both, both.reversed()))
-    history = event.policy == "history" and event.density_bounds != (1.0, 1.0)
-    bounds = (1.0, 1.0) if history and plain else event.density_bounds
+        return _larger((both, both.reversed()), delta)
+    found, sides = _by_data_profile(selection, delta)
+    if _learns_from_outputs(event):
+        profiles = history_only_profiles(
+            sides[0], event.trials, event.density_bounds, startup_runs_of(event)
+        )
+        found = min(found, _larger(profiles, delta))
+    return found
+
+
+def rough_epsilon(selection: Guarantee, delta: float) -> float:
+    """Returns about what :func:`profile_epsilon` does, a good deal sooner: where to look.
+
+    Args:
+        selection: See :func:`profile_epsilon`.
+        delta: In (0, 1).
+    """
+    event = selection.event
+    if not isinstance(event, PrivateSelectionDpEvent) or not _learns_from_outputs(event):
+        return profile_epsilon(selection, delta)
+    found, sides = _by_data_profile(selection, delta)
+    profiles = [
+        HistoryProfile(side, event.trials, event.density_bounds, **_COARSE) for side in sides
+    ]
+    return min(found, _larger(profiles, delta))
+
+
+def _learns_from_outputs(event: PrivateSelectionDpEvent) -> bool:
+    return event.policy == "history" and event.density_bounds != (1.0, 1.0)
+
+
+def _by_data_profile(
+    selection: Guarantee, delta: float
+) -> tuple[float, tuple[DominatingPair, DominatingPair]]:
+    event = selection.event
     pair = pair_of(event.run, selection.neighboring_relation)
     sides = (pair, pair.reversed())
-    found = max(DataProfile(side, event.trials, bounds).epsilon(delta) for side in sides)
-    if history and not plain:
-        profiles = [HistoryProfile(side, event.trials, bounds) for side in sides]
-        found = min(found, max(profile.epsilon(delta) for profile in profiles))
-    return found
+    profiles = [DataProfile(side, event.trials, event.density_bounds) for side in sides]
+    return _larger(profiles, delta), sides
+
+
+class _OneDirection(Protocol):
+    def epsilon(self, delta: float) -> float: ...
+
+
+def _larger(sides: Iterable[_OneDirection], delta: float) -> float:
+    return max(side.epsilon(delta) for side in sides)
 
 
 def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:

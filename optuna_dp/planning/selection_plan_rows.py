@@ -31,8 +31,8 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
-from optuna_dp.planning.calibration import Unknown, profile_epsilon
-from optuna_dp.planning.target_search import Scale, largest_within
+from optuna_dp.planning.calibration import Unknown, profile_epsilon, rough_epsilon
+from optuna_dp.planning.target_search import Scale, guided, largest_within
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.binomial import Binomial
 from optuna_dp.trial_counts.negative_binomial import Geometric, Logarithmic, NegativeBinomial
@@ -303,7 +303,13 @@ class Solver:
             # The profile bounds are almost always the smallest, and much the quickest.
             return profile_epsilon(self._judge.guarantee(*parts(u)), self._judge.delta)
 
-        found = largest_within(cost, self._target, scale, tolerance=_TOLERANCE)
+        def rough(u: float) -> float:
+            return rough_epsilon(self._judge.guarantee(*parts(u)), self._judge.delta)
+
+        if self._judge.policy == "history" and search.density_bounds != PLAIN:
+            found = guided(cost, rough, self._target, scale, tolerance=_TOLERANCE)
+        else:
+            found = largest_within(cost, self._target, scale, tolerance=_TOLERANCE)
         if found.cost > self._target:
             note = f"out of reach: at least {significant_up(found.cost)}"
             return PlanRow(**asdict(search), note=note)

@@ -25,7 +25,14 @@ VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "events.json")
 
 # Studies and events that today's code judges otherwise, each with the reason. Whatever is listed
 # here is a line of the changelog.
-TIGHTER: dict[str, str] = {}  # a smaller epsilon
+_POINTWISE = "docs/explanation/pointwise-bound.md"
+TIGHTER: dict[str, str] = {  # a smaller epsilon
+    "dp-hypo": _POINTWISE,
+    "dp-hypo-dead-leader": _POINTWISE,
+    "pilots-adaptive": _POINTWISE,
+    "selection_history, add_or_remove_one": _POINTWISE,
+    "selection_history, replace_one": _POINTWISE,
+}
 CORRECTED: dict[str, str] = {}  # another epsilon, perhaps a larger one: the old one was wrong
 OTHER_DIGEST: dict[str, str] = {}  # the same guarantee, another record of it
 

@@ -315,14 +315,7 @@ def _intervals(
 def _recursion(removal: Removal, law: _Law, c: float, big_c: float) -> Values:
     """Returns V1_1 on the grid."""
     grid = removal.grid
-    rows = removal.keep_right.size
-    more, less = 1.0 + _PMF_ROUNDING, 1.0 - _PMF_ROUNDING
-    unit = Values(
-        # a - b
-        np.broadcast_to(more - less * grid.t, (rows, grid.size)),
-        np.full(rows, -less),
-        np.full(rows, more),
-    )
+    unit = _unit(grid, removal.keep_right.size)
     head = law.head
     weight = float(law.pmf[-1])
     if law.high > 0.0:
@@ -336,6 +329,16 @@ def _recursion(removal: Removal, law: _Law, c: float, big_c: float) -> Values:
         after = _added(_scaled(unit, float(law.pmf[k - 1])), removal.apply(after))
         before = _added(_winner(after, c, big_c), removal.apply(before))
     return before
+
+
+def _unit(grid: HistoryGrid, rows: int) -> Values:
+    """Returns a - b, widened by the rounding of the probabilities of T that multiply it."""
+    more, less = 1.0 + _PMF_ROUNDING, 1.0 - _PMF_ROUNDING
+    return Values(
+        np.broadcast_to(more - less * grid.t, (rows, grid.size)),
+        np.full(rows, -less),
+        np.full(rows, more),
+    )
 
 
 def _winner(values: Values, c: float, big_c: float) -> Values:

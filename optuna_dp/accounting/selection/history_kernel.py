@@ -171,6 +171,29 @@ class Removal:
         #: O'-mass that stays at u = hi: the factor of V(0, 1).
         self.keep_left: FloatArray = np.minimum(self.keep_hi @ np.exp(-grid.taps), 1.0)
 
+    @classmethod
+    def from_kernels(
+        cls,
+        grid: HistoryGrid,
+        keep_lo: FloatArray,
+        keep_hi: FloatArray,
+        keep_infinite: FloatArray,
+    ) -> Removal:
+        """Returns the operator of kernels made elsewhere, already widened for rounding.
+
+        Args:
+            grid: The grid.
+            keep_lo: O-mass of each tap that counts where V is positive, shape (rows, taps).
+            keep_hi: The same where V is negative, at most ``keep_lo``.
+            keep_infinite: The same of the infinite loss that the grid's tails made, shape (rows,).
+        """
+        made = object.__new__(cls)
+        made.grid = grid
+        made.keep_lo, made.keep_hi, made.keep_infinite = keep_lo, keep_hi, keep_infinite
+        made.keep_right = (keep_lo.sum(axis=1) + keep_infinite) * (1.0 + SLACK)
+        made.keep_left = np.minimum(keep_hi @ np.exp(-grid.taps) * (1.0 - SLACK), 1.0)
+        return made
+
     def take(self, rows: slice) -> Removal:
         """Returns the operator of some of the intervals."""
         part = object.__new__(Removal)

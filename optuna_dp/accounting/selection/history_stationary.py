@@ -11,7 +11,7 @@ k >= N, r_high < 1, the scaled values V_k / P[T=k] are all bounded by the soluti
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_banded
+from scipy.linalg import lapack
 
 from optuna_dp.accounting.selection.history_kernel import SLACK, Removal, Values
 from optuna_dp.arrays import BoolArray, FloatArray
@@ -38,6 +38,7 @@ def solve_stationary(removal: Removal, source: Values, low: float, high: float) 
         * The result W satisfies W >= S + R K W up to nothing: the residual is added, not assumed.
     """
     g = removal.grid
+    one_ratio = low == high
     high = high * (1.0 + SLACK)
     low = low * (1.0 - SLACK)
     right = source.right / (1.0 - np.minimum(high * removal.keep_right, high))
@@ -45,12 +46,12 @@ def solve_stationary(removal: Removal, source: Values, low: float, high: float) 
     inner = np.empty_like(source.inner)
     negative = g.x < 0.0
     shrunk = negative.copy()
+    systems = _Systems(removal, left, right)
     for row in range(inner.shape[0]):
-        system = _System(removal, row, float(left[row]), float(right[row]))
         for _ in range(_MAX_POLICIES):
-            inner[row] = system.solve(source.inner[row], negative, shrunk, low, high)
+            inner[row] = systems.solve(row, source.inner[row], negative, shrunk, low, high)
             now = inner[row] < 0.0
-            then = inner[row] < source.inner[row] if low < high else shrunk
+            then = shrunk if one_ratio else inner[row] < source.inner[row]
             same = bool(np.array_equal(now, negative) and np.array_equal(then, shrunk))
             # The next interval of p starts from this policy: it rarely changes much.
             negative, shrunk = now, then
@@ -92,60 +93,73 @@ def _made_sound(
     )
 
 
-class _System:
-    """The linear system of one interval of p, for any guess of the signs."""
+class _Systems:
+    """The linear systems of all intervals of p, for any guess of the signs."""
 
-    def __init__(self, removal: Removal, row: int, left: float, right: float) -> None:
+    def __init__(self, removal: Removal, left: FloatArray, right: FloatArray) -> None:
         g = removal.grid
-        n = g.size
-        lo, hi = removal.keep_lo[row], removal.keep_hi[row]
+        n, taps = g.size, g.taps.size
+        lo, hi = removal.keep_lo, removal.keep_hi
         prime = np.exp(-g.taps)
         index = np.arange(n)
-        # Taps of row i that land before the first point, and (from `beyond` on) after the last.
-        before = np.clip(-index - g.first_tap, 0, lo.size)
-        beyond = np.clip(n - index - g.first_tap, 0, lo.size)
-        self._first = tuple(_heads(k)[before] for k in (lo, hi))
-        # Rows too far from the end for any tap have a zero beside this factor.
+        # Taps of state i that land before the first point, and (from `beyond` on) after the last.
+        before = np.clip(-index - g.first_tap, 0, taps)
+        beyond = np.clip(n - index - g.first_tap, 0, taps)
+        self._first = tuple(_heads(k)[:, before] for k in (lo, hi))
+        # States too far from the end for any tap have a zero beside this factor.
         reach = np.exp(np.minimum(g.x[-1] - g.x, 700.0))
-        self._last = tuple(_tails(k * prime)[beyond] * reach for k in (lo, hi))
-        to_left = _heads(hi * prime)[before] * g.t - self._first[1] * g.t[0]
-        to_right = _tails(lo)[beyond] - self._last[0]
-        self._constant = left * to_left + right * (to_right + removal.keep_infinite[row])
+        self._last = tuple(_tails(k * prime)[:, beyond] * reach for k in (lo, hi))
+        to_left = _heads(hi * prime)[:, before] * g.t - self._first[1] * g.t[0]
+        to_right = _tails(lo)[:, beyond] - self._last[0]
+        self._constant = left[:, None] * to_left
+        self._constant += right[:, None] * (to_right + removal.keep_infinite[:, None])
         self._lower = min(max(0, -g.first_tap), n - 1)
         self._upper = min(max(0, g.last_tap), n - 1)
         # Kernels by diagonal, from the highest tap to the lowest, as LAPACK stores bands.
         offsets = np.arange(self._upper, -self._lower - 1, -1) - g.first_tap
-        valid = (offsets >= 0) & (offsets < lo.size)
+        valid = (offsets >= 0) & (offsets < taps)
         at = np.where(valid, offsets, 0)
-        self._bands = tuple(np.where(valid, k[at], 0.0)[:, None] for k in (lo, hi))
-        self._rows = np.arange(-self._upper, self._lower + 1)[:, None] + index[None, :]
+        self._bands = tuple(np.where(valid, k[:, at], 0.0) for k in (lo, hi))
+        states = np.arange(-self._upper, self._lower + 1)[:, None] + index[None, :]
+        self._states = np.clip(states, 0, n - 1)
 
     def solve(
-        self, source: FloatArray, negative: BoolArray, shrunk: BoolArray, low: float, high: float
+        self,
+        row: int,
+        source: FloatArray,
+        negative: BoolArray,
+        shrunk: BoolArray,
+        low: float,
+        high: float,
     ) -> FloatArray:
-        """Returns V with V = source + r (kernel V), kernels and r by the given signs."""
+        """Returns V = source + r (kernel V) of one interval, kernels and r by the given signs."""
         n = source.size
         lower, upper = self._lower, self._upper
-        matrix = np.where(negative[None, :], self._bands[1], self._bands[0])
+        # LAPACK itself, without the checks of solve_banded, which take as long as the solution.
+        # It wants ``lower`` rows of space above the bands.
+        space = np.zeros((2 * lower + upper + 1, n), order="F")
+        matrix = space[lower:]
+        positive_band, negative_band = (band[row][:, None] for band in self._bands)
+        matrix[:] = np.where(negative[None, :], negative_band, positive_band)
         near = np.arange(0, lower + 1)
-        matrix[upper + near, 0] += self._first[int(negative[0])][near]
+        matrix[upper + near, 0] += self._first[int(negative[0])][row, near]
         near = np.arange(n - 1 - upper, n)
-        matrix[upper + near - (n - 1), n - 1] += self._last[int(negative[-1])][near]
+        matrix[upper + near - (n - 1), n - 1] += self._last[int(negative[-1])][row, near]
         ratio = np.where(shrunk, low, high)
-        matrix *= -ratio[np.clip(self._rows, 0, n - 1)]
+        matrix *= -ratio[self._states]
         matrix[upper] += 1.0
-        right_side = source + ratio * self._constant
-        solution = solve_banded(
-            (lower, upper), matrix, right_side, overwrite_ab=True, check_finite=False
-        )
+        right_side = source + ratio * self._constant[row]
+        _, _, solution, failed = lapack.dgbsv(lower, upper, space, right_side, overwrite_ab=True)
+        if failed:
+            raise np.linalg.LinAlgError(f"dgbsv: {failed}")
         return np.asarray(solution, dtype=np.float64)
 
 
 def _heads(values: FloatArray) -> FloatArray:
-    """Returns the sums of the first 0, 1, ..., n values."""
-    return np.concatenate([[0.0], np.cumsum(values)])
+    """Returns the sums of the first 0, 1, ..., n values of each row."""
+    return np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0)))
 
 
 def _tails(values: FloatArray) -> FloatArray:
-    """Returns the sums of all values from 0, 1, ..., n on."""
-    return np.concatenate([np.cumsum(values[::-1])[::-1], [0.0]])
+    """Returns the sums of all values from 0, 1, ..., n on, of each row."""
+    return np.pad(np.cumsum(values[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))

@@ -1,0 +1,86 @@
+"""Which of the two history bounds is made, and that the smaller one counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.history_only import affordable_cells, history_only_profiles
+from optuna_dp.accounting.selection.profile_bound import DataProfile
+from optuna_dp.errors import InvalidArgumentError
+
+EPSILONS = np.linspace(-1.0, 6.0, 40)
+SKEWED = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)
+
+
+def test_the_smaller_of_both_bounds_counts_in_each_direction() -> None:
+    pair, law, bounds = pair_of(SKEWED), odp.Geometric(6), (0.6, 3.0)
+    gains = []
+    for side, found in zip(
+        (pair, pair.reversed()), history_only_profiles(pair, law, bounds), strict=True
+    ):
+        old = HistoryProfile(side, law, bounds)
+        assert np.all(found.delta(EPSILONS) <= old.delta(EPSILONS))
+        # Never below selection without adaptivity, which is one of the policies.
+        assert np.all(found.delta(EPSILONS) >= DataProfile(side, law).delta(EPSILONS) * 0.999)
+        gains.append(old.epsilon(1e-5) / found.epsilon(1e-5))
+    assert max(gains) > 1.005
+
+
+def test_more_start_up_runs_than_there_can_be_are_selection_without_adaptivity() -> None:
+    pair, law = pair_of(SKEWED), odp.Geometric(3).capped(4)
+    plain = max(DataProfile(side, law).epsilon(1e-5) for side in (pair, pair.reversed()))
+    for runs in (4, 10**9):
+        found = history_only_profiles(pair, law, (0.7, 2.0), runs)
+        assert max(side.epsilon(1e-5) for side in found) == pytest.approx(plain, rel=0.02)
+
+
+@pytest.mark.parametrize("law", [odp.Poisson(1e6), odp.Geometric(1e6).capped(10**6)], ids=repr)
+def test_long_laws_have_no_search(law: odp.TrialCount) -> None:
+    pair = pair_of(odp.gaussian(4.0))
+    assert affordable_cells(pair, law) < 100
+    both = history_only_profiles(pair, law, (0.75, 2.0), 3)
+    assert all(side.gave_up for side in both)
+    assert all(float(side.delta(50.0)) == 1.0 for side in both)
+
+
+@pytest.mark.slow
+def test_reference() -> None:
+    """DP-SGD on 60,000 records; 2.087 without the pointwise bound."""
+    run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
+    for startup, most in ((0, 2.00), (1, 1.98), (8, 1.84)):
+        found = odp.selection_guarantee(
+            run, odp.Geometric(10), density_bounds=(0.75, 2.0), startup_runs=startup
+        )
+        assert found.epsilon(1e-5) <= most
+
+
+# -- the event ------------------------------------------------------------------------------------
+
+
+def test_start_up_runs_are_an_event_of_their_own() -> None:
+    """Records older than it mean what they meant; older versions refuse what they do not know."""
+    run, law = odp.gaussian(4.0), odp.Geometric(2)
+    found = odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0), startup_runs=2)
+    record = found.to_json()["event"]
+    assert record["type"] == "StartedSelectionDpEvent"
+    assert record["startup_runs"] == 2
+    assert odp.Guarantee.from_json(found.to_json()) == found
+    without = odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0), startup_runs=0)
+    assert without == odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0))
+    assert "startup_runs" not in without.to_json()["event"]
+
+
+@pytest.mark.parametrize(("startup", "policy"), [(1, "data"), (-1, "history"), (1.5, "history")])
+def test_start_up_runs_that_are_not_allowed(startup: float, policy: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="startup_runs"):
+        odp.selection_guarantee(
+            odp.gaussian(4.0),
+            odp.Geometric(2),
+            density_bounds=(0.5, 2.0),
+            policy=policy,
+            startup_runs=startup,  # type: ignore[arg-type]
+        )
