@@ -58,6 +58,11 @@ def test_choose():
     assert "partitions would do" in said
 
 
+def test_table_1_is_the_one_on_the_page():
+    page = (ROOT / "docs" / "explanation" / "reproductions.md").read_text(encoding="utf-8")
+    assert run("table_1").strip() in page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_reproductions_write_a_figure_and_its_numbers(name, tmp_path):
