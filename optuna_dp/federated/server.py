@@ -68,6 +68,8 @@ class FederatedVote:
             every client's noisy vote.
         retries: How many more times clients may be asked for votes when too few arrive. Every
             attempt that was asked for is charged, so the noise grows with it.
+        rounds: How many votes :meth:`start` may hold, with a fresh ballot each. ``epsilon`` covers
+            all of them, so the noise grows with it.
         clients: Wait until this many nodes are connected; None takes those that are there.
         timeout: Seconds to wait for nodes, and for the replies to each message; None waits
             without an end.
@@ -96,6 +98,7 @@ class FederatedVote:
         direction: str = "minimize",
         secure_aggregation: SecAggPlus | PlainSum | None = None,
         retries: int = 0,
+        rounds: int = 1,
         clients: int | None = None,
         timeout: float | None = 3600.0,
         progress: Progress | None = None,
@@ -123,6 +126,11 @@ class FederatedVote:
                 "secure_aggregation", secure_aggregation, "it must be SecAggPlus() or PlainSum()"
             )
         self._retries = validation.whole("retries", retries)
+        self._rounds = validation.whole("rounds", rounds, 1)
+        self._held = 0
+        # What has been asked for in all rounds so far, and the plan of all.
+        self._asked = 0
+        self._planned: VotePlan | None = None
         self._clients = None if clients is None else validation.whole("clients", clients, 1)
         self._timeout = None if timeout is None else validation.positive("timeout", timeout)
         self._progress = progress or _logger.info
@@ -153,13 +161,13 @@ class FederatedVote:
             adjacency=self._adjacency,
             max_dropout=self._max_dropout,
             max_colluding=self._max_colluding,
-            attempts=1 + self._retries,
+            attempts=self._rounds * (1 + self._retries),
         )
         self._transport.check(plan)
         return plan
 
     def start(self, grid: Grid, context: Context) -> Release:
-        """Runs the vote.
+        """Runs the vote, or with ``rounds`` the next one.
 
         Args:
             grid: The grid of a server app.
@@ -167,14 +175,24 @@ class FederatedVote:
 
         Returns:
             The release: the winner as ``params``, its noisy number of votes as ``value``, all
-            noisy votes as ``attributes["noisy_votes"]`` (they are paid for).
+            noisy votes as ``attributes["noisy_votes"]`` (they are paid for). Its guarantee is for
+            everything that this vote has asked for so far, earlier rounds included.
 
         Raises:
-            VoteFailedError: If no sum could be released; says what was spent.
-            InvalidArgumentError: If the clients that are there are too few for the plan.
+            VoteFailedError: If no sum could be released; says what was spent so far.
+            InvalidArgumentError: If the clients that are there are too few for the plan, or other
+                in number than in an earlier round, or all rounds have been held.
         """
+        if self._held == self._rounds:
+            raise InvalidArgumentError(
+                "rounds",
+                self._rounds,
+                "all of them have been held",
+                "Plan more rounds at once, or start another vote and compose their guarantees.",
+            )
         nodes = self._wait_for_nodes(grid)
-        plan = self.plan(len(nodes))
+        plan = self._plan_of_all_rounds(len(nodes))
+        self._held += 1
         query = VoteQuery(
             self._space,
             self._candidates,
@@ -187,17 +205,33 @@ class FederatedVote:
             f"{len(nodes)} nodes, {plan.candidates} candidates, k = {plan.votes}, standard "
             f"deviation of the noise {plan.variance**0.5:.2f}"
         )
-        asked, last = 0, None
-        for _ in range(plan.attempts):
+        last, before = None, self._asked
+        for _ in range(1 + self._retries):
             last = self._attempt(grid, context, nodes, query)
-            asked += last.asked
+            self._asked += last.asked
             if last.sums is not None:
-                return self._release(plan, last.sums, asked)
+                return self._release(plan, last.sums, self._asked)
             self._progress(f"attempt failed: {last.reason}")
             if not last.asked:
                 break
         assert last is not None
+        asked = self._asked
+        if asked == before:
+            self._held -= 1  # Nobody was asked for anything.
         raise VoteFailedError(last.reason, asked, plan.guarantee(asked) if asked else None)
+
+    def _plan_of_all_rounds(self, clients: int) -> VotePlan:
+        """The plan of the first round: the noise of all must be of one plan to be priced by it."""
+        if self._planned is None:
+            self._planned = self.plan(clients)
+        elif self._planned.clients != clients:
+            raise InvalidArgumentError(
+                "clients",
+                clients,
+                f"the first round was planned for {self._planned.clients}",
+                "Hold all rounds with the same clients, or start another vote.",
+            )
+        return self._planned
 
     def _attempt(
         self, grid: Grid, context: Context, nodes: Sequence[int], query: VoteQuery

@@ -161,6 +161,7 @@ def damaged(rng: random.Random, reply: Message) -> Message | None:
 def _try(chosen: Any, grid: Replay) -> list[int] | None:
     """The noisy votes; None if the vote failed as votes should."""
     failed = None
+    chosen._held = chosen._asked = 0  # every replay is the first vote
     try:
         release = chosen.start(grid, grid.server_context())
     except VoteFailedError as error:
@@ -264,6 +265,7 @@ def test_a_sum_that_cannot_be_is_not_released(kind: str) -> None:
     chosen, grid, _ = recorded(SecAggPlus())
     stage, wrong = WRONG[kind]
     grid.change = lambda at, node, reply: wrong(reply) if (at, node) == (stage, 1003) else reply
+    chosen._held = chosen._asked = 0
     with pytest.raises(VoteFailedError, match=r"does not open|not one of votes|secure sum failed"):
         chosen.start(grid, grid.server_context())
 

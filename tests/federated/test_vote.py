@@ -175,6 +175,50 @@ def test_a_lost_set_up_spends_nothing(votes: dict[int, Any]) -> None:
     assert votes == {}
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_rounds_are_priced_together(transport: Any, votes: dict[int, Any]) -> None:
+    wire = Wire(6)
+    chosen = vote(rounds=3, secure_aggregation=transport)
+    plan = chosen.plan(6)
+    assert plan.attempts == 3
+    costs = []
+    for i in range(3):
+        release = chosen.start(wire, wire.server_context())
+        assert release.design.settings["attempts"] == i + 1
+        assert release.attributes["noisy_votes"] == sum(v[i] for v in votes.values()).tolist()
+        costs.append(release.guarantee.epsilon(1e-5))
+        assert costs[-1] == plan.guarantee(i + 1).epsilon(1e-5)
+    assert costs[0] < costs[1] < costs[2] <= 2.0
+    with pytest.raises(InvalidArgumentError, match="rounds=3"):
+        chosen.start(wire, wire.server_context())
+
+
+def test_a_round_that_failed_is_charged_to_the_next() -> None:
+    wire = Wire(6, failing(0, 1, stage="plain", times=1))
+    chosen = vote(rounds=2, secure_aggregation=PlainSum())
+    with pytest.raises(VoteFailedError) as caught:
+        chosen.start(wire, wire.server_context())
+    assert caught.value.attempts == 1
+    release = chosen.start(wire, wire.server_context())
+    assert release.guarantee.epsilon(1e-5) == chosen.plan(6).guarantee(2).epsilon(1e-5)
+
+
+def test_rounds_have_the_same_number_of_clients() -> None:
+    wire = Wire(6)
+    chosen = vote(rounds=2, secure_aggregation=PlainSum())
+    chosen.start(wire, wire.server_context())
+    with pytest.raises(InvalidArgumentError, match="planned for 6"):
+        chosen.start(Wire(7), wire.server_context())
+
+
+def test_a_round_in_which_nobody_was_asked_is_not_counted() -> None:
+    lost = Wire(6, failing(0, 1, stage="setup", times=1))
+    chosen = vote()
+    with pytest.raises(VoteFailedError, match="nothing is spent"):
+        chosen.start(lost, lost.server_context())
+    assert chosen.start(lost, lost.server_context()).design.settings["attempts"] == 1
+
+
 def test_too_few_nodes() -> None:
     wire = Wire(3)
     with pytest.raises(VoteFailedError, match="3 nodes are connected, 5 are wanted"):
@@ -211,6 +255,8 @@ def test_with_a_part_of_the_shares_the_sum_is_exact_too(votes: dict[int, Any]) -
         ({"clients": 10, "max_dropout": 1, "max_colluding": 9}, "max_dropout"),
         ({"clients": 40, "secure_aggregation": SecAggPlus(0.1), "max_colluding": 9}, "max_coll"),
         ({"retries": -1}, "retries"),
+        ({"rounds": 0}, "rounds"),
+        ({"clients": 10, "rounds": 60, "retries": 1}, "attempts"),
     ],
 )
 def test_bad_votes_are_refused_at_construction(changes: dict[str, Any], argument: str) -> None:
