@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.events import bounded_range as bounded_range
     from optuna_dp.accounting.events import compose as compose
     from optuna_dp.accounting.events import dp_sgd as dp_sgd
-    from optuna_dp.accounting.events import from_opacus as from_opacus
     from optuna_dp.accounting.events import gaussian as gaussian
     from optuna_dp.accounting.events import laplace as laplace
     from optuna_dp.accounting.events import per_client as per_client
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.events import zcdp as zcdp
     from optuna_dp.accounting.guarantee import Guarantee as Guarantee
     from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
+    from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
     from optuna_dp.describing import describe as describe
     from optuna_dp.planning.budget import plan_budget as plan_budget
@@ -88,7 +88,6 @@ _HOMES = {
         "bounded_range",
         "compose",
         "dp_sgd",
-        "from_opacus",
         "gaussian",
         "laplace",
         "per_client",
@@ -97,6 +96,7 @@ _HOMES = {
         "worst_case",
         "zcdp",
     ),
+    "optuna_dp.accounting.opacus": ("from_opacus",),
     "optuna_dp.accounting.guarantee": ("Guarantee", "selection_guarantee"),
     "optuna_dp.planning.selection_plan": ("selection_plan",),
     "optuna_dp.callbacks": ("PrivacyCallback",),
@@ -167,6 +167,18 @@ def _registry(result: Any, **entry: Any) -> str:
     return to_registry(result, **entry)
 
 
+def _grid(*question: Any) -> Any:
+    from optuna_dp.accounting.discretisation import interval_for  # start-up time
+
+    return interval_for(*question)
+
+
+def _retries(storage: Any) -> None:
+    from optuna_dp.protocol.retries import without_retries  # start-up time
+
+    without_retries(storage)
+
+
 def _reminders(evidence: Any) -> None:
     from optuna_dp.reminders import remind  # start-up time
 
@@ -178,6 +190,8 @@ beside.show_beside(_comparisons, _attack)
 asides.offer("page of a notebook", _page)
 asides.offer("entry of a registry", _registry)
 asides.offer("reminders of a release", _reminders)
+asides.offer("grid of a composition", _grid)
+asides.offer("a storage without retries", _retries)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import optuna
 import pytest
-from support import RUN, finished_study
+from support import RUN, exactly, finished_study, study_of
 
 import optuna_dp as odp
 from optuna_dp import asides
+from optuna_dp.accounting.event_json import canonical_key
+from optuna_dp.accounting.run_profile import _pair_cached, _pld_cached
+from optuna_dp.errors import ReleaseRefusedError
 
 
 @pytest.fixture
@@ -26,3 +30,35 @@ def test_a_release_does_not_wait_for_what_the_reminders_say(answers: dict[str, A
     answers["reminders of a release"] = lambda evidence: "nonsense"
     release = odp.release(study, RUN)
     assert odp.release(study, RUN).to_json() == release.to_json()
+
+
+# What a fine grid says of it is above the truth by less than 1e-4.
+COMPOSED = odp.compose(odp.laplace(2.0), odp.laplace(3.0), odp.gaussian(2.0))
+GRIDS = [1e-3, 0.01, 0.37, 2.0, 50.0, 1e9, 0.0, -1.0, float("inf"), float("nan")]
+
+
+@pytest.mark.parametrize("interval", GRIDS, ids=map(repr, GRIDS))
+def test_no_grid_makes_a_composition_cheaper(answers: dict[str, Any], interval: float) -> None:
+    def epsilon(answer: float) -> float:
+        answers["grid of a composition"] = lambda *question: answer
+        _pair_cached.cache_clear()
+        _pld_cached.cache_clear()
+        return float(_pair_cached(canonical_key(COMPOSED), "add_or_remove_one").epsilon(1e-5))
+
+    assert epsilon(interval) >= epsilon(1e-4) - 1e-4
+    _pair_cached.cache_clear()
+
+
+def test_a_run_that_was_retried_is_refused_whoever_let_it(answers: dict[str, Any]) -> None:
+    answers["a storage without retries"] = lambda storage: "nonsense"
+    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    retried = optuna.trial.create_trial(
+        state=optuna.trial.TrialState.WAITING,
+        system_attrs={"failed_trial": 0, "fixed_params": {"x": 0.5}},
+    )
+    study.add_trial(retried)
+    with pytest.raises(odp.errors.PlanError, match="enqueued or copied"):
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    with pytest.raises(ReleaseRefusedError, match="enqueued"):
+        odp.release(study, RUN)

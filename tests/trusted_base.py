@@ -43,6 +43,12 @@ STARTS: dict[str, tuple[str, ...]] = {
         _procedure("private_selection"),
         _RELEASE,
     ),
+    "runs known in part": (
+        "samplers/rand_tune.py",
+        "accounting/opacus.py",
+        _procedure("private_selection"),
+        _RELEASE,
+    ),
     "with density bounds": (
         "samplers/dp_hypo.py",
         _procedure("private_selection"),
@@ -80,16 +86,21 @@ STARTS: dict[str, tuple[str, ...]] = {
 _WITH_DENSITIES = ("with density bounds", "pilots")
 _HISTORY = "accounting/selection/history_only.py"
 _RENYI = "accounting/selection/renyi.py"
+_KNOWN_IN_PART = ("runs known in part",)
+_CHOICES = ("choice among utilities", "doubling")
 _OTHER_LAWS = ("another law of T",)
 _SKELLAM = "accounting/skellam.py"
 _BOUNDED_RANGE = "accounting/bounded_range.py"
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
-    ("accounting/run_profile.py", _HISTORY): _WITH_DENSITIES,
+    ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
     ("accounting/run_profile.py", _BOUNDED_RANGE): ("choice among utilities",),
     ("accounting/run_profile.py", _SKELLAM): ("votes",),
     ("accounting/run_rdp.py", _BOUNDED_RANGE): ("choice among utilities",),
     ("accounting/run_rdp.py", _SKELLAM): ("votes",),
+    ("accounting/run_profile.py", "accounting/known_bounds.py"): (*_KNOWN_IN_PART, *_CHOICES),
+    ("accounting/run_rdp.py", "accounting/given_curves.py"): _KNOWN_IN_PART,
+    ("accounting/run_profile.py", "accounting/selection/as_part.py"): ("pilots", *_KNOWN_IN_PART),
     (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
     (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,
     ("releasing/failures.py", "trial_counts/binomial.py"): _OTHER_LAWS,
@@ -112,6 +123,7 @@ _STATEMENT_OF = {
 UNTRUSTED = (
     "accounting/attacks/",
     "accounting/comparisons/",
+    "accounting/discretisation.py",
     "callbacks.py",
     "cli/",
     "dashboard.py",
@@ -120,6 +132,7 @@ UNTRUSTED = (
     "federated/",
     "notebook.py",
     "planning/",
+    "protocol/retries.py",
     "publishing.py",
     "registry.py",
     "reminders.py",

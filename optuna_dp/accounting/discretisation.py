@@ -8,13 +8,14 @@ large ones. Any choice is sound; the numbers here are estimates.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.plds import DEFAULT_INTERVAL, Part
 
 # The grid step over the standard deviation of the loss of one application. Discretisation adds
 # some interval^2 / 6 to the variance of each, 1.5e-4 of it: 1e-4 of epsilon.
@@ -22,18 +23,10 @@ _STEP = 0.03
 # The grid step over the standard deviation of the loss in all, which matters when the
 # applications are few.
 _STEP_OF_TOTAL = 1.0 / 400.0
-DEFAULT_INTERVAL = 1e-4
 # Atoms of one mechanism's PLD and of the composition's: bounds memory to a few hundred MB. Beyond,
 # the grid gets coarser, which only adds delta.
 MAX_ATOMS = 250_000
 _MAX_COMPOSED_ATOMS = 2_000_000
-
-
-class Part(NamedTuple):
-    """``times`` applications of one event."""
-
-    event: Any
-    times: int
 
 
 def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:

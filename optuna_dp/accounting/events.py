@@ -29,9 +29,6 @@ RELATIONS = {
     "null_client": NeighboringRelation.REPLACE_SPECIAL,
 }
 POLICIES = ("history", "data")
-# dp_sgd-like accountants of Opacus whose history is (noise multiplier, sample rate, steps) of
-# Poisson-sampled Gaussian steps.
-_OPACUS_MECHANISMS = ("rdp", "prv", "gdp")
 
 
 def neighboring_relation(name: Any) -> Any:
@@ -520,61 +517,3 @@ def per_client(event: dp_event.DpEvent) -> dp_event.DpEvent:
     """
     checked = as_event("event", event)
     return checked if units.unit_of(checked) == units.CLIENT else PerClientDpEvent(checked)
-
-
-def from_opacus(engine_or_accountant: Any) -> dp_event.DpEvent:
-    """Returns the event of what an Opacus engine or accountant has recorded so far.
-
-    The history of Opacus 1.x is a list of (noise multiplier, sample rate, steps). It says nothing
-    about how batches were drawn: the event is right for ``poisson_sampling=True``, the default
-    of ``PrivacyEngine.make_private``, only.
-
-    Args:
-        engine_or_accountant: A ``PrivacyEngine`` or one of its accountants.
-
-    Raises:
-        InvalidArgumentError: If it is neither, has recorded nothing yet, or is of a mechanism
-            whose history means something else.
-    """
-    accountant = getattr(engine_or_accountant, "accountant", engine_or_accountant)
-    history = getattr(accountant, "history", None)
-    if not isinstance(history, (list, tuple)):
-        raise InvalidArgumentError(
-            "engine_or_accountant",
-            type(engine_or_accountant).__name__,
-            "it must be an Opacus PrivacyEngine or accountant with a history list",
-        )
-    mechanism = getattr(accountant, "mechanism", None)
-    kind = mechanism() if callable(mechanism) else "rdp"
-    if kind not in _OPACUS_MECHANISMS:
-        raise InvalidArgumentError(
-            "engine_or_accountant",
-            f"{type(accountant).__name__} of mechanism {kind!r}",
-            f"its mechanism must be one of {', '.join(_OPACUS_MECHANISMS)}, whose history counts "
-            "Poisson-sampled Gaussian steps",
-            "Describe the run with dp_sgd or another event instead.",
-        )
-    if not history:
-        raise InvalidArgumentError(
-            "engine_or_accountant",
-            "an empty history",
-            "at least one step must have been recorded",
-            "Call it after training, or describe the run with dp_sgd(...).",
-        )
-    return compose(*(_opacus_entry(i, entry) for i, entry in enumerate(history)))
-
-
-def _opacus_entry(index: int, entry: Any) -> Any:
-    name = f"history[{index}]"
-    try:
-        noise_multiplier, sample_rate, steps = entry
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(
-            name, entry, "it must be (noise_multiplier, sample_rate, steps)"
-        ) from None
-    try:
-        return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"{name}.{error.argument}", error.value, error.allowed, error.fix
-        ) from None

@@ -8,7 +8,7 @@ epsilon >= 0 only, and what the noise may have taken is added back (:func:`fft_s
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
@@ -16,6 +16,7 @@ from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
 from optuna_dp.arrays import FloatArray
+from optuna_dp.asides import aside
 from optuna_dp.errors import UnsupportedEventError
 
 # Points per direction at which a PLD is read: half of them evenly up to where its profile ends,
@@ -24,7 +25,31 @@ POINTS = 8000
 _CENTRAL_DELTA = 1e-10
 # Below this a profile of double precision means nothing.
 _FLOOR = 1e-16
+DEFAULT_INTERVAL = 1e-4
+_COARSEST, _FINEST = 100.0, 1e-12
 _LARGEST_EPSILON = 600.0
+
+
+class Part(NamedTuple):
+    """``times`` applications of one event."""
+
+    event: Any
+    times: int
+
+
+def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:
+    """Returns the discretisation interval for composing the parts; any positive one is sound.
+
+    Everything is rounded to the grid toward larger losses, so a bad choice costs time, memory or
+    a larger epsilon (``tests/test_asides.py``).
+
+    Args:
+        parts: What is composed.
+        pairs: For each part its pair, or None where dp-accounting makes the PLD itself.
+        relation: The neighbouring relation.
+    """
+    interval = aside("grid of a composition", parts, pairs, relation)
+    return float(interval) if _FINEST <= interval <= _COARSEST else DEFAULT_INTERVAL
 
 
 def private_parts(accountant: Any) -> tuple[Any, Any] | None:

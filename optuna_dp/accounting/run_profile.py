@@ -24,30 +24,16 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from dp_accounting import dp_event
-from scipy.stats import binom
 
-from optuna_dp.accounting import events, plds, run_rdp, supported_events
-from optuna_dp.accounting.discretisation import DEFAULT_INTERVAL, Part, interval_for
+from optuna_dp.accounting import events, plds, supported_events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.first_choice import choice_and_rest
-from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
-from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
-from optuna_dp.arrays import FloatArray
-
-_LARGEST_EPSILON = 600.0
-_PROFILE_POINTS = 4000
-_SELECTION_POINTS = 1500
-# Beyond the epsilon with this delta a selection's pair counts the rest as infinite loss, which
-# only adds this much to delta.
-_SELECTION_TAIL = 1e-14
+from optuna_dp.accounting.plds import DEFAULT_INTERVAL, Part, interval_for
 
 
 def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
@@ -149,6 +135,15 @@ _BY_PAIR = (
 )
 
 
+# What _parts makes of events of which a bound is known and no mechanism, and of answers at random.
+_KNOWN_IN_PART = (
+    dp_event.SelfComposedDpEvent,
+    dp_event.ComposedDpEvent,
+    dp_event.RandomizedResponseDpEvent,
+    events.WorstCaseDpEvent,
+)
+
+
 def _is_by_pair(event: Any) -> bool:
     return isinstance(event, _BY_PAIR) or choice_and_rest(event) is not None
 
@@ -196,21 +191,21 @@ def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
         if first is None:
             return bounded_range.pair_of_choice(event.epsilon)
         return bounded_range.pair_with_rest(first[0].epsilon, pair_of(first[1], relation))
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return _repeated_response(event.event.epsilon, event.event.delta, event.count)
-    if isinstance(event, dp_event.RandomizedResponseDpEvent):
-        return _k_ary_response(event.noise_parameter, event.num_buckets)
     if isinstance(event, events.SkellamDpEvent):
         # Only votes rest on it.
         from optuna_dp.accounting.skellam import shift_pair
 
         return shift_pair(event.variance)
-    if isinstance(event, events.WorstCaseDpEvent):
-        return _pointwise_maximum([pair_of(child, relation) for child in event.events])
     if isinstance(event, events.PrivateSelectionDpEvent):
-        return _pair_of_selection(event, relation)
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return _pair_of_rdp(event, relation)
+        # Only what composes a selection with other things rests on it.
+        from optuna_dp.accounting.selection.as_part import pair_of_selection
+
+        return pair_of_selection(event, pair_of(event.run, relation))
+    if isinstance(event, _KNOWN_IN_PART):
+        # Only runs that are described by what is known of them rest on it.
+        from optuna_dp.accounting.known_bounds import pair_of_what_is_known
+
+        return pair_of_what_is_known(event, relation, pair_of)
     return None
 
 
@@ -239,109 +234,3 @@ def _composed(parts: list[Part], relation: str) -> Any:
             pld = pld.self_compose(part.times) if part.times > 1 else pld
             result = pld if result is None else result.compose(pld)
     return result
-
-
-# -- closed forms and maxima -------------------------------------------------------------------
-
-
-def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPair:
-    """The pair of ``count`` adaptive (epsilon, delta)-DP mechanisms, exactly.
-
-    Kairouz, Oh & Viswanath, arXiv 1311.0776v4: randomised response dominates each, so the loss
-    is a binomial number of +epsilon less the rest, unless some mechanism showed the data.
-    """
-    if count == 1 or epsilon == 0.0:
-        shown = -math.expm1(count * math.log1p(-delta))
-        return DominatingPair.randomized_response(epsilon, shown)
-    shown = -math.expm1(count * math.log1p(-delta))
-    up = np.arange(count + 1)
-    losses = (2.0 * up - count) * epsilon
-    mass = (1.0 - shown) * binom.pmf(up, count, 1.0 / (1.0 + math.exp(-epsilon)))
-    return _without_extremes(losses, mass, mass[::-1], shown)
-
-
-def _k_ary_response(noise_parameter: float, buckets: int) -> DominatingPair:
-    """The pair of k-ary randomised response when the input changes (dp-accounting's event)."""
-    if buckets <= 1 or noise_parameter >= 1.0:
-        return DominatingPair.identity()
-    other = noise_parameter / buckets
-    own = 1.0 - noise_parameter + other
-    loss = math.log1p((1.0 - noise_parameter) / other)
-    rest = max((buckets - 2) * other, 0.0)
-    losses, mass = np.array([-loss, 0.0, loss]), np.array([other, rest, own])
-    return _without_extremes(losses, mass, mass[::-1], 0.0)
-
-
-def _without_extremes(losses: Any, mass: Any, prime: Any, shown: float) -> DominatingPair:
-    """A pair of these atoms; losses too large for floats count as infinite, which claims less."""
-    keep = np.abs(losses) <= _LARGEST_EPSILON
-    return DominatingPair(
-        losses[keep],
-        mass[keep],
-        min(shown + float(mass[~keep].sum()), 1.0),
-        min(shown + float(prime[~keep].sum()), 1.0),
-    )
-
-
-def _pointwise_maximum(pairs: list[DominatingPair]) -> DominatingPair:
-    """The pair whose profile is at least every one of these, in both directions."""
-    if any(pair.is_infinite for pair in pairs):
-        return DominatingPair.infinite()
-    losses = np.unique(np.concatenate([np.abs(pair.losses) for pair in pairs]))
-    # A subset of the atoms is as sound (fewer dots to connect) and bounds the size.
-    stride = max(1, math.ceil(losses.size / (2 * _PROFILE_POINTS)))
-    epsilons = np.union1d([0.0], np.append(losses[::stride], losses[-1:]))
-    return DominatingPair.from_profile(
-        epsilons,
-        np.maximum.reduce([pair.delta(epsilons) for pair in pairs]),
-        np.maximum.reduce([pair.reversed().delta(epsilons) for pair in pairs]),
-    )
-
-
-def _pair_of_rdp(event: Any, relation: str) -> DominatingPair:
-    """The pair that an RDP curve implies: the same bound in both directions."""
-    rdp = run_rdp.rdp_of(event, relation)
-    orders = np.array(DEFAULT_ORDERS)
-    if not np.any(np.isfinite(rdp)):
-        return DominatingPair.infinite()
-    top = min(rdp_to_epsilon(orders, rdp, 1e-16), _LARGEST_EPSILON)
-    middle = min(rdp_to_epsilon(orders, rdp, 1e-8), top)
-    half = _PROFILE_POINTS // 2
-    epsilons = np.union1d(np.linspace(0.0, top, half), np.linspace(0.0, middle, half))
-    deltas = rdp_to_delta(orders, rdp, epsilons)
-    return DominatingPair.from_profile(epsilons, deltas, deltas)
-
-
-def _pair_of_selection(event: events.PrivateSelectionDpEvent, relation: str) -> DominatingPair:
-    """Returns a pair that dominates the selection's released output.
-
-    At each epsilon of a grid the smallest of the profile bounds that hold is taken, in each
-    direction; :meth:`DominatingPair.from_profile` rounds up between the points.
-    """
-    pair = pair_of(event.run, relation)
-    directions = (pair, pair.reversed())
-    adaptive = event.policy == "history" and event.density_bounds != (1.0, 1.0)
-    profiles: list[tuple[Any, ...]] = [
-        (DataProfile(direction, event.trials, event.density_bounds),) for direction in directions
-    ]
-    if adaptive:
-        # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_only import history_only_profiles
-
-        better = history_only_profiles(
-            pair, event.trials, event.density_bounds, events.startup_runs_of(event)
-        )
-        profiles = [(*old, new) for old, new in zip(profiles, better, strict=True)]
-
-    def smallest(which: int, epsilons: npt.ArrayLike) -> FloatArray:
-        return np.asarray(np.minimum.reduce([p.delta(epsilons) for p in profiles[which]]))
-
-    far = float(np.max([smallest(which, [500.0])[0] for which in (0, 1)]))
-
-    def reach_of(which: int) -> float:
-        return smallest_epsilon(lambda eps: smallest(which, [eps])[0], far + _SELECTION_TAIL)
-
-    reach = max(reach_of(0), reach_of(1))
-    # Dense where the loss is small, where most of the mass is.
-    grid = reach * np.linspace(0.0, 1.0, _SELECTION_POINTS if reach > 0.0 else 1) ** 1.5
-    return DominatingPair.from_profile(grid, smallest(0, grid), smallest(1, grid))

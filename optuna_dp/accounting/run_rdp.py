@@ -24,7 +24,6 @@ from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
     checked_orders,
-    interpolated_rdp,
     pure_rdp,
 )
 from optuna_dp.accounting.selection.renyi import pure_selection_epsilon, selection_rdp
@@ -45,7 +44,7 @@ def rdp_of(
     record moves the sum by up to two. Ours: compositions add (Mironov, arXiv 1702.07476v3,
     Proposition 1), a worst case is the maximum, pure and bounded-range mechanisms have the
     divergence of the worst of their kind exactly, and points of a given curve are joined as
-    :func:`~optuna_dp.accounting.rdp_curves.interpolated_rdp` says.
+    :func:`~optuna_dp.accounting.given_curves.interpolated_rdp` says.
 
     Args:
         event: Any supported event tree.
@@ -92,6 +91,9 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
         return np.where(np.isnan(result), np.inf, result)
     if isinstance(event, events.RdpDpEvent):
+        # Only runs that are described by such a curve rest on it.
+        from optuna_dp.accounting.given_curves import interpolated_rdp
+
         return interpolated_rdp(event.orders, event.epsilons, orders)
     if isinstance(event, events.BoundedRangeDpEvent):
         # Only choices among utilities rest on it.

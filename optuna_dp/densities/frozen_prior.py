@@ -17,6 +17,7 @@ from scipy.special import expit, logsumexp
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
+from optuna_dp.densities.encoding import encode_params, encoded
 from optuna_dp.densities.policy import (
     Direction,
     RunOutcome,
@@ -24,14 +25,7 @@ from optuna_dp.densities.policy import (
     describe_model,
     standardized,
 )
-from optuna_dp.densities.prior import (
-    BaseDistribution,
-    Candidates,
-    Prior,
-    Space,
-    UniformPrior,
-    encode_params,
-)
+from optuna_dp.densities.prior import BaseDistribution, Candidates, Prior, Space, UniformPrior
 from optuna_dp.densities.surrogate import FittedModel, GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 
@@ -148,7 +142,7 @@ class FrozenPrior:
         fixed = self._settings.base.sample(self._space, _PROBES, np.random.default_rng(0))
         if self._model is None:
             return [0.0] * _PROBES
-        means = np.asarray(self._model.predict(fixed.encoded())[0], dtype=np.float64)
+        means = np.asarray(self._model.predict(encoded(fixed))[0], dtype=np.float64)
         return [float(v) for v in np.where(np.isfinite(means), means, np.finfo(np.float64).max)]
 
     def ratios(self, points: Candidates, rng: np.random.Generator) -> FloatArray:
@@ -166,7 +160,7 @@ class FrozenPrior:
         others = self._settings.candidates - 1
         pool = self._settings.base.sample(self._space, max(_SETS * others, 1), rng)
         at = [
-            np.asarray(self._model.predict(c.encoded())[0], dtype=np.float64)
+            np.asarray(self._model.predict(encoded(c))[0], dtype=np.float64)
             for c in (points, pool)
         ]
         # One row: weights relative to one and the same best score.
@@ -186,7 +180,7 @@ class FrozenPrior:
         """``n`` points by column, each chosen among N candidates drawn for it alone."""
         each = self._settings.candidates
         pool = self._settings.base.sample(self._space, n * each, rng)
-        scores = np.asarray(model.predict(pool.encoded())[0], dtype=np.float64).reshape(n, each)
+        scores = np.asarray(model.predict(encoded(pool))[0], dtype=np.float64).reshape(n, each)
         logits = _log_weights(scores, self._settings.sharpness)
         logits[rng.random(n) < self._settings.uniform_share] = 0.0
         # The largest of logits plus independent Gumbel noise is a draw from their softmax.

@@ -18,6 +18,7 @@ import numpy as np
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
+from optuna_dp.densities.encoding import grid
 from optuna_dp.densities.prior import (
     BaseDistribution,
     Candidates,
@@ -27,7 +28,6 @@ from optuna_dp.densities.prior import (
     check_space,
     draw_one,
     from_unit,
-    grid,
     n_points,
     to_external,
     to_internal,

@@ -21,8 +21,9 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.densities.candidates import Proposal, propose_fixed, propose_fresh
+from optuna_dp.densities.encoding import encode_params, encoded
 from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.prior import Candidates, Prior, Space, UniformPrior, encode_params
+from optuna_dp.densities.prior import Candidates, Prior, Space, UniformPrior
 from optuna_dp.densities.projection import (
     Projection,
     check_projection,
@@ -176,7 +177,7 @@ class Policy:
         y = clean_scores([outcome.score for outcome in history], sign)
         if self.standardize:
             y = standardized(y)
-        mean, std = self.surrogate.fit(x, y).predict(candidates.encoded())
+        mean, std = self.surrogate.fit(x, y).predict(encoded(candidates))
         with np.errstate(invalid="ignore", over="ignore"):
             return scores_to_log_weights(mean + self.tau * std, self.beta)
 

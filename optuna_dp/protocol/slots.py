@@ -33,6 +33,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import (
@@ -57,7 +58,6 @@ from optuna_dp.protocol.records import (
     fail_unstarted,
     was_enqueued,
 )
-from optuna_dp.protocol.retries import without_retries
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
 from optuna_dp.pruners import guarded
@@ -223,7 +223,8 @@ class SlotSampler(BaseSampler):
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
-        without_retries(storage)
+        # A retried run is refused at release; without retries the study is not lost to one.
+        aside("a storage without retries", storage)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return

@@ -34,6 +34,7 @@ from optuna_dp.accounting.events import (
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of, pld_of
 from optuna_dp.accounting.run_rdp import rdp_of
+from optuna_dp.accounting.selection import as_part
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric
 
@@ -330,19 +331,19 @@ class TestSelection:
         """A selection that costs exactly one Gaussian of noise 3."""
         asked: list[Any] = []
 
-        def selection_pair(event: Any, relation: str) -> DominatingPair:
-            asked.append((event, relation))
-            return pair_of(gaussian(3.0), relation)
+        def selection_pair(event: Any, pair: DominatingPair) -> DominatingPair:
+            asked.append((event, pair))
+            return pair_of(gaussian(3.0))
 
         run_profile._pair_cached.cache_clear()
-        monkeypatch.setattr(run_profile, "_pair_of_selection", selection_pair)
+        monkeypatch.setattr(as_part, "pair_of_selection", selection_pair)
         yield asked
         run_profile._pair_cached.cache_clear()
 
     def test_comes_from_the_selection_bound(self, stand_in: list[Any]) -> None:
         event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))
         assert pair_of(event) is pair_of(gaussian(3.0))
-        assert stand_in == [(event, "add_or_remove_one")]
+        assert stand_in == [(event, pair_of(sgd(1.0)))]
 
     def test_composes_and_takes_part_in_worst_cases(self) -> None:
         event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))

@@ -24,9 +24,9 @@ from optuna_dp.accounting.events import (
     worst_case,
     zcdp,
 )
+from optuna_dp.accounting.given_curves import interpolated_rdp
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
-    interpolated_rdp,
     pure_rdp,
     rdp_to_delta,
     rdp_to_epsilon,

@@ -16,12 +16,12 @@ from optuna.distributions import (
 )
 from scipy import stats
 
+from optuna_dp.densities.encoding import encode_params, encoded
 from optuna_dp.densities.informed import FixedCandidates, JointPrior, MarginalPrior
 from optuna_dp.densities.prior import (
     Prior,
     UniformPrior,
     draw_one,
-    encode_params,
     from_unit,
     to_internal,
     unit_points,
@@ -113,10 +113,10 @@ def test_values_are_plain_and_inside(space: dict[str, BaseDistribution], points:
             if isinstance(space[name], IntDistribution):
                 assert type(value) is int
         assert json.loads(json.dumps(params)) == params
-    encoded = candidates.encoded()
-    assert encoded.shape[0] == 33
-    assert np.isfinite(encoded).all()
-    assert ((encoded >= 0) & (encoded <= 1)).all()
+    points = encoded(candidates)
+    assert points.shape[0] == 33
+    assert np.isfinite(points).all()
+    assert ((points >= 0) & (points <= 1)).all()
 
 
 def test_ends_of_the_unit_interval_stay_inside() -> None:
