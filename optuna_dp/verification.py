@@ -210,6 +210,9 @@ def _numbers(statement: Mapping[str, Any], guarantee: Guarantee) -> Iterator[Che
         attack, _ = guarantee.bounds(delta)
         holds = statement["attack"] <= attack * (1 + _ROUNDING)
         yield Check("attack", holds, f"{attack:.6g}")
+    gaussian = statement.get("gaussian_dp")
+    if gaussian is not None:  # statements of 0.1.0 do not have it
+        yield _not_below("mu", gaussian["mu"], guarantee.mu(gaussian["tail"]))
     several = statement.get("unit_with_several_records")
     if several is not None:
         found = group_epsilon(guarantee, delta, several["records"])

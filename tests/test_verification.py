@@ -74,6 +74,9 @@ def lies() -> dict[str, Any]:
     def attack(data: dict[str, Any]) -> None:
         data["statement"]["attack"] *= 1.01
 
+    def gaussian(data: dict[str, Any]) -> None:
+        data["statement"]["gaussian_dp"]["mu"] /= 1.001
+
     def value(data: dict[str, Any]) -> None:
         data["params"]["x"] += 0.001
 

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from optuna_dp.accounting import run_rdp, supported_events
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
+from optuna_dp.accounting.gaussian_dp import smallest_mu
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection import renyi
@@ -139,6 +140,25 @@ def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
     """
     supported_events.check_supported(event, relation)
     return _epsilons(canonical_key(event), relation, delta)
+
+
+def deltas_of(event: Any, relation: str, epsilons: npt.ArrayLike) -> FloatArray:
+    """Returns the smallest delta of the methods at each epsilon >= 0."""
+    found = [np.asarray(m.delta(epsilons)) for m in methods_of(event, relation).values()]
+    return np.asarray(np.minimum.reduce(found))
+
+
+def mu_of(event: Any, relation: str, tail: float) -> float:
+    """Returns the smallest mu of :mod:`~optuna_dp.accounting.gaussian_dp` found; cached."""
+    supported_events.check_supported(event, relation)
+    return _mu(canonical_key(event), relation, tail)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mu(key: str, relation: str, tail: float) -> float:
+    event = event_from_json(json.loads(key))
+    last = min(_epsilons(key, relation, tail).values())
+    return smallest_mu(functools.partial(deltas_of, event, relation), last, tail)
 
 
 @functools.lru_cache(maxsize=1024)

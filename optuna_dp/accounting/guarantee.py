@@ -13,8 +13,15 @@ from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting import beside, events, run_rdp, supported_events, units
-from optuna_dp.accounting.epsilon_methods import Method, epsilons_of, methods_of
+from optuna_dp.accounting.epsilon_methods import (
+    Method,
+    deltas_of,
+    epsilons_of,
+    methods_of,
+    mu_of,
+)
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.accounting.gaussian_dp import MU_TAIL
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
 from optuna_dp.asides import aside
@@ -89,7 +96,33 @@ class Guarantee(Record):
     def delta(self, epsilon: float) -> float:
         """Returns the smallest delta known to hold at ``epsilon``, finite and at least 0."""
         eps = validation.non_negative("epsilon", epsilon)
-        return min(float(m.delta(np.array([eps]))[0]) for m in self._methods().values())
+        return float(deltas_of(self.event, self.neighboring_relation, np.array([eps]))[0])
+
+    def mu(self, tail: float = MU_TAIL) -> float:
+        """Returns the smallest mu known for which the release is mu-Gaussian-DP, up to ``tail``.
+
+        No test of whether a record is in the data does better on the released output than the
+        best test of N(0, 1) against N(mu, 1), by more than ``tail`` in power; so at every epsilon,
+        :meth:`delta` is at most that of a Gaussian mechanism of noise multiplier 1 / mu plus
+        ``tail``. Without an allowance mu would be infinite wherever numbers are rounded, and for
+        sampled Gaussians it would speak of outputs that never occur.
+
+        Args:
+            tail: In [1e-12, 1).
+
+        Returns:
+            At least 0, rounded up; ``inf`` if there is none: an output may tell everything with a
+            larger probability than ``tail``, as of an (epsilon, delta)-DP mechanism.
+
+        Example:
+            >>> import optuna_dp as odp
+            >>> round(odp.Guarantee(odp.gaussian(noise_multiplier=4.0)).mu(), 3)
+            0.25
+        """
+        tail = validation.open_unit("tail", tail)
+        if tail < 1e-12:
+            raise InvalidArgumentError("tail", tail, "it must lie in [1e-12, 1)")
+        return mu_of(self.event, self.neighboring_relation, tail)
 
     def method(self, delta: float) -> str:
         """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""

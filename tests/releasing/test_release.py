@@ -42,6 +42,7 @@ STATEMENT_KEYS = {
     "released",
     "digest",
     "attack",
+    "gaussian_dp",
     "unit_with_several_records",
     "unit",
     "content",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optuna_dp.accounting.gaussian_dp import MU_TAIL
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
@@ -85,6 +86,7 @@ def statement_data(
             "orders": list(SHOWN_ORDERS),
             "epsilons": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
         },
+        "gaussian_dp": {"mu": finite(guarantee.mu()), "tail": MU_TAIL},
         "design": design.to_json(),
         "guarantee": guarantee.to_json(),
         "released": released,

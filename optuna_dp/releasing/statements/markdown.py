@@ -31,6 +31,7 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         "Guarantee": f"epsilon = {epsilon} at delta = {data['delta']:g}",
         "Accounting": METHODS.get(data["method"], data["method"]),
         "How tight it is": _beside_the_attack(data),
+        "In one number": _gaussian(data),
         **_several_records(data),
         "Trust": data["trust"],
         **facts,
@@ -93,6 +94,17 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
         f"no analysis of this procedure can state less than {rounded_down(attack, 4)}, where runs "
         "and scores may be any that cost what is stated: an explicit attack attains that"
         + ("" if epsilon is None else f" (the guarantee is {epsilon / attack - 1:.1%} above it)")
+    )
+
+
+def _gaussian(data: dict[str, Any]) -> str:
+    found = data.get("gaussian_dp")  # statements of 0.1.0 do not have it
+    if found is None or found["mu"] is None:
+        return ""
+    return (
+        f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: no test of whether "
+        f"{_PROTECTED[data['unit']].removeprefix('each ')} is in the data does better than the "
+        "best test between two normal laws of variance one whose means are so far apart"
     )
 
 
