@@ -1,0 +1,46 @@
+"""After: the same space. A conditional parameter is drawn where it is asked for."""
+
+import numpy as np
+import optuna
+
+import optuna_dp as odp
+from optuna_dp import digits  # the data, and a training by DP-SGD
+
+data = digits.load()
+PLAN = odp.plan_budget(
+    epsilon=3.0, delta=1e-5, records=len(data.train_x), batch_size=64, epochs=5, pilots=(8, 3)
+)
+
+
+def features_of(trial, pixels):
+    if trial.suggest_categorical("features", ["pixels", "random"]) == "pixels":
+        return pixels
+    width = trial.suggest_int("width", 32, 256, log=True)
+    scale = trial.suggest_float("scale", 0.1, 2.0, log=True)
+    project = np.random.default_rng(0).normal(0, scale, (pixels.shape[1], width))
+    return np.hstack([np.tanh(pixels @ project) / width**0.5, np.ones((len(pixels), 1))])
+
+
+def objective(trial):
+    run = odp.fidelity(trial)
+    features = features_of(trial, data.train_x)
+    rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
+    weights = digits.train(
+        features,
+        data.train_y,
+        learning_rate=rate * run.learning_rate_factor,
+        clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
+        steps=run.steps,
+        noise_multiplier=run.noise_multiplier,
+    )
+    correct = np.argmax(features @ weights, axis=1) == data.train_y
+    return odp.scoring.private_accuracy(
+        correct, size=len(data.train_x), noise_multiplier=run.score_noise_multiplier
+    )
+
+
+study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+study.enqueue_trial({"features": "pixels", "learning_rate": 0.5, "clipping_norm": 0.5})
+study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+release = odp.release(study)
+print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
