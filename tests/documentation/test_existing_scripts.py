@@ -1,0 +1,33 @@
+"""The differences that the page shows are those between the scripts, which CI runs."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+
+from documentation.pages import ROOT
+
+FOLDER = ROOT / "examples" / "existing_scripts"
+PAIRS = sorted(path.stem.removesuffix("_before") for path in FOLDER.glob("*_before.py"))
+
+
+def difference(name: str) -> str:
+    """The whole scripts, with what goes and what comes."""
+    before, after = (
+        (FOLDER / f"{name}_{when}.py").read_text().splitlines() for when in ("before", "after")
+    )
+    # All lines as context, and without the lines that name the files.
+    found = list(difflib.unified_diff(before, after, n=len(before), lineterm=""))[3:]
+    return "\n".join(line.rstrip() for line in found) + "\n"
+
+
+def test_there_are_three() -> None:
+    assert PAIRS == ["conditional", "opacus", "sklearn"]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_stored_difference_is_the_one_between_the_scripts(name: str) -> None:
+    assert (FOLDER / f"{name}.diff").read_text() == difference(name)
+    page = (ROOT / "docs" / "tutorials" / "three-scripts.md").read_text()
+    assert f"examples/existing_scripts/{name}.diff" in page
