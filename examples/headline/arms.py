@@ -291,7 +291,12 @@ def propose_test(bench: Bench, plan: Plan, target: float) -> Outcome:
 
 def noisy_max(bench: Bench, plan: Plan, target: float) -> Outcome:
     epsilon = plans.CHOICE_SHARE * target
-    return choice(bench, plan, lambda **given: odp.NoisyMaxSampler(epsilon=epsilon, **given))
+    training = plans.training(bench.size, plan.noise)
+
+    def make(**given: Any) -> Any:
+        return odp.NoisyMaxSampler(epsilon=epsilon, training=training, **given)
+
+    return choice(bench, plan, make)
 
 
 def ceiling(bench: Bench, plan: Plan) -> Outcome:

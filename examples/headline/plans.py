@@ -282,7 +282,7 @@ def propose_test(size: Size, target: float) -> Plan:
 
 
 def noisy_max(size: Size, target: float) -> Plan:
-    return chosen(size, target, odp.pure_dp(CHOICE_SHARE * target))
+    return chosen(size, target, odp.bounded_range(CHOICE_SHARE * target))
 
 
 def free_choice(size: Size, target: float) -> Plan:
