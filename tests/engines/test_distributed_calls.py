@@ -77,8 +77,26 @@ def test_a_killed_process_loses_its_run_and_no_other(diary: Diary) -> None:
 
 
 def test_only_the_dead_workers_run_is_settled(crew: Crew, diary: Diary) -> None:
-    """Worker A dies while B has a run open; B's run counts."""
-    objective = dying(diary, lambda trial: trial.number == 1)
+    """Run 0 is open until run 1, whose worker died, has been told to have failed. Both end."""
+    run = dying(diary, lambda trial: trial.number == 1)
+
+    def objective(trial: optuna.Trial) -> float:
+        from optuna_dp.polling import poll
+
+        value = run(trial)
+        if trial.number == 0:
+            poll(
+                lambda: (
+                    any(t.number == 1 and t.state.is_finished() for t in trials_of(trial)) or None
+                ),
+                timeout=None,
+            )
+        return value
+
+    def trials_of(trial: optuna.Trial) -> list[optuna.trial.FrozenTrial]:
+        found: list[optuna.trial.FrozenTrial] = trial.study.get_trials(deepcopy=False)
+        return found
+
     study = odp.distributed.optimize(study_maker(), objective, workers=3)
     check_exactly_t(study, diary.began(), crashes=True)
     assert [t.number for t in study.trials if t.state == TrialState.FAIL] == [1]
@@ -97,10 +115,14 @@ def test_a_worker_that_lives_after_all_changes_nothing(crew: Crew, diary: Diary)
 
 
 def test_a_task_that_starts_again_does_not_continue_its_run(crew: Crew, diary: Diary) -> None:
-    """Engines retry on their own; the call hears nothing of it."""
+    """Engines retry on their own; the call hears nothing of it.
+
+    In batches of one, so that a run which nobody settles would keep the next one waiting.
+    """
     crew.restarts = True
+    sampler = odp.DPHyPOSampler(X, trials=law(), candidates=16, batch_size=1)
     objective = dying(diary, lambda trial: trial.number == 1)
-    study = odp.distributed.optimize(study_maker(), objective, workers=1)
+    study = odp.distributed.optimize(study_maker(sampler), objective, workers=1)
     assert [name for name, _ in crew.started] == ["look", "work", "work"]
     check_exactly_t(study, diary.began(), crashes=True)
     assert [t.number for t in study.trials if t.state == TrialState.FAIL] == [1]
