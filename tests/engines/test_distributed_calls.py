@@ -11,7 +11,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 from reliability.checks import check_exactly_t, plan_of
-from support import RUN
+from support import RUN, logged
 
 import optuna_dp as odp
 from optuna_dp.distributed import call as call_module
@@ -196,9 +196,9 @@ def test_a_callback_may_be_sent(diary: Diary) -> None:
 
 
 def test_the_engine_learns_nothing(
-    crew: Crew, diary: Diary, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    crew: Crew, diary: Diary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not from what it is given, nor from what it gets back, nor from a worker's output."""
+    """Not from what it is given, nor from what it gets back, nor from a worker's log."""
     given: list[bytes] = []
     returned: list[object] = []
     start = crew.start
@@ -216,16 +216,13 @@ def test_the_engine_learns_nothing(
         return start(place, elsewhere, ticket)
 
     monkeypatch.setattr(crew, "start", noted)
-    optuna.logging.set_verbosity(optuna.logging.INFO)
     study = study_maker()()
     objective = objective_of(diary, raises=1)
-    capfd.readouterr()
-    with pytest.raises(ValueError, match="the data"):
+    with logged("optuna") as told, pytest.raises(ValueError, match="the data"):
         odp.distributed.optimize(lambda: study, objective, workers=2)
     assert len(given) == 4  # A look and a worker, twice.
-    assert optuna.logging.get_verbosity() == optuna.logging.INFO
-    told = capfd.readouterr()
-    assert "rial" not in told.out + told.err
+    assert optuna.logging.get_verbosity() == optuna.logging.ERROR  # As before.
+    assert told == []
     well = [report for report in returned if not report.error]  # type: ignore[attr-defined]
     assert len(well) == 3
     assert len({repr(report) for report in well}) == 1
