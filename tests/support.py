@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import optuna
+import pytest
 from optuna.trial import Trial
 
 import optuna_dp as odp
+from optuna_dp.errors import ReleaseRefusedError
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 KNOWN_COUNT = 4
@@ -55,3 +58,29 @@ def logged(name: str = "optuna_dp") -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def everything(study: optuna.Study) -> str:
+    storage = study._storage
+    return repr(
+        (
+            [copy.deepcopy(t.__dict__) for t in study.trials],
+            storage.get_study_system_attrs(study._study_id),
+            study.user_attrs,
+        )
+    )
+
+
+def refused(study: optuna.Study, match: str, run: Any = RUN) -> ReleaseRefusedError:
+    """Release refuses for the reason given, and leaves the study as it was."""
+    before = everything(study)
+    with pytest.raises(ReleaseRefusedError, match=match) as caught:
+        odp.release(study, run)
+    assert everything(study) == before
+    assert f" {KNOWN_COUNT} " not in str(caught.value)
+    return caught.value
+
+
+def rewrite(study: optuna.Study, number: int, key: str, value: Any) -> None:
+    """Changes a record behind everybody's back, as a corrupted storage would."""
+    study._storage._get_trial(study.trials[number]._trial_id).system_attrs[key] = value  # type: ignore[attr-defined]
