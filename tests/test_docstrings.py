@@ -30,7 +30,7 @@ MORE = {
     "optuna_dp.planning.calibration": ("Calibration", "bounds_of_ratio"),
     "optuna_dp.accounting.guarantee": ("pilots_guarantee",),
     "optuna_dp.planning.selection_plan_rows": ("PlanRow", "Search"),
-    "optuna_dp.planning.selection_plan": ("Plan",),
+    "optuna_dp.planning.selection_plan": ("SelectionPlan",),
 }
 # The arguments of one of these are its fields, which "Attributes:" explains.
 FIELDS = ("Args:", "Attributes:")

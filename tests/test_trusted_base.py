@@ -16,7 +16,7 @@ FIRST = "private selection"
 # What a reviewer of plain selection reads. It shall shrink to 4,000, a day's reading, and may not
 # grow meanwhile, but for one more kind of event: choices of bounded range, whose own code stays
 # behind a door, and for mu (accounting/gaussian_dp.py), which every statement says.
-MOST_LINES = 4770
+MOST_LINES = 4780
 
 # A study of each procedure from the first trial to the statement.
 STUDIES = {

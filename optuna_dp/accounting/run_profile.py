@@ -212,7 +212,7 @@ def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
 def _composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
     pairs = [
-        _pair_cached(canonical_key(part.event), relation)  # selections are dear
+        _pair_cached(canonical_key(part.event), relation)  # cached: a selection takes seconds
         if _is_by_pair(part.event)
         else _pair_of_part(part.event, relation)
         for part in parts

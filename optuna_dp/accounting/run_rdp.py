@@ -72,7 +72,7 @@ def _rdp_cached(key: str, relation: str, orders: tuple[float, ...]) -> FloatArra
 
 def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
     def of(child: Any) -> FloatArray:
-        # Cached as well: the same training is a part of many trees, and its series is dear.
+        # Cached as well: the same training is a part of many trees, and its series takes long.
         return _rdp_cached(canonical_key(child), relation, tuple(orders.tolist()))
 
     if isinstance(event, dp_event.SelfComposedDpEvent):

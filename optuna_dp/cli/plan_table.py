@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from optuna_dp.planning.selection_plan import Plan
+    from optuna_dp.planning.selection_plan import SelectionPlan
     from optuna_dp.planning.selection_plan_rows import PlanRow
 
 
-def print_plan(console: Console, plan: Plan) -> None:
+def print_plan(console: Console, plan: SelectionPlan) -> None:
     """Prints the table with a title above and a legend below."""
     console.print(_title(plan), highlight=False)
     console.print(_table(plan))
@@ -23,7 +23,7 @@ def print_plan(console: Console, plan: Plan) -> None:
         console.print(line, style="dim", highlight=False)
 
 
-def _title(plan: Plan) -> str:
+def _title(plan: SelectionPlan) -> str:
     if plan.target_epsilon is None:
         what = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
     else:
@@ -39,7 +39,7 @@ def _title(plan: Plan) -> str:
     return what + "."
 
 
-def _table(plan: Plan) -> Table:
+def _table(plan: SelectionPlan) -> Table:
     # Start-up time: --help and refusals come at once.
     from rich import box
     from rich.table import Table
@@ -71,7 +71,7 @@ def _table(plan: Plan) -> Table:
 
 
 def _cells(
-    row: PlanRow, plan: Plan, solved: bool, with_attacks: bool, with_naive: bool
+    row: PlanRow, plan: SelectionPlan, solved: bool, with_attacks: bool, with_naive: bool
 ) -> list[str]:
     name = row.law
     for family, short in (("negative-binomial", "nb"), ("binomial", "bin")):
@@ -141,7 +141,7 @@ def _runs(mean: float) -> str:
     return f"{mean:.0f}" if mean < 9999 else ">9999"
 
 
-def _legend(plan: Plan) -> list[str]:
+def _legend(plan: SelectionPlan) -> list[str]:
     adaptive = any(row.adaptive for row in plan.rows)
     pilots = any(row.pilots for row in plan.rows)
     best = f"top {100 * plan.fraction:g}%"

@@ -46,7 +46,7 @@ _RUN = stored(
 
 
 @dataclass(frozen=True)
-class Plan(Record):
+class SelectionPlan(Record):
     """A table to choose a search from.
 
     Attributes:
@@ -90,7 +90,7 @@ def selection_plan(
     target_epsilon: float | None = None,
     solve: Unknown | None = None,
     attacks: bool | None = None,
-) -> Plan:
+) -> SelectionPlan:
     """Returns what searches would cost and find, or what a target epsilon allows.
 
     Without ``target_epsilon`` every row is judged as it is. With it, one quantity is solved for in
@@ -172,7 +172,7 @@ def selection_plan(
         solutions = {s: solver.row(s) for s in sorted(searches, key=_by_law)}
         rows = [solutions[s] for s in searches]
     known = unknown != "noise_multiplier"
-    return Plan(
+    return SelectionPlan(
         run=event if known else None,
         one_run=Guarantee(event, neighboring_relation).epsilon(delta) if known else None,
         delta=float(delta),

@@ -141,7 +141,7 @@ def read_plan(
     lost: tuple[int, ...] = ()
     if did_nothing(leader) and ended(leader):
         trials = storage.get_all_trials(study_id, deepcopy=False)
-        later = [t for t in trials if t.number > 0 and succeeds(t)]
+        later = [t for t in trials if t.number > 0 and holds_new_plan(t)]
         if later:
             successor = min(later, key=lambda t: t.number)
             record, lost = successor.system_attrs[PLAN_KEY], (0, successor.number)
@@ -227,7 +227,7 @@ def is_ours(storage: BaseStorage, study_id: int) -> bool:
     return any(PLAN_KEY in t.system_attrs or SLOT_KEY in t.system_attrs for t in trials)
 
 
-def succeeds(trial: FrozenTrial) -> bool:
+def holds_new_plan(trial: FrozenTrial) -> bool:
     """Whether a trial was made to hold the plan in place of trial 0."""
     return PLAN_KEY in trial.system_attrs and trial.state == TrialState.FAIL
 

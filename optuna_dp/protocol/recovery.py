@@ -17,8 +17,8 @@ from optuna_dp.protocol.records import (
     checked_study,
     did_nothing,
     fail_unstarted,
+    holds_new_plan,
     read_plan,
-    succeeds,
     vouch_unstarted,
 )
 from optuna_dp.validation import whole
@@ -115,7 +115,7 @@ def _failed_unnoticed(trial: FrozenTrial) -> bool:
     return (
         trial.state == TrialState.FAIL
         and did_nothing(trial)
-        and not succeeds(trial)
+        and not holds_new_plan(trial)
         and not trial.system_attrs.keys() & {SLOT_KEY, UNSTARTED_KEY}
     )
 

@@ -29,7 +29,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.protocol.plan import PLAN_KEY, Plan
-from optuna_dp.protocol.records import did_nothing, ended, read_plan, succeeds
+from optuna_dp.protocol.records import did_nothing, ended, holds_new_plan, read_plan
 
 
 def may_succeed(storage: BaseStorage, study_id: int, leader: FrozenTrial) -> bool:
@@ -37,7 +37,7 @@ def may_succeed(storage: BaseStorage, study_id: int, leader: FrozenTrial) -> boo
     if leader.state != TrialState.FAIL:
         return False
     trials = storage.get_all_trials(study_id, deepcopy=False)
-    return all(did_nothing(trial) or succeeds(trial) for trial in trials)
+    return all(did_nothing(trial) or holds_new_plan(trial) for trial in trials)
 
 
 def is_next(storage: BaseStorage, study_id: int, number: int) -> bool:

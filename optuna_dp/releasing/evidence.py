@@ -26,8 +26,8 @@ from optuna_dp.protocol.records import (
     checked_study,
     draw_alone,
     ended,
+    holds_new_plan,
     read_plan,
-    succeeds,
     vouched_unstarted,
     was_enqueued,
 )
@@ -152,7 +152,7 @@ def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:
     The trial whose plan holds is passed over. Others among the slots fail for certain, so the best
     of fewer than T runs would be released, which may cost more than the best of T.
     """
-    late = [trial for trial in slots if trial.number > 0 and succeeds(trial)][1:]
+    late = [trial for trial in slots if trial.number > 0 and holds_new_plan(trial)][1:]
     if late:
         raise ReleaseRefusedError(
             "it holds a second plan in place of trial 0's, made at the same moment as the first, "

@@ -15,7 +15,7 @@ from optuna_dp.protocol.records import (
     SlotRecord,
     did_nothing,
     ended,
-    succeeds,
+    holds_new_plan,
 )
 
 _NEW_STUDY = "Start a new study."
@@ -35,7 +35,7 @@ def slot_record(
     never_began = (
         UNSTARTED_KEY in trial.system_attrs
         or trial.number in vouched
-        or succeeds(trial)
+        or holds_new_plan(trial)
         or not ended(trial)
     )
     if data is None and did_nothing(trial) and never_began:

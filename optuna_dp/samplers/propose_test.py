@@ -196,8 +196,8 @@ class ProposeTestSampler(UtilitySampler):
 
     def _await_answer(self, study: Study, plan: Plan, number: int) -> None:
         """Returns when the stage before this one has been answered; ends the trial if it was
-        the last. The open trial with the lowest number makes the answer; that it is one is
-        thrift (each takes a number), not safety."""
+        the last. The open trial with the lowest number makes the answer. Two would do no harm,
+        but each takes a number."""
         settings = self._settings()
         stage = settings.stage_of(number)
         if stage == 0:

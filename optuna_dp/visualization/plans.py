@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.planning.selection_plan import Plan
+from optuna_dp.planning.selection_plan import SelectionPlan
 from optuna_dp.planning.selection_plan_rows import PlanRow
 from optuna_dp.visualization import theme
 
@@ -22,7 +22,7 @@ _SOLVED = {
 _NAIVE = "publishing that many runs (naive composition)"
 
 
-def plot_plan(plan: Plan) -> go.Figure:
+def plot_plan(plan: SelectionPlan) -> go.Figure:
     """Plots what searches cost by the mean number of runs, or what was solved for.
 
     One line per law of T and way to learn (density bounds, pilots); bars reach down to the
@@ -45,7 +45,7 @@ def plot_plan(plan: Plan) -> go.Figure:
         >>> plan = odp.selection_plan(odp.gaussian(4.0), laws=["geometric"], means=[5, 20])
         >>> figure = odp.visualization.plot_plan(plan)
     """
-    if not isinstance(plan, Plan):
+    if not isinstance(plan, SelectionPlan):
         raise InvalidArgumentError(
             "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
         )
@@ -81,7 +81,7 @@ def plot_plan(plan: Plan) -> go.Figure:
     return figure
 
 
-def _series(plan: Plan) -> dict[str, list[PlanRow]]:
+def _series(plan: SelectionPlan) -> dict[str, list[PlanRow]]:
     """Rows that have a result, by law and way to learn."""
     found: dict[str, list[PlanRow]] = {}
     for row in plan.rows:
@@ -98,7 +98,7 @@ def _down_to_the_attack(rows: list[PlanRow]) -> dict[str, Any] | None:
     return {"type": "data", "symmetric": False, "array": [0.0] * len(rows), "arrayminus": down}
 
 
-def _add_naive(figure: go.Figure, plan: Plan) -> None:
+def _add_naive(figure: go.Figure, plan: SelectionPlan) -> None:
     naive = {row.mean: row.naive for row in plan.rows if row.mean and row.naive is not None}
     if not naive:
         return
@@ -112,7 +112,7 @@ def _add_naive(figure: go.Figure, plan: Plan) -> None:
     )
 
 
-def _solved(plan: Plan, unknown: str) -> go.Figure:
+def _solved(plan: SelectionPlan, unknown: str) -> go.Figure:
     """Bars: one for each law that reaches the target."""
     figure = theme.figure(f"What epsilon {plan.target_epsilon:g} allows", x="", y=_SOLVED[unknown])
     go = theme.graph_objects()
@@ -130,7 +130,7 @@ def _solved(plan: Plan, unknown: str) -> go.Figure:
     return figure
 
 
-def _side_by_side(plan: Plan, mean: float) -> go.Figure:
+def _side_by_side(plan: SelectionPlan, mean: float) -> go.Figure:
     """Bars: one for each way to search at the one mean that the plan has."""
     shown = [row for row in plan.rows if math.isfinite(row.epsilon)]
     figure = theme.figure(

@@ -13,25 +13,25 @@ import optuna_dp as odp
 from optuna_dp.accounting.guarantee import pilots_guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import selection_plan
-from optuna_dp.planning.selection_plan import Plan, PlanRow, law_of
+from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
 
 DELTA = 1e-5
 RUN = odp.gaussian(4.0)
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> SelectionPlan:
     return odp.selection_plan(
         RUN, laws=["geometric", "poisson"], means=[10], density_bounds=[(0.8, 1.25)]
     )
 
 
-def row_of(plan: Plan, law: str, mean: float, adaptive: bool = False) -> PlanRow:
+def row_of(plan: SelectionPlan, law: str, mean: float, adaptive: bool = False) -> PlanRow:
     (row,) = [r for r in plan.rows if (r.law, r.mean, r.adaptive) == (law, float(mean), adaptive)]
     return row
 
 
-def test_rows(plan: Plan) -> None:
+def test_rows(plan: SelectionPlan) -> None:
     assert [(r.law, r.mean, r.density_bounds) for r in plan.rows] == [
         ("geometric", 10.0, (1.0, 1.0)),
         ("poisson", 10.0, (1.0, 1.0)),
@@ -42,7 +42,7 @@ def test_rows(plan: Plan) -> None:
     assert plan.target_epsilon is plan.solved_for is None
 
 
-def test_epsilon_is_the_guarantee(plan: Plan) -> None:
+def test_epsilon_is_the_guarantee(plan: SelectionPlan) -> None:
     for row in plan.rows:
         assert row.trials is not None
         assert row.density_bounds is not None
@@ -52,7 +52,7 @@ def test_epsilon_is_the_guarantee(plan: Plan) -> None:
         assert 0.0 < row.attack <= row.epsilon
 
 
-def test_naive_is_the_composition_of_that_many_runs(plan: Plan) -> None:
+def test_naive_is_the_composition_of_that_many_runs(plan: SelectionPlan) -> None:
     row = row_of(plan, "geometric", 10)
     whole = odp.Guarantee(odp.gaussian(4.0 / math.sqrt(10.0))).epsilon(DELTA)
     assert row.naive == pytest.approx(whole, rel=2e-3)
@@ -60,7 +60,7 @@ def test_naive_is_the_composition_of_that_many_runs(plan: Plan) -> None:
     assert row.naive > row.epsilon
 
 
-def test_rdp_is_dp_accountings_own(plan: Plan) -> None:
+def test_rdp_is_dp_accountings_own(plan: SelectionPlan) -> None:
     from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
 
@@ -74,7 +74,7 @@ def test_rdp_is_dp_accountings_own(plan: Plan) -> None:
     assert printed > row_of(plan, "geometric", 10, adaptive=True).epsilon
 
 
-def test_chances(plan: Plan) -> None:
+def test_chances(plan: SelectionPlan) -> None:
     row = row_of(plan, "geometric", 10)
     assert row.few == pytest.approx(1.0 - 0.9**3)
     # At least one of geometric(1/10) draws in the best 5 %: f / (f + gamma (1 - f)).
@@ -99,7 +99,7 @@ def test_no_policy_hits_more_often_than_the_planner_says() -> None:
     assert row.hit_best == pytest.approx(float(hits.mean()), abs=4.0 * error)
 
 
-def test_price_and_rival(plan: Plan) -> None:
+def test_price_and_rival(plan: SelectionPlan) -> None:
     plain = row_of(plan, "geometric", 10)
     row = row_of(plan, "geometric", 10, adaptive=True)
     assert row.price == row.epsilon - plain.epsilon > 0.0
@@ -112,7 +112,7 @@ def test_price_and_rival(plan: Plan) -> None:
     assert row.rival_hit == odp.Geometric(row.rival_mean).hit_probability(0.05)
 
 
-def test_json(plan: Plan) -> None:
+def test_json(plan: SelectionPlan) -> None:
     record = json.loads(json.dumps(plan.to_json()))
     assert type(plan).from_json(record) == plan
     assert len(record["rows"]) == len(plan.rows)

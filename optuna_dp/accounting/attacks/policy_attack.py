@@ -131,7 +131,7 @@ def strongest_policy_attack(
     for direction, one_way in (("forward", pair), ("reverse", pair.reversed())):
         if policy == "history":
             if direction != plain.direction:
-                continue  # one direction is dearer, with and without a policy
+                continue  # the larger of the two directions costs more, with and without a policy
             found = _search_history(one_way, trials, c, big_c, plain)
         else:
             found = _search_data(one_way, trials, c, big_c, target)

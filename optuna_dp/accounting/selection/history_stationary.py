@@ -35,7 +35,7 @@ def solve_stationary(removal: Removal, source: Values, low: float, high: float) 
         high: Largest ratio, below one.
 
     Guarantees:
-        * The result W satisfies W >= S + R K W up to nothing: the residual is added, not assumed.
+        * The result W satisfies W >= S + R K W exactly: the residual is computed and added.
     """
     g = removal.grid
     one_ratio = low == high
