@@ -15,8 +15,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 FIRST = "private selection"
 # What a reviewer of plain selection reads. It shall shrink to 4,000, a day's reading, and may not
 # grow meanwhile, but for one more kind of event: choices of bounded range, whose own code stays
-# behind a door, and for mu (accounting/gaussian_dp.py), which every statement says.
-MOST_LINES = 4780
+# behind a door, for mu (accounting/gaussian_dp.py), which every statement says, and for start-up
+# runs: every reader of plans has to know what is promised there, and the release checks it.
+MOST_LINES = 4805
 
 # A study of each procedure from the first trial to the statement.
 STUDIES = {

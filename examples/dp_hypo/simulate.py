@@ -159,6 +159,7 @@ def adaptive(
     rng: np.random.Generator,
     fresh: bool = False,
     start: Any = None,
+    startup: int = 1,
 ) -> tuple[Floats, Floats]:
     """One DP-HyPO search: scores and true values of its runs, (length,) each.
 
@@ -168,6 +169,7 @@ def adaptive(
     Args:
         fresh: Fresh candidates for every run; else the landscape's grid.
         start: Prior that fresh candidates are drawn from: a function (n, rng) -> points.
+        startup: Runs drawn from the prior whatever is known, at least 1.
     """
     grid = landscape.grid
     x, scores, truth = np.empty((length, 2)), np.empty(length), np.empty(length)
@@ -177,7 +179,7 @@ def adaptive(
         candidates = draw(policy.candidates if t else 1, rng) if fresh else grid
         logs = (
             log_weights(policy, x[:t], list(scores[:t]), candidates)
-            if t
+            if t >= startup
             else np.zeros(len(candidates))
         )
         density = project_log(logs, policy.bounds, policy.projection)

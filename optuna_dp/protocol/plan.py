@@ -88,6 +88,10 @@ class Plan(Record):
     nonce: str = field(repr=False)
     selection_from: int | None
     digest: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
+    # Slots that are no runs, in ascending order: see read_plan.
+    passed_over: tuple[int, ...] = field(
+        default=(), repr=False, compare=False, metadata=NOT_STORED
+    )
 
     def __post_init__(self) -> None:
         # Without their values: the first is secret, the next a mark.
@@ -98,6 +102,13 @@ class Plan(Record):
         ):
             if not sound:
                 raise ValueError(f"its {name} is damaged")
+
+    def after(self, runs: int) -> int:
+        """Returns the first slot behind so many selection runs; what is passed over is no run."""
+        end = (self.selection_from or 0) + runs
+        for number in self.passed_over:
+            end += number < end
+        return end
 
     @classmethod
     def drawn(cls, design: Design, slots: int, selection_from: int | None) -> Plan:

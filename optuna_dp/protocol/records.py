@@ -156,12 +156,13 @@ def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:
     below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
     not made up for.
     """
-    slots = plan.slots
     if plan.selection_from is None:
         return plan
+    lost = tuple(number for number in lost if number >= plan.selection_from)
+    slots = plan.slots
     for number in lost:  # In ascending order.
-        slots += plan.selection_from <= number < slots
-    return replace(plan, slots=slots)
+        slots += number < slots
+    return replace(plan, slots=slots, passed_over=lost)
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: Plan) -> None:

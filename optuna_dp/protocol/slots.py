@@ -134,7 +134,7 @@ class SlotSampler(BaseSampler):
         """How one parameter is drawn from a prior; None if the prior is uniform."""
         return None
 
-    def _each_alone(self) -> bool:
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         """Whether parameters known beforehand are drawn one by one from the uniform prior too."""
         return False
 
@@ -288,7 +288,7 @@ class SlotSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
-        if self._each_alone():
+        if self._each_alone(study, trial):
             return {
                 name: self.sample_independent(study, trial, name, distribution)
                 for name, distribution in search_space.items()

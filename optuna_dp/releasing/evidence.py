@@ -84,6 +84,7 @@ def read_evidence(study: Study) -> Evidence:
     planned = _planned_space(plan)
     for trial, record in zip(slots, records, strict=True):
         _check_run(trial, record, planned)
+        _check_startup(trial, plan)
     check_distributions(slots)
     missing = plan.slots - len(slots) + sum(not ended(trial) for trial in slots)
     if missing:
@@ -128,6 +129,7 @@ def check_trial(trial: FrozenTrial, plan: Plan) -> None:
     """Refuses a study for what one trial shows, as :func:`read_evidence` would in the end."""
     if trial.number < plan.slots and not procedure_of(plan.design).in_the_open:
         _check_run(trial, slot_record(trial, plan), _planned_space(plan))
+        _check_startup(trial, plan)
 
 
 def _plan(study: Study) -> Plan:
@@ -175,6 +177,24 @@ def _check_run(
         )
     _check_draw(trial, record, planned)
     _check_pruning(trial)
+
+
+def _check_startup(trial: FrozenTrial, plan: Plan) -> None:
+    """A start-up run is drawn from the prior: a uniform one parameter by parameter.
+
+    Those draws are made again from the slot's record; joint ones are within density bounds.
+    """
+    runs = plan.design.settings.get("startup_runs")
+    draw = trial.system_attrs.get(DRAW_KEY)
+    if runs is None or draw is None or trial.number >= plan.after(runs):
+        return
+    if plan.design.settings.get("prior") == {"prior": "uniform"} or "density_ratio" in draw:
+        raise ReleaseRefusedError(
+            "it is one of the first runs, which the plan says are drawn from the prior, and it "
+            "was drawn in view of others.",
+            trial_number=trial.number,
+            fix=f"{_NEW_STUDY} Give every worker the same version of optuna-dp.",
+        )
 
 
 def _planned_space(plan: Plan) -> dict[str, BaseDistribution]:

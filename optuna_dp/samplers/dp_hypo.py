@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 
 from optuna_dp.densities.policy import Policy
-from optuna_dp.densities.prior import Prior
+from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
@@ -44,7 +44,9 @@ class DPHyPOSampler(SelectionSampler):
           ``density_bounds``; a parameter that is not drawn jointly is drawn from the prior.
         * Under ``schedule="batch"`` the density is a function of hyperparameters and scores of
           the completed batches before the run's own, and of nothing else; this is what the
-          cheaper accounting (``docs/explanation/history-bound.md``) needs.
+          cheaper accounting (``docs/explanation/pointwise-bound.md``) needs.
+        * The first ``startup_runs`` runs, and the first batch, are drawn from the prior itself,
+          which is charged less; the release checks it, run by run.
 
     Args:
         search_space: Distributions by parameter name. None (the default) lets the sampler find
@@ -58,6 +60,10 @@ class DPHyPOSampler(SelectionSampler):
             waits; charged much more, because who ends first may depend on the data.
         batch_size: Runs per batch under ``"batch"``, at least 1; give it the number of workers or
             more, so that none waits for nothing.
+        startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
+            at least the first batch, which nothing is known to (None: that batch alone). 0
+            promises nothing and charges for it, as in studies begun with optuna-dp 0.1; under
+            ``"any"`` it is None or 0, because runs from the prior cost as much as others there.
         projection: ``"kl"``, ``"l2"`` (the paper's), or ``Penalized(nu)`` (its equation C.1).
         tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
             explores more.
@@ -93,6 +99,7 @@ class DPHyPOSampler(SelectionSampler):
         density_bounds: tuple[float, float] = _DEFAULTS.bounds,
         schedule: Literal["batch", "any"] = "batch",
         batch_size: int = 1,
+        startup_runs: int | None = None,
         projection: Projection = _DEFAULTS.projection,
         tau: float = _DEFAULTS.tau,
         beta: float = _DEFAULTS.beta,
@@ -106,6 +113,7 @@ class DPHyPOSampler(SelectionSampler):
             raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
         self._schedule = schedule
         self._batch_size = whole("batch_size", batch_size, 1)
+        self._startup = self._promised(startup_runs)
         self._policy = Policy(
             bounds=search_bounds(density_bounds),
             prior=self._prior,
@@ -116,12 +124,28 @@ class DPHyPOSampler(SelectionSampler):
             candidates=candidates,
         )
 
+    def _promised(self, startup_runs: int | None) -> int:
+        """Returns how many runs are promised to come from the prior."""
+        wanted = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
+        if self._schedule == "any":
+            if wanted:
+                raise InvalidArgumentError(
+                    "startup_runs",
+                    startup_runs,
+                    'it must be None or 0 under schedule="any"',
+                    "Runs from the prior cost less only where later ones see private outputs of "
+                    'completed batches: schedule="batch".',
+                )
+            return 0
+        return 0 if wanted == 0 else max(wanted or 0, self._batch_size)
+
     def _in_words(self) -> dict[str, Any]:
         return {
             **super()._in_words(),
             "density_bounds": self._policy.bounds,
             "schedule": self._schedule,
             "batch_size": self._batch_size,
+            **({"startup_runs": self._startup} if self._startup else {}),
         }
 
     def _settings(self) -> SelectionSettings:
@@ -132,16 +156,26 @@ class DPHyPOSampler(SelectionSampler):
             schedule=self._schedule,
             batch_size=self._batch_size,
             search={name: search[name] for name in search.keys() - {"bounds", "prior"}},
+            startup_runs=self._startup or None,
         )
 
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+        if number < plan.after(self._startup):
+            return self._search_space or {}
         if self._search_space is not None:
             return self._search_space
         return intersection_search_space(self._visible(study, number))
 
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
+        if self._startup == 0 or not isinstance(self._prior, UniformPrior):
+            return False
+        return trial.number < self._plan_of(study, trial).after(self._startup)
+
     def _draw(
         self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
+        if number < plan.after(self._startup):
+            return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}
         direction: Literal["maximize", "minimize"] = (
             "maximize" if plan.design.direction == "maximize" else "minimize"
         )

@@ -12,6 +12,7 @@ from optuna_dp.trial_counts.base import TrialCount
 
 if TYPE_CHECKING:
     from optuna.study import Study
+    from optuna.trial import FrozenTrial
 
     from optuna_dp.protocol.plan import Plan
 
@@ -62,7 +63,7 @@ class RandTuneSampler(SelectionSampler):
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
         return self._search_space or {}
 
-    def _each_alone(self) -> bool:
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         return isinstance(self._prior, UniformPrior)
 
     def _draw(

@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
+from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.slots import SlotSampler
@@ -42,6 +42,8 @@ class SelectionSettings(Record):
         search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
         prior: The prior's fingerprint, which two equal priors share.
         search: How the density is made (surrogate, projection, ...), JSON values.
+        startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
+            None if nothing is promised (and in plans older than this field).
     """
 
     described_as: ClassVar[str] = "The record of the settings in the study's plan"
@@ -53,8 +55,11 @@ class SelectionSettings(Record):
     search_space: dict[str, Any] | None = None
     prior: dict[str, Any] = field(default_factory=lambda: {"prior": "uniform"})
     search: dict[str, Any] = field(default_factory=dict)
+    startup_runs: int | None = field(default=None, metadata=stored(optional=True))
 
     def __post_init__(self) -> None:
+        if self.startup_runs is not None and (self.startup_runs < 1 or self.schedule != "batch"):
+            raise InvalidArgumentError("startup_runs", self.startup_runs, "it is not of a plan")
         if checked_density_bounds(self.density_bounds) != self.density_bounds:
             raise InvalidArgumentError(
                 "density_bounds", self.density_bounds, "either both are 1 or neither is"
@@ -93,8 +98,14 @@ class SelectionSettings(Record):
             else f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
             "Prior": _prior_in_words(self.prior),
             "Parameters": space,
-            "Adaptivity": adaptive[self.schedule],
+            "Adaptivity": adaptive[self.schedule] + self._started(),
         }
+
+    def _started(self) -> str:
+        if self.startup_runs is None:
+            return ""
+        which = "run is" if self.startup_runs == 1 else f"{self.startup_runs} runs are"
+        return f"; the first {which} drawn from the prior itself"
 
 
 def _prior_in_words(fingerprint: dict[str, Any]) -> str:

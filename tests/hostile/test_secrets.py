@@ -79,7 +79,7 @@ SHOWN: dict[str, tuple[Callable[[], Any], str]] = {
     "dp_hypo": (
         lambda: odp.DPHyPOSampler(X, trials=odp.Geometric(mean=3)),
         "DPHyPOSampler(search_space=['x'], trials=Geometric(mean=3.0), "
-        "density_bounds=(0.75, 2.0), schedule='batch', batch_size=1)",
+        "density_bounds=(0.75, 2.0), schedule='batch', batch_size=1, startup_runs=1)",
     ),
     "pilots": (
         lambda: odp.PilotSampler(pilots=2, pilot_run=RUN, trials=odp.Geometric(mean=3)),
@@ -88,7 +88,8 @@ SHOWN: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "noisy_max": (
         lambda: odp.NoisyMaxSampler(X, candidates=2, n_partitions=900, epsilon=1.0),
-        "NoisyMaxSampler(search_space=['x'], candidates=2, n_partitions=900, epsilon=1.0)",
+        "NoisyMaxSampler(search_space=['x'], candidates=2, n_partitions=900, epsilon=1.0, "
+        "noise='exponential')",
     ),
     "propose_test": (
         lambda: odp.ProposeTestSampler(

@@ -28,6 +28,7 @@ class PrivateSelection(Procedure):
             settings.trials,
             density_bounds=settings.density_bounds,
             policy=settings.policy,
+            startup_runs=settings.startup_runs or 0,
             neighboring_relation=record.neighboring_relation,
         )
 
