@@ -21,8 +21,8 @@ from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, PROPOSER_KEY, ended
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
 from optuna_dp.samplers.proposals import Proposer, memory
+from optuna_dp.samplers.second_evaluations import WAITS_KEY
 from optuna_dp.samplers.utility_choice import (
-    WAITS_KEY,
     Choice,
     candidates_among,
     choices,

@@ -11,6 +11,8 @@ Consequences:
 * *Two workers choose at the same time.* Both take the answer with the lowest number.
 * *A worker dies while it chooses.* The next one (or ``release``) chooses; nothing had been seen.
 * *A second release.* Reads the record of the first.
+* *A candidate's trial fails after it began.* Dropping it could tell a record, so it blocks the
+  choice until it has been evaluated again (:mod:`optuna_dp.samplers.second_evaluations`).
 * *A worker dies before the objective is called, or while it waits for an answer.* Its candidate is
   missing from the choice. No data had been touched, so its absence says nothing about them.
 """
@@ -36,11 +38,15 @@ from optuna_dp.propose_test.utilities import Utilities
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import (
-    SLOT_KEY,
     UNSTARTED_KEY,
-    did_nothing,
     ended,
     read_plan,
+)
+from optuna_dp.samplers.second_evaluations import (
+    START_AGAIN,
+    UTILITIES_KEY,
+    never_began,
+    with_utilities,
 )
 from optuna_dp.samplers.utility_settings import UtilitySettings
 
@@ -48,10 +54,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 CHOICE_KEY = "optuna_dp:choice"
-UTILITIES_KEY = "optuna_dp:utilities"
-WAITS_KEY = "optuna_dp:waits_for_an_answer"
-
-_START_AGAIN = "No answer has been published: starting a new study costs nothing."
 
 
 @dataclass(frozen=True)
@@ -223,16 +225,6 @@ def utilities_of(
     return Utilities(totals, utilities.n_partitions, utilities.sensitivity)
 
 
-def never_began(trial: FrozenTrial) -> bool:
-    """Whether a trial holds an answer, or its worker died in this package's own code.
-
-    An objective that failed before it asked for a parameter has begun: it may have read data.
-    """
-    attrs = trial.system_attrs
-    in_our_code = SLOT_KEY not in attrs or bool(attrs.get(WAITS_KEY))
-    return in_our_code and ended(trial) and did_nothing(trial)
-
-
 def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
     """The k utilities of a candidate, or None if it gave their mean; refuses anything else."""
     if not ended(trial):
@@ -243,8 +235,9 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
             f"it has no utility (it is {trial.state.name}). Whether a whole candidate fails may "
             "depend on one record, which would then move its utility by more than 1/k.",
             trial_number=trial.number,
-            fix="Catch the failure of each partition's training in the objective and report None "
-            f"for that partition (report_utilities). {_START_AGAIN}",
+            fix="Evaluate its candidate again, with None for each partition whose training "
+            "fails: report_utilities(trial, utilities, study=study) with this trial of "
+            f"study.trials. {START_AGAIN}",
         )
     reported = trial.system_attrs.get(UTILITIES_KEY)
     values = [value] if reported is None else reported
@@ -253,7 +246,7 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
         raise ReleaseRefusedError(
             "its utility does not lie in [0, 1].",  # Which it is, is not private.
             trial_number=trial.number,
-            fix=f"Rescale by bounds fixed before seeing the data. {_START_AGAIN}",
+            fix=f"Rescale by bounds fixed before seeing the data. {START_AGAIN}",
         )
     if reported is None:
         return None
@@ -261,7 +254,7 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
         raise ReleaseRefusedError(
             f"it reported {len(values)} utilities, and there are {k} partitions.",
             trial_number=trial.number,
-            fix=_START_AGAIN,
+            fix=START_AGAIN,
         )
     return [worst(direction) if v is None else v for v in values]
 
@@ -280,7 +273,8 @@ def _next_choice(
     chosen = None if before is None else before.chosen
     finished = stage + 1 >= settings.stages
     if trials:
-        utilities = utilities_of(trials, settings, plan.design.direction)
+        tested = with_utilities(study, plan, trials)
+        utilities = utilities_of(tested, settings, plan.design.direction)
         if isinstance(settings.plan, NoisyMaxPlan):
             answers.append(_noisy_max(utilities, settings.plan, seed))
             chosen = trials[answers[-1] or 0].number

@@ -28,12 +28,13 @@ from optuna_dp.propose_test.utilities import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import drawn_once
 from optuna_dp.protocol.plan import Design, Plan
-from optuna_dp.protocol.records import read_plan
+from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers.candidate_lists import candidate_list
-from optuna_dp.samplers.utility_choice import UTILITIES_KEY, settle, worst
+from optuna_dp.samplers.second_evaluations import UTILITIES_KEY, evaluate_again
+from optuna_dp.samplers.utility_choice import settle, worst
 from optuna_dp.samplers.utility_settings import UtilitySettings
 from optuna_dp.validation import number as real_number
 from optuna_dp.validation import whole
@@ -61,15 +62,18 @@ def report_utilities(
         utilities: k scores in [0, 1]; the i-th made from partition i alone. None or NaN stands
             for a training that failed on that partition, and counts as the worst score. Catch
             such failures: a candidate whose whole trial fails blocks the choice.
-        study: The study, if ``trial`` is one of its ``study.trials``: an open trial whose worker
-            has died. Evaluate its candidate again, report, and tell the trial what this returns.
+        study: The study, if ``trial`` is one of its ``study.trials`` whose candidate you have
+            evaluated again. An open trial, whose worker has died: tell it what this returns. One
+            that has failed: that is all, the utilities are kept in a trial of their own after
+            the last candidate.
 
     Returns:
         The mean, for the curator's dashboard. It is not private.
 
     Raises:
         InvalidArgumentError: If there are not k utilities, or one is outside [0, 1].
-        PlanError: If the study has no plan with partitions.
+        PlanError: If the study has no plan with partitions; or ``trial`` has ended and is no
+            candidate that began and failed, or others have not begun yet.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -105,9 +109,14 @@ def report_utilities(
     for i, value in enumerate(values):
         if value is not None:
             _check_unit(f"utilities[{i}]", value, trial.number)
-    storage.set_trial_system_attr(trial._trial_id, UTILITIES_KEY, values)
     filled = [worst(plan.design.direction) if v is None else v for v in values]
-    return min(1.0, sum(filled) / k)
+    mean = min(1.0, sum(filled) / k)
+    now = storage.get_trial(trial._trial_id)
+    if ended(now):
+        evaluate_again(home, plan, now, values, mean)
+    else:
+        storage.set_trial_system_attr(trial._trial_id, UTILITIES_KEY, values)
+    return mean
 
 
 class UtilityPruner(SilencedPruner):

@@ -17,6 +17,7 @@ from optuna_dp.releasing.procedures import is_in_the_open, procedure_of
 from optuna_dp.releasing.statements import description_of
 from optuna_dp.releasing.statements.markdown import METHODS
 from optuna_dp.samplers.budget_settings import BudgetSettings
+from optuna_dp.samplers.second_evaluations import with_utilities
 from optuna_dp.samplers.utility_choice import (
     candidate_trials,
     final_choice,
@@ -197,7 +198,8 @@ def _can_be_released(study: Study, plan: Plan) -> str:
             for stage in range(settings.stages):
                 trials = candidate_trials(study, plan, stage)
                 if trials:
-                    utilities_of(trials, settings, plan.design.direction)
+                    tested = with_utilities(study, plan, trials)
+                    utilities_of(tested, settings, plan.design.direction)
     except UnfinishedStudyError as error:
         return f"not yet: {error.reason} {error.fix or ''}"
     except ReleaseRefusedError as error:

@@ -19,7 +19,8 @@ from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.run_record import RunRecord, read_run_record
 from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.utility_choice import end_of, final_choice, never_began
+from optuna_dp.samplers.second_evaluations import never_began
+from optuna_dp.samplers.utility_choice import end_of, final_choice
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Design, Plan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.procedures.base import Procedure
+from optuna_dp.samplers.second_evaluations import with_utilities
 from optuna_dp.samplers.utility_choice import end_of, final_choice, settle
 from optuna_dp.samplers.utility_settings import UtilitySettings
 
@@ -54,7 +55,8 @@ class UtilityChoice(Procedure):
         if choice.chosen is None:
             return None
         found = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
-        if not found or score(found[0]) is None:
+        tested = with_utilities(evidence.study, evidence.plan, found)
+        if not found or score(tested[0]) is None:
             raise ReleaseRefusedError(
                 "The record of the private choice is corrupted: it names no candidate."
             )
