@@ -128,6 +128,7 @@ def test_a_task_that_starts_again_does_not_continue_its_run(crew: Crew, diary: D
     assert [t.number for t in study.trials if t.state == TrialState.FAIL] == [1]
 
 
+@pytest.mark.slow
 def test_batches_do_not_wait_for_the_dead(crew: Crew, diary: Diary) -> None:
     """The next batch begins only when the dead worker's run has been settled."""
     sampler = odp.DPHyPOSampler(X, trials=law(), candidates=16, batch_size=2)
@@ -152,6 +153,7 @@ def test_whoever_always_dies_is_not_replaced_for_ever(crew: Crew, diary: Diary) 
     check_exactly_t(study, diary.began(), crashes=True)
 
 
+@pytest.mark.slow
 def test_deaths_between_runs_that_ended_are_not_counted(crew: Crew, diary: Diary) -> None:
     """On machines that are taken away every other hour a study ends all the same."""
     sampler = odp.RandTuneSampler(trials=law(20, 24))

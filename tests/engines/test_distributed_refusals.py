@@ -191,6 +191,7 @@ def test_storages_that_number_trials_otherwise(storage: Callable[[], Any], why: 
     assert [s.study_name for s in study._storage.get_all_studies()] == ["tuning"]
 
 
+@pytest.mark.slow
 def test_the_same_through_a_proxy(crew: Crew) -> None:
     """What is behind Optuna's proxy is unknown, so it is tried by the workers themselves."""
     for kind in (Gaps, InMemoryStorage):
