@@ -6,6 +6,7 @@ None of them proves anything: they catch implementations that do not keep their 
 :func:`audit`          lower bound on epsilon from outputs of two neighbouring worlds
 :func:`audit_procedure`  the same, running a whole procedure on two neighbouring inputs
 :func:`audit_training`  the same from one training with many canaries, DP-SGD's gradients included
+:func:`audit_search`   looks for the neighbouring worlds that a procedure tells apart best
 :func:`replay`         reruns a procedure on the neighbour with all mechanisms' answers frozen
 :func:`other_trials_read`  what an objective reads of trials that are not its own
 ``simulation``         whole searches by the hundred thousand, over small output spaces
@@ -34,10 +35,15 @@ if TYPE_CHECKING:
     from optuna_dp.testing.auditing import audit_procedure as audit_procedure
     from optuna_dp.testing.contract import SamplerContract as SamplerContract
     from optuna_dp.testing.gradient_canaries import GradientCanaries as GradientCanaries
+    from optuna_dp.testing.neighbours import NeighbouringRuns as NeighbouringRuns
+    from optuna_dp.testing.neighbours import NeighbouringUtilities as NeighbouringUtilities
+    from optuna_dp.testing.neighbours import RunsWorld as RunsWorld
     from optuna_dp.testing.replaying import Mechanisms as Mechanisms
     from optuna_dp.testing.replaying import Replay as Replay
     from optuna_dp.testing.replaying import other_trials_read as other_trials_read
     from optuna_dp.testing.replaying import replay as replay
+    from optuna_dp.testing.search_audit import SearchAudit as SearchAudit
+    from optuna_dp.testing.search_audit import audit_search as audit_search
     from optuna_dp.testing.training_audit import TrainingAudit as TrainingAudit
     from optuna_dp.testing.training_audit import audit_training as audit_training
 
@@ -51,7 +57,12 @@ _HOMES = {
     "replay": "replaying",
     "GradientCanaries": "gradient_canaries",
     "SamplerContract": "contract",
+    "NeighbouringRuns": "neighbours",
+    "NeighbouringUtilities": "neighbours",
+    "RunsWorld": "neighbours",
+    "SearchAudit": "search_audit",
     "TrainingAudit": "training_audit",
+    "audit_search": "search_audit",
     "audit_training": "training_audit",
 }
 __all__ = sorted(_HOMES)

@@ -127,6 +127,26 @@ def simulate(
     return winner
 
 
+def columns(found: IntArray, runs: Runs, faults: Faults | None = None) -> FloatArray:
+    """Returns what :func:`simulate` coded as numbers side by side, as somebody would read it.
+
+    Args:
+        found: What it returned, shape (n,).
+        runs: The law that it was given.
+        faults: What it was given; None: none.
+
+    Returns:
+        Shape (n, 3): hyperparameter, output, and the number of runs if it was told, else 0. A
+        search without a winner has -1 twice.
+    """
+    winner, count = found, np.zeros_like(found)
+    if faults is not None and faults.count_told:
+        count, winner = np.divmod(found, runs.outputs.size + 1)
+        winner = winner - 1
+    which, output = np.divmod(winner, runs.outputs.shape[1])
+    return np.stack([which, np.where(winner < 0, -1, output), count], axis=1).astype(np.float64)
+
+
 def draw_counts(trials: TrialCount, size: int, rng: np.random.Generator) -> IntArray:
     """Draws T for many searches by inversion of its exact distribution function.
 

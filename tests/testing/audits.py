@@ -77,12 +77,16 @@ def _discrete_laplace(scale, size, rng):
 
 
 def propose_test_outputs(plan: DoublingPlan, world, searches, rng, noise_factor=1.0):
-    """The answers of each loop, coded as one number, from the mechanism's own law of noise."""
+    """The answers of each loop, coded as one number, from the mechanism's own law of noise.
+
+    A world is a name in OFFSETS, or utilities in units of 1/k.
+    """
+    offsets = OFFSETS[world] if isinstance(world, str) else np.asarray(world)
     threshold_scale = laplace_for(RESOLUTION, plan.epsilon / 2).scale * noise_factor
     query_scale = laplace_for(2 * RESOLUTION, plan.epsilon / 2).scale * noise_factor
     codes = np.zeros(searches, dtype=np.int64)
     states = {0: plan.start()}
-    choices = OFFSETS[world].size + 1
+    choices = offsets.size + 1
     while open_codes := [code for code, state in states.items() if not state.finished]:
         following = {code: state for code, state in states.items() if state.finished}
         for code in open_codes:
@@ -91,7 +95,7 @@ def propose_test_outputs(plan: DoublingPlan, world, searches, rng, noise_factor=
             if rows.size:
                 threshold = _discrete_laplace(threshold_scale, rows.size, rng)
                 noise = _discrete_laplace(query_scale, (rows.size, choices - 1), rng)
-                reached = OFFSETS[world] * RESOLUTION + noise >= threshold[:, None]
+                reached = offsets * RESOLUTION + noise >= threshold[:, None]
                 answer = np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
             base = (choices + 1) * (code + 1) + 10**6
             codes[rows] = base + answer
