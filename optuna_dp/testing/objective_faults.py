@@ -14,13 +14,10 @@ from optuna_dp.testing import watched_opacus as opacus
 from optuna_dp.testing.checked_run import CheckedRun, Stage
 from optuna_dp.testing.stated_training import StatedTraining, alternatives, answers_in
 
-# A double drawn at random is a fraction with so small a denominator once in a million; one in
-# single precision, of which there are fewer, once in six hundred (two of them: 3e-6).
 _ADD_NOISE = (
     "If it is made of private records, add noise and pay for it (odp.scoring.private_accuracy); "
     "if they are public, say public_score=True."
 )
-_DENOMINATOR = {"double": 100_000, "single": 300}
 
 
 @dataclass(frozen=True)
@@ -107,14 +104,31 @@ def _of_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
 
 
 def _is_a_share(value: float) -> bool:
-    if not 0.0 <= abs(value) <= 1.0:
-        value = math.modf(value)[0] if abs(value) < 1e6 else 0.5
-    fraction = Fraction(value).limit_denominator(_DENOMINATOR["double"])
-    if float(fraction) == value:
-        return True
+    """Whether a score is a fraction with a denominator too small to be chance."""
+    if not math.isfinite(value):
+        return False
     single = np.float32(value)
-    small = Fraction(value).limit_denominator(_DENOMINATOR["single"])
-    return float(single) == value and np.float32(float(small)) == single
+    if float(single) != value:
+        return float(_nearest(value, float(np.spacing(value)), 1e-6, 100_000)) == value
+    # Single precision has fewer numbers, so chance is likelier: one in six hundred, two in 3e5.
+    near = _nearest(value, float(np.spacing(single)), 1.6e-3, 300)
+    return bool(np.float32(float(near)) == single)
+
+
+def _nearest(value: float, gap: float, chance: float, most: int) -> Fraction:
+    """Returns the nearest fraction among so few that a random number is one only by chance.
+
+    There are about 0.3 m^2 fractions between two whole numbers with denominators up to m.
+
+    Args:
+        value: A number.
+        gap: Between it and the next number that its precision has.
+        chance: That a random number is one of the fractions, at most.
+        most: The largest denominator in any case.
+    """
+    return Fraction(value).limit_denominator(
+        max(1, min(most, int(math.sqrt(chance / max(0.3 * abs(gap), 1e-300)))))
+    )
 
 
 def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:

@@ -45,11 +45,14 @@ class WatchedFiles:
         self._begun = time.time_ns()
         self._run_began = self._begun
         self._first: dict[str, bool] = {}  # whether this run's first use of a file replaced it
+        self._written: set[str] = set()  # by this run
+        self._left: set[str] = set()  # by runs before
 
     @contextmanager
     def run(self) -> Iterator[None]:
         """Watches one run."""
-        self._run_began, self._first = time.time_ns(), {}
+        self._left |= self._written
+        self._run_began, self._first, self._written = time.time_ns(), {}, set()
         _install()
         _active.append(self)
         try:
@@ -57,18 +60,23 @@ class WatchedFiles:
         finally:
             _active.remove(self)
 
-    def opened(self, path: str, replaces: bool, reads: bool) -> None:
+    def opened(self, path: str, *, replaces: bool, reads: bool, writes: bool) -> None:
         """Notes that a file is being opened."""
         first = self._first.setdefault(path, replaces)
-        if first or not reads or path in self.inherited:
-            return
-        try:
-            changed = os.stat(path).st_mtime_ns
-        except OSError:
-            return
-        # Changed since the check began, but not by this run. What changed before is input.
-        if self._begun <= changed < self._run_began:
+        if reads and not first and path not in self.inherited and self._was_left(path):
             self.inherited.append(path)
+        if writes:
+            self._written.add(path)
+
+    def _was_left(self, path: str) -> bool:
+        if path in self._left:
+            return True
+        # What other languages write shows in the file's time only: changed since the check began,
+        # but not by this run.
+        try:
+            return self._begun <= os.stat(path).st_mtime_ns < self._run_began
+        except OSError:
+            return False
 
 
 _active: list[WatchedFiles] = []
@@ -90,12 +98,11 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     path = os.path.realpath(os.fsdecode(name))
     if is_installed(path) or path.endswith(_IGNORED):
         return
+    replaces, reads, writes = False, True, True
     if event == "open":
         mode, flags = arguments[1], arguments[2] if isinstance(arguments[2], int) else 0
+        kind = flags & os.O_ACCMODE
         replaces = bool(flags & os.O_TRUNC) or (isinstance(mode, str) and mode[:1] in "wx")
-        writes_only = flags & os.O_ACCMODE == os.O_WRONLY
-        reads = not writes_only
-    else:
-        replaces, reads = False, True
+        reads, writes = kind != os.O_WRONLY, kind != os.O_RDONLY
     for watcher in tuple(_active):
-        watcher.opened(path, replaces, reads)
+        watcher.opened(path, replaces=replaces, reads=reads, writes=writes)

@@ -20,6 +20,7 @@ import pytest
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing.made_up_data import variants
+from optuna_dp.testing.objective_faults import _is_a_share
 from optuna_dp.testing.stated_training import alternatives, answers_in
 
 SIZE = 40
@@ -140,6 +141,10 @@ def best_so_far(trial):
     return max(honest(trial), trial.study.best_value)
 
 
+def best_so_far_if_any(trial):
+    return honest(trial) + (1e-9 * trial.study.best_value if trial.number else 0.0)
+
+
 def warm_start(trial):
     others = [t.params["rate"] for t in trial.study.trials if t.params]
     trial.suggest_float("rate", 0.1, 1.0)
@@ -224,6 +229,7 @@ PLANTED = {
     "exact accuracy": (exact, ["exact score"]),
     "exact in single precision": (exact_in_single_precision, ["exact score"]),
     "the best so far": (best_so_far, ["other trials"]),
+    "the best so far, if any": (best_so_far_if_any, ["other trials"]),
     "a warm start": (warm_start, ["other trials"]),
     "a cache": (cached, ["shared state"]),
     "functools.cache": (memoised, ["shared state"]),
@@ -414,6 +420,20 @@ def test_what_an_event_says_of_a_run() -> None:
     assert alternatives(odp.compose(TRAINING, other)) == [(1.0, 0.1, 12)]
     assert alternatives(odp.gaussian(1.0)) == []
     assert answers_in(odp.worst_case(EVENT, odp.compose(other, *[odp.laplace(1.0)] * 2))) == 2
+
+
+def test_shares_are_told_from_random_numbers() -> None:
+    rng = np.random.default_rng(0)
+    for share in (0.0, 1.0, 0.5, 37 / 442, 1.37, -0.25, 123.25, 4011 / 60000):
+        assert _is_a_share(share), share
+    for share in (0.5, 33 / 200, 1.37):
+        assert _is_a_share(float(np.float32(share))), share
+    for scale in (1e-3, 1.0, 300.0):
+        noisy = scale * rng.normal(size=3000)
+        assert not any(map(_is_a_share, noisy.tolist()))
+        single = noisy.astype(np.float32).astype(float)
+        assert sum(map(_is_a_share, single.tolist())) < 30
+    assert not _is_a_share(float("inf"))
 
 
 def test_the_report_as_json() -> None:
