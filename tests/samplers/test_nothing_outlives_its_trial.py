@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from support import RUN, exactly, study_of
 
 import optuna_dp as odp
-from optuna_dp.protocol.records import read_plan
+from optuna_dp.protocol.records import SLOT_KEY, read_plan
 from optuna_dp.protocol.under_way import UnderWay
 
 COUNT = 3
@@ -153,6 +153,15 @@ def test_threads_that_share_a_sampler() -> None:
     flat = [value for some in drawn for value in some]
     assert all(drawn)
     assert len(set(flat)) == len(flat)
+
+
+def test_what_stands_under_an_id_is_taken_for_its_own_trial_only() -> None:
+    """A second line, should a trial that begins ever fail to forget what stood there."""
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.ask().suggest_float("x", 0, 1)
+    (other,) = study.trials
+    other.system_attrs[SLOT_KEY] = {**other.system_attrs[SLOT_KEY], "nonce": "0" * 32}
+    assert study.sampler._under_way.drop(study, other) is None  # type: ignore[attr-defined]
 
 
 def test_what_is_kept_of_one_storage_is_bounded() -> None:
