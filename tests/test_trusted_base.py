@@ -17,7 +17,7 @@ FIRST = "private selection"
 # grow meanwhile, but for one more kind of event: choices of bounded range, whose own code stays
 # behind a door, for mu (accounting/gaussian_dp.py), which every statement says, and for start-up
 # runs: every reader of plans has to know what is promised there, and the release checks it.
-MOST_LINES = 4805
+MOST_LINES = 4810
 
 # A study of each procedure from the first trial to the statement.
 STUDIES = {

@@ -52,6 +52,8 @@ def check(
     The file is imported, so what starts the study belongs under `if __name__ == "__main__":`. No
     budget is spent. Exit code 0: nothing found, which proves nothing; 1: something to mend;
     2: it could not be checked.
+
+    Example: optuna-dp check train.py:objective --event RUN
     """
     flags = {"event": "--event", "plan": "--plan", "data": "--data", "objective": "OBJECTIVE"}
     with clear_errors(flags):

@@ -137,7 +137,8 @@ def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int
     if law.high > 0.0:
         seconds += 1.5e-6 * points + 1.5e-10 * points * taps**2
     # Each cell on the grid of twice the spacing, every second one on the fine grid as well.
-    return int(min(MOST_CELLS, max(1.0, _PATIENCE / seconds)))
+    # A single run costs nothing to follow.
+    return int(max(1.0, _PATIENCE / seconds)) if seconds * MOST_CELLS > _PATIENCE else MOST_CELLS
 
 
 def _costs(bound: HistoryProfile) -> FloatArray:
