@@ -21,7 +21,9 @@ from .checks import check_exactly_t, plan_of, release_of
 from .storages import session_name, sessions
 from .workers import BUDGET, SAMPLERS, Diary, Fate, Job, live_and_die
 
-_PATIENCE = 240.0  # Seconds; a schedule takes a few.
+# Seconds. A schedule takes a few; where many processes wait for a core, each worker takes many to
+# start. Below the 900 after which pytest gives up, so that a failure says what was going on.
+_PATIENCE = 780.0
 
 
 @dataclass
