@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from optuna_dp.cli.common import clear_errors
-from optuna_dp.cli.plan_table import print_plan
+from optuna_dp.cli.plan_table import RowsAsTheyCome, print_plan
 from optuna_dp.errors import InvalidArgumentError
 
 
@@ -169,7 +169,7 @@ def plan(
         usual = () if event or solve is Unknown.density_bounds else selection_plan.PILOTS
         known = _pairs("--pilots", pilots, _PILOTS, int, float)
         bounds = _pairs("--density-bounds", density_bounds, _BOUNDS, float, float)
-        with Console(stderr=True).status("Accounting ..."):
+        with RowsAsTheyCome(Console(stderr=True)) as shown:
             found = selection_plan.selection_plan(
                 run,
                 noise_multiplier=noise_multiplier,
@@ -186,6 +186,8 @@ def plan(
                 target_epsilon=target_epsilon,
                 solve=None if solve is None else _UNKNOWNS[solve],
                 attacks=attacks,
+                n_jobs=-1,
+                on_row=shown.add,
             )
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from optuna_dp.numbers_shown import rounded_up
@@ -13,6 +14,54 @@ if TYPE_CHECKING:
 
     from optuna_dp.planning.selection_plan import SelectionPlan
     from optuna_dp.planning.selection_plan_rows import PlanRow
+
+
+class RowsAsTheyCome:
+    """Shows, on a terminal, which rows are ready and how long the others may take.
+
+    It leaves nothing behind: the table is printed when all are ready. Elsewhere it shows nothing.
+    """
+
+    def __init__(self, console: Console) -> None:
+        # Start-up time: --help and refusals come at once.
+        from rich.live import Live
+
+        self._live = Live(console=console, transient=True, refresh_per_second=4)
+        self._begun = time.monotonic()
+        self._rows: dict[int, PlanRow] = {}
+        self._live.update("Accounting ...")
+
+    def __enter__(self) -> RowsAsTheyCome:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def add(self, place: int, of: int, row: PlanRow) -> None:
+        """Shows one row more.
+
+        Args:
+            place: Its place in the table, from 0.
+            of: How many there will be.
+            row: The row.
+        """
+        self._rows[place] = row
+        done = len(self._rows)
+        left = (time.monotonic() - self._begun) / done * (of - done)
+        last = [self._rows[key] for key in sorted(self._rows)][-12:]
+        lines = [
+            f"  {each.name}, mean {each.mean:g}: {_found(each)}" for each in last if each.mean
+        ]
+        lines.append(f"{done} of {of} rows, about {math.ceil(left)} s to go")
+        self._live.update("\n".join(lines))
+
+
+def _found(row: PlanRow) -> str:
+    if row.trials is None:
+        return row.note
+    noise = "" if row.noise_multiplier is None else f"noise {_noise(row.noise_multiplier)}, "
+    return f"{noise}epsilon {_epsilon(row.epsilon)}"
 
 
 def print_plan(console: Console, plan: SelectionPlan) -> None:

@@ -8,11 +8,13 @@ accountings would say and what the search can hope to find
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+import joblib
 from dp_accounting import dp_event
 
 from optuna_dp import validation
@@ -90,6 +92,8 @@ def selection_plan(
     target_epsilon: float | None = None,
     solve: Unknown | None = None,
     attacks: bool | None = None,
+    n_jobs: int = 1,
+    on_row: Callable[[int, int, PlanRow], None] | None = None,
 ) -> SelectionPlan:
     """Returns what searches would cost and find, or what a target epsilon allows.
 
@@ -124,6 +128,8 @@ def selection_plan(
         solve: "noise_multiplier", "mean" or "density_bounds"; the default is the noise if ``run``
             is a function without ``noise_multiplier``, else the mean.
         attacks: Whether to search for attacks, most of the work; by default only without a target.
+        n_jobs: How many processes share the rows; -1 for one per core. The rows are the same.
+        on_row: Called with (place, number of rows, row) when a row is ready, in whatever order.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -164,13 +170,16 @@ def selection_plan(
         empty = "means" if not means and unknown != "mean" else "laws, adaptive_laws"
         raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
     if unknown is None:
-        rows = [judge.row(s, law_of(s.law, float(s.mean or 1.0), cap), noise) for s in searches]
+        work: Any = judge
+        chains = [[search] for search in searches]
     else:
-        target = validation.positive("target_epsilon", target_epsilon)
-        solver = Solver(judge, unknown, noise, cap, target)
-        # Law by law, because the solutions of one are near each other; shown mean by mean.
-        solutions = {s: solver.row(s) for s in sorted(searches, key=_by_law)}
-        rows = [solutions[s] for s in searches]
+        work = Solver(
+            judge, unknown, noise, cap, validation.positive("target_epsilon", target_epsilon)
+        )
+        # The solutions of one way to search are near each other, so it is one job.
+        ways = sorted(searches, key=_by_law)
+        chains = [list(chain) for _, chain in itertools.groupby(ways, key=_way)]
+    rows = _shared(partial(_rows, work, noise, cap), searches, chains, n_jobs, on_row)
     known = unknown != "noise_multiplier"
     return SelectionPlan(
         run=event if known else None,
@@ -183,6 +192,48 @@ def selection_plan(
         solved_for=unknown,
         rows=tuple(rows),
     )
+
+
+def _rows(
+    work: Judge | Solver, noise: float, cap: int | None, chain: list[Search]
+) -> list[tuple[Search, PlanRow]]:
+    """The rows of one job, one after the other."""
+    if isinstance(work, Solver):
+        return [(s, work.row(s)) for s in chain]
+    return [(s, work.row(s, law_of(s.law, float(s.mean or 1.0), cap), noise)) for s in chain]
+
+
+def _shared(
+    job: Callable[[list[Search]], list[tuple[Search, PlanRow]]],
+    searches: list[Search],
+    chains: list[list[Search]],
+    n_jobs: int,
+    on_row: Callable[[int, int, PlanRow], None] | None,
+) -> list[PlanRow]:
+    """Returns the rows in their order, whoever computed them."""
+    # The dearest first, so that no process is left alone with one at the end.
+    dearest = sorted(chains, key=lambda chain: sum(map(_effort, chain)), reverse=True)
+    workers = min(joblib.effective_n_jobs(n_jobs), len(chains))
+    # One process keeps the order in which rows are shown.
+    ordered = chains if workers == 1 else dearest
+    tasks = (joblib.delayed(job)(chain) for chain in ordered)
+    found: dict[Search, PlanRow] = {}
+    done = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(tasks)
+    for solved in done:
+        for search, row in solved:
+            found[search] = row
+            if on_row is not None:
+                on_row(searches.index(search), len(searches), row)
+    return [found[search] for search in searches]
+
+
+def _effort(search: Search) -> float:
+    """How long a row takes beside others, roughly: only the order of jobs depends on it."""
+    return (search.mean or 30.0) ** 0.5 * (10.0 if search.density_bounds != PLAIN else 1.0)
+
+
+def _way(search: Search) -> tuple[Any, ...]:
+    return search.law, search.density_bounds, search.pilots, search.noise_ratio
 
 
 def _is_function(run: Any) -> bool:
