@@ -50,11 +50,13 @@ class RowsAsTheyCome:
         done = len(self._rows)
         left = (time.monotonic() - self._begun) / done * (of - done)
         last = [self._rows[key] for key in sorted(self._rows)][-12:]
-        lines = [
-            f"  {each.name}, mean {each.mean:g}: {_found(each)}" for each in last if each.mean
-        ]
+        lines = [f"  {each.name}, {_mean(each)}: {_found(each)}" for each in last]
         lines.append(f"{done} of {of} rows, about {math.ceil(left)} s to go")
         self._live.update("\n".join(lines))
+
+
+def _mean(row: PlanRow) -> str:
+    return "no mean" if row.mean is None else f"mean {row.mean:.3g}"
 
 
 def _found(row: PlanRow) -> str:

@@ -9,6 +9,7 @@ accountings would say and what the search can hope to find
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -229,7 +230,7 @@ def _shared(
 
 def _effort(search: Search) -> float:
     """How long a row takes beside others, roughly: only the order of jobs depends on it."""
-    return (search.mean or 30.0) ** 0.5 * (10.0 if search.density_bounds != PLAIN else 1.0)
+    return math.sqrt(search.mean or 30.0) * (10.0 if search.density_bounds != PLAIN else 1.0)
 
 
 def _way(search: Search) -> tuple[Any, ...]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import pilots_guarantee
 from optuna_dp.cli import app
+from optuna_dp.cli.plan_table import RowsAsTheyCome
+from optuna_dp.planning.selection_plan_rows import PlanRow
 
 GAUSS = json.dumps(odp.Guarantee(odp.gaussian(4.0)).to_json()["event"])
 SMALL = ["--law", "geometric", "--mean", "3", "--density-bounds", "0.8,1.25"]
 
 
 def run(*args: str, width: int = 80) -> tuple[int, str, str]:
-    found = CliRunner().invoke(app, ["plan", *args], env={"COLUMNS": str(width)})
+    # One process: the tests themselves run side by side.
+    env = {"COLUMNS": str(width), "LOKY_MAX_CPU_COUNT": "1"}
+    found = CliRunner().invoke(app, ["plan", *args], env=env)
     assert found.exception is None or isinstance(found.exception, SystemExit)
     return found.exit_code, found.stdout, found.stderr
 
@@ -208,3 +214,15 @@ def test_help() -> None:
     assert code == 0
     assert "--target-epsilon" in out
     assert "negative-binomial:SHAPE" in out
+
+
+def test_rows_and_remaining_time_are_shown_on_a_terminal() -> None:
+    """On stderr, and nothing of it stays."""
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=100, color_system=None)
+    row = PlanRow("geometric", 10.0, trials=odp.Geometric(mean=10), epsilon=1.4256)
+    with RowsAsTheyCome(console) as shown:
+        shown.add(0, 2, row)
+        shown._live.refresh()
+    assert "geometric, mean 10: epsilon 1.43" in text.getvalue()
+    assert "1 of 2 rows, about" in text.getvalue()

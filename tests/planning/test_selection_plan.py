@@ -397,3 +397,29 @@ def test_the_whole_table() -> None:
     for one in plan.rows:
         assert one.attack is not None
         assert one.attack <= one.epsilon
+
+
+def test_rows_are_the_same_whoever_computes_them() -> None:
+    seen: list[tuple[int, int]] = []
+    arguments: dict[str, Any] = {
+        "laws": ["geometric", "poisson"],
+        "means": [3, 10],
+        "density_bounds": [],
+        "attacks": False,
+    }
+    alone = odp.selection_plan(odp.gaussian(4.0), **arguments)
+    shared = odp.selection_plan(
+        odp.gaussian(4.0),
+        **arguments,
+        n_jobs=2,
+        on_row=lambda place, of, row: seen.append((place, of)),
+    )
+    assert shared == alone
+    assert sorted(seen) == [(place, 4) for place in range(4)]
+    solving = {**arguments, "target_epsilon": 2.0, "means": [3]}
+    alone = odp.selection_plan(lambda noise: odp.gaussian(noise), **solving)
+    shared = odp.selection_plan(lambda noise: odp.gaussian(noise), **solving, n_jobs=2)
+    for one, other in zip(alone.rows, shared.rows, strict=True):
+        # A solution may begin elsewhere, and is within the target all the same.
+        assert other.epsilon <= 2.0
+        assert one.noise_multiplier == pytest.approx(other.noise_multiplier, rel=0.03)

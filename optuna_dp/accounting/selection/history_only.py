@@ -132,7 +132,7 @@ def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int
     spacing = scale / history_bound.POINTS_PER_SPREAD
     points = 2.0 * (8.0 * scale + 4.0 * (spread - scale)) / spacing
     taps = min(float(np.ptp(pair.losses[positive])) / spacing + 1.0, points)
-    applied = max(law.head - 1, startup_runs)
+    applied = max(law.head - 1, startup_runs, 1)
     seconds = applied * points * (min(taps, pair.losses.size) + 24.0) / 4e8
     if law.high > 0.0:
         seconds += 1.5e-6 * points + 1.5e-10 * points * taps**2
