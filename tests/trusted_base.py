@@ -95,6 +95,7 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
     ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
     ("accounting/run_profile.py", _BOUNDED_RANGE): ("choice among utilities",),
+    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): (),
     ("accounting/run_profile.py", _SKELLAM): ("votes",),
     ("accounting/run_rdp.py", _BOUNDED_RANGE): ("choice among utilities",),
     ("accounting/run_rdp.py", _SKELLAM): ("votes",),

@@ -15,6 +15,8 @@ How each kind of event is judged:
 * :class:`PrivateSelectionDpEvent`: the pair of the selection's bound;
 * :class:`BoundedRangeDpEvent`: its own pair (:mod:`optuna_dp.accounting.bounded_range`), and a
   smaller one for a composition that begins with it;
+* anything else on a Poisson sample, under add or remove: a mixture of its pair
+  (:mod:`optuna_dp.accounting.sampled_pairs`);
 * :class:`SkellamDpEvent`: every entry that neighbours may change is one application of the exact
   pair of a Skellam variable and its shift by one (:mod:`optuna_dp.accounting.skellam`);
 * compositions: the convolution of the children's PLDs.
@@ -144,8 +146,11 @@ _KNOWN_IN_PART = (
 )
 
 
-def _is_by_pair(event: Any) -> bool:
-    return isinstance(event, _BY_PAIR) or choice_and_rest(event) is not None
+def _is_by_pair(event: Any, relation: str) -> bool:
+    if isinstance(event, _BY_PAIR) or choice_and_rest(event) is not None:
+        return True
+    # Under other relations it has a Renyi curve, or was refused.
+    return relation == "add_or_remove_one" and supported_events.sampled_by_pair(event, relation)
 
 
 def _parts(event: Any, relation: str) -> list[Part]:
@@ -170,7 +175,7 @@ def _parts(event: Any, relation: str) -> list[Part]:
         elif isinstance(leaf, events.SkellamDpEvent):
             if (changes := leaf.changes(relation)) > 0:
                 parts.append(Part(leaf, count * changes))  # one application is one entry
-        elif _is_by_pair(leaf) or supported_events.has_profile(leaf, relation):
+        elif _is_by_pair(leaf, relation) or supported_events.has_profile(leaf, relation):
             parts.append(Part(leaf, count))
         else:
             rdp_only.append(repeated)
@@ -191,6 +196,11 @@ def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
         if first is None:
             return bounded_range.pair_of_choice(event.epsilon)
         return bounded_range.pair_with_rest(first[0].epsilon, pair_of(first[1], relation))
+    if isinstance(event, dp_event.PoissonSampledDpEvent) and _is_by_pair(event, relation):
+        # No sampler of this package draws samples.
+        from optuna_dp.accounting.sampled_pairs import sampled
+
+        return sampled(pair_of(event.event, relation), event.sampling_probability)
     if isinstance(event, events.SkellamDpEvent):
         # Only votes rest on it.
         from optuna_dp.accounting.skellam import shift_pair
@@ -213,7 +223,7 @@ def _composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
     pairs = [
         _pair_cached(canonical_key(part.event), relation)  # cached: a selection takes seconds
-        if _is_by_pair(part.event)
+        if _is_by_pair(part.event, relation)
         else _pair_of_part(part.event, relation)
         for part in parts
     ]

@@ -60,6 +60,11 @@ def _holds(event: Any, cls: type[Any]) -> bool:
     return isinstance(event, cls) or any(_holds(e, cls) for e in inner if e is not None)
 
 
+def sampled_by_pair(event: Any, relation: str) -> bool:
+    """Whether an event is anything on a Poisson sample that dp-accounting's PLDs do not know."""
+    return isinstance(event, dp_event.PoissonSampledDpEvent) and not has_profile(event, relation)
+
+
 def check_supported(event: Any, relation: str) -> None:
     """Raises unless every sub-event can be judged by a profile or by an RDP curve.
 
@@ -77,6 +82,8 @@ def check_supported(event: Any, relation: str) -> None:
         )
     if children(event) or isinstance(event, _OWN_LEAVES):
         return
+    if relation == "add_or_remove_one" and sampled_by_pair(event, relation):
+        return check_supported(event.event, relation)
     if isinstance(event, dp_event.ComposedDpEvent):
         return  # an empty composition does nothing
     if not (has_profile(event, relation) or has_rdp(event, relation)):
@@ -91,6 +98,8 @@ def _refusal(event: Any, relation: str) -> str:
     else:
         reason = "its RDP is not known for this relation"
     message = f"under the relation {relation!r}, dp-accounting says: {reason}"
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return f"{message} On a sample, any event is judged under 'add_or_remove_one' only."
     if _holds(event, dp_event.LaplaceDpEvent) and relation == "replace_one":
         return f"{message} Describe it as pure_dp(2 / noise_multiplier)."
     return f"{message} Describe it by what is known of it: rdp(...), approximate_dp(...)."

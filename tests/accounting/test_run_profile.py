@@ -362,7 +362,7 @@ class TestRefusals:
             (compose(sgd(1.0), dp_event.RandomizedResponseDpEvent(0.5, 4)), "add_or_remove_one",
              dp_event.RandomizedResponseDpEvent(0.5, 4)),
             (worst_case(gaussian(1.0), laplace(1.0)), "replace_one", laplace(1.0)),
-            (dp_event.PoissonSampledDpEvent(0.1, pure_dp(1.0)), "add_or_remove_one",
+            (dp_event.PoissonSampledDpEvent(0.1, pure_dp(1.0)), "replace_one",
              dp_event.PoissonSampledDpEvent(0.1, pure_dp(1.0))),
             (PrivateSelectionDpEvent(laplace(1.0), Geometric(mean=5)), "replace_one",
              laplace(1.0)),

@@ -15,6 +15,8 @@ from optuna_dp.accounting.attacks.selection_attack import strongest_attack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
+from optuna_dp.accounting.sampled_pairs import sampled
+from optuna_dp.accounting.supported_events import sampled_by_pair
 from optuna_dp.errors import UnsupportedEventError
 
 
@@ -32,7 +34,11 @@ def strongest_known_attack(event: Any, relation: str, delta: float) -> float:
         if choices:
             rest = _attainable(canonical_key(dp_event.ComposedDpEvent(others)), relation)
             return max(attack_with_choices(choices, pair, delta) for pair in rest)
-        pairs = _attainable(canonical_key(event), relation)
+        if sampled_by_pair(event, relation):
+            inner = _attainable(canonical_key(event.event), relation)
+            pairs = tuple(sampled(pair, event.sampling_probability) for pair in inner)
+        else:
+            pairs = _attainable(canonical_key(event), relation)
     except UnsupportedEventError:
         parts = event.events if isinstance(event, dp_event.ComposedDpEvent) else []
         return max((strongest_known_attack(e, relation, delta) for e in parts), default=0.0)
