@@ -55,6 +55,10 @@ def test_the_log_says_it_where_warnings_are_silenced() -> None:
     assert [line for line in lines if "look exact" in line]
 
 
+def test_some_that_repeat_among_others_are_pointed_out() -> None:
+    assert "several runs have the very same" in looks_exact([0.8132, 0.52, 0.8132, 0.91, 0.8132])
+
+
 def test_scores_with_noise_are_not() -> None:
     rng = random.Random(3)
     for _ in range(200):
