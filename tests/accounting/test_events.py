@@ -23,7 +23,6 @@ from optuna_dp.accounting.events import (
     bounded_range,
     compose,
     dp_sgd,
-    from_opacus,
     gaussian,
     laplace,
     neighboring_relation,
@@ -32,6 +31,7 @@ from optuna_dp.accounting.events import (
     worst_case,
     zcdp,
 )
+from optuna_dp.accounting.opacus import from_opacus
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 
