@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from federated import certificates
 from optuna_dp.polling import poll
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "federated_vote"
@@ -50,11 +52,29 @@ def program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
-class Loopback:
-    """Processes of one deployment; all of them are stopped in the end."""
+POLICY = """
+max_epsilon = {epsilon}
+min_clients = 3
+ledger = "votes.ledger"
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+[search_space]
+learning_rate = {{low = 1e-7, high = 3.0}}
+momentum = {{choices = [0.0, 0.9]}}
+"""
+
+
+class Loopback:
+    """Processes of one deployment; all of them are stopped in the end.
+
+    Args:
+        home: A folder of its own.
+        secured: With TLS, SuperNodes with keys that are registered, limits and a list of allowed
+            apps on every node. Without, as the tutorial has it.
+        epsilon: The nodes' limit.
+    """
+
+    def __init__(self, home: Path, *, secured: bool = False, epsilon: float = 5.0) -> None:
+        self.home, self.secured, self.epsilon = home, secured, epsilon
         self.port = free_port()
         self.logs: dict[str, Path] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -70,8 +90,13 @@ class Loopback:
         (home / "flwr").mkdir(parents=True)
         (home / "flwr" / "config.toml").write_text(
             f'[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\n'
-            f'address = "{HOST}:{self.port}"\ninsecure = true\n'
+            f'address = "{HOST}:{self.port}"\n'
+            + (f'root-certificates = "{home}/ca.pem"\n' if secured else "insecure = true\n")
         )
+        if secured:
+            certificates.write(home, HOST)
+        self.app = self.home / "app"
+        shutil.copytree(EXAMPLE, self.app, ignore=shutil.ignore_patterns("__pycache__"))
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         self.logs[name] = self.home / f"{name}.log"
@@ -87,46 +112,75 @@ class Loopback:
         self._processes.append(process)
         return process
 
-    def start_all(self, nodes: int) -> None:
+    def start_superlink(self) -> None:
+        security = ["--insecure"]
+        if self.secured:
+            security = [
+                *("--ssl-ca-certfile", f"{self.home}/ca.pem"),
+                *("--ssl-certfile", f"{self.home}/server.pem"),
+                *("--ssl-keyfile", f"{self.home}/server.key"),
+                "--enable-supernode-auth",
+            ]
         self.start(
             "superlink",
-            "flower-superlink",
-            "--insecure",
-            "--host",
-            HOST,
-            "--port",
-            str(self.port),
+            *("flower-superlink", *security),
+            *("--host", HOST, "--port", str(self.port)),
             "--disable-runtime-dependency-installation",
         )
         assert poll(lambda: answers(self.port) or None, timeout=300), self.tail()
-        for i in range(nodes):
-            self.start(
-                f"supernode-{i}",
-                "flower-supernode",
-                "--insecure",
-                "--superlink",
-                f"{HOST}:{self.port}",
-                "--host",
-                HOST,
-                "--port",
-                str(free_port()),
-                "--node-config",
-                f"partition-id={i} num-partitions={nodes}",
-            )
 
-    def run(self, output: Path, **config: str) -> None:
-        app = self.home / "app"
-        shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__"))
-        settings = {"output": f"'{output}'", **config}
-        text = " ".join(f"{name}={value}" for name, value in settings.items())
+    def start_supernode(self, i: int, nodes: int, *, registered: bool = True) -> None:
+        config = f"partition-id={i} num-partitions={nodes}"
+        command, security = ["flower-supernode"], ["--insecure"]
+        if self.secured:
+            node = self.home / f"node-{i}"
+            node.mkdir()
+            (node / "votes.toml").write_text(POLICY.format(epsilon=self.epsilon))
+            certificates.write_key(node)
+            if registered:
+                self.flwr("supernode", "register", str(node / "key.pub"), "loopback")
+            config += f" vote-policy='{node}/votes.toml'"
+            command = ["python", "-m", "optuna_dp.federated.pinned_supernode"]
+            command += ["--apps", str(self.home / "apps.sha256")]
+            security = ["--root-certificates", f"{self.home}/ca.pem"]
+            security += ["--auth-supernode-private-key", f"{node}/key"]
+        self.start(
+            f"supernode-{i}",
+            *(*command, *security),
+            *("--superlink", f"{HOST}:{self.port}"),
+            *("--host", HOST, "--port", str(free_port())),
+            *("--node-config", config),
+        )
+
+    def start_all(self, nodes: int) -> None:
+        self.start_superlink()
+        for i in range(nodes):
+            self.start_supernode(i, nodes)
+
+    def flwr(self, *arguments: str) -> None:
         done = subprocess.run(
-            [program("flwr"), "run", str(app), "loopback", "--run-config", text],
+            [program("flwr"), *arguments],
             env=self.env,
+            cwd=self.home,
             capture_output=True,
             text=True,
             timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+    def allow_the_app(self) -> None:
+        """What the people of a node do once they have read the app."""
+        for old in self.home.glob("*.fab"):
+            old.unlink()
+        self.flwr("build", "--app", str(self.app))
+        (bundle,) = self.home.glob("*.fab")
+        digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
+        (self.home / "apps.sha256").write_text(f"{digest}  {bundle.name}\n")
+
+    def run(self, output: Path, **config: str) -> None:
+        settings = {"output": f"'{output}'", **config}
+        text = " ".join(f"{name}={value}" for name, value in settings.items())
+        self.flwr("run", str(self.app), "loopback", "--run-config", text)
 
     def tail(self) -> str:
         return "\n".join(
@@ -150,8 +204,8 @@ class Loopback:
 
 
 @contextmanager
-def loopback(home: Path) -> Iterator[Loopback]:
-    deployment = Loopback(home)
+def loopback(home: Path, *, secured: bool = False, epsilon: float = 5.0) -> Iterator[Loopback]:
+    deployment = Loopback(home, secured=secured, epsilon=epsilon)
     try:
         yield deployment
     finally:

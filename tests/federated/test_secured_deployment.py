@@ -1,0 +1,123 @@
+"""The deployment guide, tried: TLS, SuperNodes with keys, limits and allowed apps on the nodes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
+
+from federated.deployment import Loopback, loopback
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated import client_statement
+from optuna_dp.federated.pinned_supernode import digests_in, pinned
+from optuna_dp.polling import poll
+
+HERE = Path(__file__).parent
+
+
+def result(path: Path, deployment: Loopback) -> Any:
+    def written() -> Any:
+        try:
+            return json.loads(path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+    found = poll(written, timeout=400)
+    assert found is not None, deployment.tail()
+    return found
+
+
+@pytest.mark.deployment
+def test_votes_refusals_and_an_edited_app_in_a_secured_deployment(tmp_path: Path) -> None:
+    with loopback(tmp_path, secured=True) as deployment:
+        deployment.allow_the_app()
+        deployment.start_all(nodes=3)
+        # A node whose key nobody has registered stays outside.
+        deployment.start_supernode(3, 3, registered=False)
+
+        deployment.run(tmp_path / "release.json", secure="true", epsilon="4.0")
+        release = result(tmp_path / "release.json", deployment)
+        assert release["statement"]["design"]["settings"]["plan"]["clients"] == 3
+        for i in range(3):
+            text = client_statement(tmp_path / f"node-{i}" / "votes.toml")
+            assert "sent 1 noisy vote(s)" in text
+        assert not (tmp_path / "node-3" / "votes.ledger").exists()
+
+        # The same app, edited: it would do what it likes with the data.
+        task = deployment.app / "federated_vote_app" / "task.py"
+        task.write_text(task.read_text() + "\n# edited\n")
+        deployment.run(tmp_path / "edited.json", secure="true", epsilon="0.5")
+
+        def refused() -> bool | None:
+            logs = [deployment.logs[f"supernode-{i}"].read_text() for i in range(3)]
+            return all("App refused: its digest" in log for log in logs) or None
+
+        assert poll(refused, timeout=300), deployment.tail()
+        assert not (tmp_path / "edited.json").exists()
+
+
+@pytest.mark.deployment
+def test_a_hostile_server_over_a_network(tmp_path: Path) -> None:
+    with loopback(tmp_path, secured=True, epsilon=1.0) as deployment:
+        package = deployment.app / "federated_vote_app"
+        shutil.copy(HERE / "hostile_server.py", package / "hostile_server.py")
+        shutil.copy(HERE / "hostile_server_app.py", package / "server_app.py")
+        deployment.allow_the_app()  # the clients' part is as it was
+        deployment.start_all(nodes=4)
+        deployment.run(tmp_path / "found.json", clients="4")
+        found = result(tmp_path / "found.json", deployment)
+        assert len(found) > 10
+        assert set(found.values()) <= {None, "False", "0"}
+        log = deployment.logs["supernode-0"].read_text()
+        assert log.count("Vote refused: ") > 10
+
+
+# -- the list of apps, without a network ----------------------------------------------------
+
+LISTED = "a" * 64
+
+
+def test_lists_of_digests() -> None:
+    assert digests_in(f"# ours\n{LISTED}  app.fab\n\n{'b' * 64}\n") == {LISTED, "b" * 64}
+    for wrong in ("", "# nothing\n", "abc  app.fab", f"{LISTED}x app.fab", LISTED.upper()):
+        with pytest.raises(InvalidArgumentError, match="sha256sum"):
+            digests_in(wrong)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("entities", [None, {"fpk": "ssh-ed25519 key"}])
+def test_a_bundle_that_is_not_on_the_list_is_never_unpacked(
+    listed: bool, entities: dict[str, str] | None
+) -> None:
+    import hashlib
+
+    from flwr.supercore.fab import Fab
+
+    content = b"the bundle"
+    digest = hashlib.sha256(content).hexdigest()
+    seen = SimpleNamespace(fab=None, must_verify=None)
+
+    def pull(*, get_fab: Any, trusted_entities: Any, state: str) -> str:
+        """As Flower's own: the bundle first, then whether it has to be verified."""
+        assert state == "state"
+        seen.fab = get_fab("hash", 7)
+        seen.must_verify = bool(trusted_entities)
+        return "done"
+
+    wrapped = pinned(pull, {digest if listed else LISTED})
+    fab = Fab("hash", content, {"valid_license": "yes"})
+    got = wrapped(get_fab=lambda h, r: fab, trusted_entities=entities, state="state")
+    assert got == "done"
+    if listed:
+        assert seen.fab is fab
+        assert seen.must_verify is (entities is not None)
+    else:
+        assert seen.fab.content == b""
+        assert seen.fab.verifications == {}
+        assert seen.must_verify
