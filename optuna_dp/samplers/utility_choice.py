@@ -195,6 +195,21 @@ def replay(plan: DoublingPlan, answers: Sequence[int | None]) -> LoopState:
     return state
 
 
+# Means of round numbers (accuracies of small partitions) have few binary digits in any precision.
+_FEW_DIGITS = 1 << 12
+
+
+def _looks_single(means: npt.NDArray[np.float64]) -> bool:
+    """Whether every mean has at most the digits of single precision, and one uses many of them.
+
+    A storage keeps a number and not its type, so this is all that is left to be seen. Of means in
+    double precision that are no round numbers, one in 2^29 looks so.
+    """
+    single = means == means.astype(np.float32).astype(np.float64)
+    rounded = means * _FEW_DIGITS == np.rint(means * _FEW_DIGITS)
+    return bool(np.all(single) and not np.all(rounded))
+
+
 def utilities_of(
     trials: Sequence[FrozenTrial], settings: UtilitySettings, direction: str
 ) -> Utilities:
@@ -216,8 +231,14 @@ def utilities_of(
     if with_scores:
         utilities = Utilities.from_scores(with_scores)
     else:
-        means = [trial.value for trial in trials]
-        utilities = Utilities.from_means(np.array(means, dtype=np.float64), settings.n_partitions)
+        means = np.array([trial.value for trial in trials], dtype=np.float64)
+        if _looks_single(means):
+            raise ReleaseRefusedError(
+                "all means are numbers of single precision, whose rounding the guarantee does not "
+                "cover.",
+                fix="Average in double precision, or use report_utilities.",
+            )
+        utilities = Utilities.from_means(means, settings.n_partitions)
     if direction == "maximize":
         return utilities
     # A cost in [0, 1]. The complement is taken in whole numbers, so that it moves as far.
