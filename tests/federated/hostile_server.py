@@ -50,29 +50,54 @@ class HostileServer:
         plan = dataclasses.replace(made, **changes)
         return VoteQuery(self.space, self.candidates, "minimize", plan, masks_of, name)
 
+    def ask_all(
+        self, action: str, asked: Mapping[int, dict[str, Any]]
+    ) -> dict[int, RecordDict | None]:
+        """One message to each node, at once; None from a client that refuses."""
+        messages = []
+        for node, records in asked.items():
+            content = RecordDict({name: ConfigRecord(each) for name, each in records.items()})
+            messages.append(Message(content, dst_node_id=node, message_type=action))
+        found: dict[int, RecordDict | None] = {}
+        for reply in self.grid.send_and_receive(messages, timeout=300):
+            if reply.has_error():
+                assert reply.error.reason == "refused", reply.error  # and nothing more
+            refused = reply.has_error()
+            found[reply.metadata.src_node_id] = None if refused else reply.content
+        assert set(found) == set(asked)
+        return found
+
     def ask(self, node: int, action: str, records: dict[str, Any]) -> RecordDict | None:
         """One message; None if the client refuses."""
-        content = RecordDict({name: ConfigRecord(values) for name, values in records.items()})
-        message = Message(content, dst_node_id=node, message_type=action)
-        (reply,) = list(self.grid.send_and_receive([message], timeout=120))
-        if reply.has_error():
-            assert reply.error.reason == "refused", reply.error  # and nothing more
-            return None
-        return reply.content
-
-    def plain(self, node: int, query: VoteQuery) -> np.ndarray | None:
-        found = self.ask(node, "query.vote", {"vote_query": {"query": query.to_json()}})
-        return None if found is None else found.array_records["vote"]["sum"].numpy()
+        return self.ask_all(action, {node: records})[node]
 
     def stage(self, node: int, stage: str, config: dict[str, Any], query: str = "") -> Any:
-        records = {"secaggplus_configs": {"stage": stage, **config}}
-        if query:
-            records["fitins.config"] = {"query": query}
-        found = self.ask(node, "query.vote_secagg", records)
-        return None if found is None else found.config_records["secaggplus_configs"]
+        return self.stage_all(stage, {node: config}, query)[node]
+
+    def stage_all(self, stage: str, configs: Mapping[int, Any], query: str = "") -> Any:
+        more = {"fitins.config": {"query": query}} if query else {}
+        asked = {
+            node: {"secaggplus_configs": {"stage": stage, **config}, **more}
+            for node, config in configs.items()
+        }
+        found = self.ask_all("query.vote_secagg", asked)
+        return {
+            node: None if content is None else content.config_records["secaggplus_configs"]
+            for node, content in found.items()
+        }
 
     def set_up(
         self, node: int, query: VoteQuery, clients: int, threshold: int, shares: int | None = None
+    ) -> bool:
+        return self.set_up_all([node], query, clients, threshold, shares)
+
+    def set_up_all(
+        self,
+        nodes: Sequence[int],
+        query: VoteQuery,
+        clients: int,
+        threshold: int,
+        shares: int | None = None,
     ) -> bool:
         clip = entry_bound(query.plan)
         config = {
@@ -84,29 +109,37 @@ class HostileServer:
             "mod_range": MODULUS,
             "max_weight": 1.0,
         }
-        found = self.stage(node, "setup", config)
-        if found is not None:
-            self.keys[node] = [found["pk1"], found["pk2"]]
-        return found is not None
+        found = self.stage_all("setup", dict.fromkeys(nodes, config))
+        self.keys |= {n: [each["pk1"], each["pk2"]] for n, each in found.items() if each}
+        return None not in found.values()
 
     def share(self, node: int, shown: Sequence[int]) -> bool:
-        keys = {str(n): self.keys[n] for n in shown}
-        found = self.stage(node, "share_keys", keys)
-        if found is None:
-            return False
-        for target, text in zip(found["dsts"], found["ctxts"], strict=True):
-            self.inbox.setdefault(target, []).append((node, text))
-        return True
+        return self.share_all({node: shown})
+
+    def share_all(self, shown: Mapping[int, Sequence[int]]) -> bool:
+        keys = {node: {str(n): self.keys[n] for n in them} for node, them in shown.items()}
+        found = self.stage_all("share_keys", keys)
+        for node, each in found.items():
+            for target, text in zip(each["dsts"], each["ctxts"], strict=True) if each else ():
+                self.inbox.setdefault(target, []).append((node, text))
+        return None not in found.values()
 
     def collect(self, node: int, query: VoteQuery, sources: Sequence[int] | None = None) -> bool:
-        got = dict(self.inbox.get(node, []))
-        sources = list(got) if sources is None else sources
-        config = {"srcs": list(sources), "ctxts": [got[n] for n in sources]}
-        found = self.stage(node, "collect_masked_vectors", config, query.to_json())
-        if found is None:
-            return False
-        self.masked[node] = bytes_to_ndarray(found["masked_params"][1])
-        return True
+        return self.collect_all([node], query, sources) == 1
+
+    def collect_all(
+        self, nodes: Sequence[int], query: VoteQuery, sources: Sequence[int] | None = None
+    ) -> int:
+        """How many answer."""
+        configs = {}
+        for node in nodes:
+            got = dict(self.inbox.get(node, []))
+            chosen = list(got) if sources is None else list(sources)
+            configs[node] = {"srcs": chosen, "ctxts": [got[n] for n in chosen]}
+        found = self.stage_all("collect_masked_vectors", configs, query.to_json())
+        answered = {node: each for node, each in found.items() if each is not None}
+        self.masked |= {n: bytes_to_ndarray(e["masked_params"][1]) for n, e in answered.items()}
+        return len(answered)
 
     def unmask(self, node: int, active: list[int], dead: list[int]) -> Any:
         found = self.stage(node, "unmask", {"active_nids": active, "dead_nids": dead})
@@ -115,9 +148,8 @@ class HostileServer:
     def introduced(self, query: VoteQuery, threshold: int | None = None) -> bool:
         """Everybody is set up and has shared with everybody, as an honest server does it."""
         count = len(self.nodes)
-        return all(self.set_up(n, query, count, threshold or count) for n in self.nodes) and all(
-            self.share(n, self.nodes) for n in self.nodes
-        )
+        set_up = self.set_up_all(self.nodes, query, count, threshold or count)
+        return set_up and self.share_all(dict.fromkeys(self.nodes, self.nodes))
 
     def opened(
         self, victim: int, query: VoteQuery, seed: list[bytes], keys: dict[int, list[bytes]]
@@ -138,9 +170,7 @@ class HostileServer:
 
 def _answers(server: HostileServer, query: VoteQuery) -> int:
     """How many clients answer a secure sum of this query, all else being as it should."""
-    if not server.introduced(query):
-        return 0
-    return sum(server.collect(n, query) for n in server.nodes)
+    return server.collect_all(server.nodes, query) if server.introduced(query) else 0
 
 
 def _with(**changes: Any) -> Callable[[HostileServer], Any]:
@@ -148,8 +178,9 @@ def _with(**changes: Any) -> Callable[[HostileServer], Any]:
 
 
 def a_plain_sum(server: HostileServer) -> Any:
-    query = server.query("")
-    return sum(server.plain(n, query) is not None for n in server.nodes)
+    asked = {"vote_query": {"query": server.query("").to_json()}}
+    found = server.ask_all("query.vote", dict.fromkeys(server.nodes, asked))
+    return sum(content is not None for content in found.values())
 
 
 def less_noise(server: HostileServer) -> Any:
@@ -165,12 +196,12 @@ def one_name_many_times(server: HostileServer) -> Any:
     others = [n for n in server.nodes if n != victim]
     seed: list[bytes] = []
     keys: dict[int, list[bytes]] = {n: [] for n in others}
-    for node in server.nodes:
-        found = server.unmask(node, [victim] * len(server.nodes), others)
+    lie = {"active_nids": [victim] * len(server.nodes), "dead_nids": others}
+    for found in server.stage_all("unmask", dict.fromkeys(server.nodes, lie)).values():
         if found is None:
             return None
-        seed.append(found[0][1])
-        for owner, share in found[len(server.nodes) :]:
+        seed.append(found["shares"][0])
+        for owner, share in zip(others, found["shares"][len(server.nodes) :], strict=True):
             keys[owner].append(share)
     return server.opened(victim, query, seed, keys)
 
@@ -189,10 +220,7 @@ def another_list_for_everyone(server: HostileServer) -> Any:
     for i, node in enumerate(server.nodes[1:], start=1):
         rest = [n for n in server.nodes[1:] if n != node]
         shown[node] = [node, victim, rest[i % len(rest)]]
-    for node in server.nodes:
-        if not server.set_up(node, query, size, size):
-            return None
-    if not all(server.share(n, shown[n]) for n in server.nodes):
+    if not (server.set_up_all(server.nodes, query, size, size) and server.share_all(shown)):
         return None
     sources = [n for n in shown[victim] if n != victim]
     return server.collect(victim, query, sources)
@@ -243,6 +271,21 @@ def candidates_of_its_own(server: HostileServer) -> Any:
     object.__setattr__(query, "to_json", lambda: lie)
     return server.collect(server.nodes[0], query)
 
+
+def once_more(server: HostileServer) -> Any:
+    """An honest question, after the limit has been spent."""
+    return _answers(server, server.query(name="once more"))
+
+
+# What a test over a network tries, in this order: the fourth gets votes, which are charged, and
+# nothing that opens them; so the last one is refused.
+OVER_A_NETWORK: dict[str, Callable[[HostileServer], Any]] = {
+    "a plain sum": a_plain_sum,
+    "a large delta": _with(delta=0.5),
+    "another list for everyone": another_list_for_everyone,
+    "one name many times": one_name_many_times,
+    "once more": once_more,
+}
 
 ATTEMPTS: dict[str, Callable[[HostileServer], Any]] = {
     "a large delta": _with(delta=0.5),
