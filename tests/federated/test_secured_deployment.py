@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +12,10 @@ import pytest
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
 from federated.deployment import Loopback, loopback
-from federated.hostile_server import OVER_A_NETWORK
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import client_statement
 from optuna_dp.federated.pinned_supernode import digests_in, pinned
 from optuna_dp.polling import poll
-
-HERE = Path(__file__).parent
 
 
 def result(path: Path, deployment: Loopback) -> Any:
@@ -29,7 +25,7 @@ def result(path: Path, deployment: Loopback) -> Any:
         except (FileNotFoundError, json.JSONDecodeError):
             return None
 
-    found = poll(written, timeout=400)
+    found = poll(written, timeout=900)
     assert found is not None, deployment.tail()
     return found
 
@@ -61,29 +57,6 @@ def test_votes_refusals_and_an_edited_app_in_a_secured_deployment(tmp_path: Path
 
         assert poll(refused, timeout=300), deployment.tail()
         assert not (tmp_path / "edited.json").exists()
-
-
-@pytest.mark.deployment
-def test_a_hostile_server_over_a_network(tmp_path: Path) -> None:
-    with loopback(tmp_path, secured=True, epsilon=1.0) as deployment:
-        package = deployment.app / "federated_vote_app"
-        shutil.copy(HERE / "hostile_server.py", package / "hostile_server.py")
-        shutil.copy(HERE / "hostile_server_app.py", package / "server_app.py")
-        deployment.allow_the_app()  # the clients' part is as it was
-        deployment.start_all(nodes=4)
-        deployment.run(tmp_path / "found.json", clients="4")
-        found = result(tmp_path / "found.json", deployment)
-        assert set(found) == set(OVER_A_NETWORK)
-        assert set(found.values()) <= {None, "False", "0"}
-        log = "".join(deployment.logs[f"supernode-{i}"].read_text() for i in range(4))
-        for reason in (
-            "a plain sum",
-            "it costs epsilon=",
-            "shown other clients",
-            "names a client twice",
-            "all votes together would cost",
-        ):
-            assert reason in log, log[-5000:]
 
 
 # -- the list of apps, without a network ----------------------------------------------------
