@@ -122,7 +122,7 @@ class Guarantee(Record):
         tail = validation.open_unit("tail", tail)
         if tail < 1e-12:
             raise InvalidArgumentError("tail", tail, "it must lie in [1e-12, 1)")
-        return mu_of(self.event, self.neighboring_relation, tail)
+        return mu_of(self._judged, self.neighboring_relation, tail)
 
     def method(self, delta: float) -> str:
         """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""

@@ -107,6 +107,8 @@ def voter(
             before = masks.view.set(secure_messages.view_of(message, context))
             try:
                 module = masks.client_module(kind)
+                # Flower votes first and reads the others' shares then: too late, it is charged.
+                secure_messages.check_shares(message, context, module.decrypt)
                 return cast(Message, module.secaggplus_mod(message, context, vote))
             finally:
                 masks.view.reset(before)

@@ -8,7 +8,7 @@ client has seen of the vote comes out (:class:`.View`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 from flwr.app import ConfigRecord, Context, Message
@@ -55,6 +55,31 @@ def check(message: Message, context: Context) -> None:
             raise VoteRefusedError("a client that is called active and dead would lose both masks")
         _check_known([*active, *dead], cast(list[int], state["rd_seed_share_dict:K"]), "nids")
         _check_enough(len(active), state)
+
+
+def check_shares(
+    message: Message, context: Context, decrypt: Callable[[bytes, bytes], bytes]
+) -> None:
+    """Refuses a vote for which the others' shares cannot be read.
+
+    Args:
+        message: Of any stage.
+        context: The client's.
+        decrypt: Reads a share with the key of two clients.
+
+    Raises:
+        VoteRefusedError: If one cannot be read.
+    """
+    if stage_of(message) != "collect_masked_vectors":
+        return
+    config, state = _config(message), _state(context)
+    names = cast(list[int], state["ss2_dict:K"])
+    keys = dict(zip(names, cast(list[bytes], state["ss2_dict:V"]), strict=True))
+    texts, sources = config.get("ctxts"), cast(list[int], config["srcs"])
+    if not isinstance(texts, list) or len(texts) != len(sources):
+        raise VoteRefusedError("there must be one share of each client")
+    for source, text in zip(sources, texts, strict=True):
+        decrypt(keys[source], cast(bytes, text))
 
 
 def view_of(message: Message, context: Context) -> bytes:

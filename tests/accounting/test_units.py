@@ -78,6 +78,7 @@ def test_the_unit_changes_whose_data_and_no_number(relation: str) -> None:
     assert of_clients.by_method(1e-5) == plain.by_method(1e-5)
     assert of_clients.bounds(1e-5) == plain.bounds(1e-5)
     assert of_clients.delta(0.5) == plain.delta(0.5)
+    assert of_clients.mu() == plain.mu()
     assert list(of_clients.rdp([2.0, 8.0])) == list(plain.rdp([2.0, 8.0]))
     assert odp.Guarantee.from_json(of_clients.to_json()) == of_clients
     assert "for each client as a whole" in repr(of_clients)

@@ -100,6 +100,15 @@ def test_without_the_defence_the_attempt_succeeds(
         assert found
 
 
+def test_shares_that_cannot_be_read_cost_a_client_nothing() -> None:
+    server = hostile()
+    query, victim = server.query(), server.nodes[0]
+    assert server.introduced(query)
+    server.inbox[victim][0] = (server.inbox[victim][0][0], b"damaged")
+    assert not server.collect(victim, query)
+    assert "optuna_dp_ledger" not in server.grid._nodes[victim][1].state.config_records
+
+
 @pytest.mark.parametrize("kept", [False, True], ids=["in the run", "in a file"])
 def test_two_answers_at_once_for_one_set_up(kept: bool, tmp_path: Path) -> None:
     """A node that handles two messages at once starts both from the same state."""
