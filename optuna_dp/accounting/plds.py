@@ -103,9 +103,7 @@ def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
     parts = private_parts(pld)
     forward, reverse = (pld, pld) if parts is None else parts
     top = max(_end_of_profile(side, _FLOOR + slack) for side in (forward, reverse))
-    middle = min(
-        top, max(side.get_epsilon_for_delta(_CENTRAL_DELTA) for side in (forward, reverse))
-    )
+    middle = min(top, max(_epsilon(side, _CENTRAL_DELTA) for side in (forward, reverse)))
     epsilons = np.union1d(
         np.linspace(0.0, top, POINTS // 2), np.linspace(0.0, middle, POINTS // 2)
     )
@@ -151,8 +149,26 @@ def _dense_atoms(side: Any) -> tuple[FloatArray, FloatArray, float] | None:
 def _end_of_profile(side: Any, level: float) -> float:
     """Returns an epsilon >= 0 beyond which delta stays within ``level`` of its limit."""
     limit = float(side.get_delta_for_epsilon([math.inf])[0])
-    epsilon = float(side.get_epsilon_for_delta(min(limit + level, 1.0)))
-    return min(epsilon, _LARGEST_EPSILON)
+    return min(_epsilon(side, min(limit + level, 1.0)), _LARGEST_EPSILON)
+
+
+def _epsilon(side: Any, delta: float) -> float:
+    """Returns ``side.get_epsilon_for_delta(delta)``, without its walk down the grid in Python."""
+    atoms = _dense_atoms(side)
+    if atoms is None:
+        return float(side.get_epsilon_for_delta(delta))
+    losses, probs, infinite = atoms
+    if infinite > delta:
+        return math.inf
+    upper = np.cumsum(np.concatenate([[infinite], probs[::-1]]))
+    with np.errstate(over="ignore", under="ignore"):
+        lower = np.cumsum(np.concatenate([[0.0], probs[::-1] * np.exp(-losses[::-1])]))
+        # The first atom from above at which the profile exceeds delta.
+        high = upper[:-1] - np.exp(losses[::-1]) * lower[:-1] >= delta
+    taken = int(np.argmax(high[1:])) + 1 if high[1:].any() else losses.size
+    if upper[taken] <= lower[taken] + delta:
+        return 0.0
+    return math.log((upper[taken] - delta) / lower[taken]) if lower[taken] > 0.0 else math.inf
 
 
 def pld_of_pair(pair: DominatingPair, interval: float) -> Any:

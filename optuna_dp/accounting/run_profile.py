@@ -31,7 +31,7 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from optuna_dp.accounting import events, plds, supported_events
+from optuna_dp.accounting import events, plds, sampled_gaussian, supported_events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.first_choice import choice_and_rest
@@ -230,17 +230,18 @@ def _composed(parts: list[Part], relation: str) -> Any:
     if any(pair is not None and pair.is_infinite for pair in pairs):
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
     interval = interval_for(parts, pairs, relation)
-    native = [
-        dp_event.SelfComposedDpEvent(part.event, part.times)
-        for part, pair in zip(parts, pairs, strict=True)
-        if pair is None
-    ]
-    result = None
-    if native:
-        result = plds.native_pld(dp_event.ComposedDpEvent(native), relation, interval)
+    result, native = None, []
     for part, pair in zip(parts, pairs, strict=True):
         if pair is not None:
             pld = plds.pld_of_pair(pair, interval)
-            pld = pld.self_compose(part.times) if part.times > 1 else pld
-            result = pld if result is None else result.compose(pld)
+        elif sampled_gaussian.applies_to(part.event):
+            pld = sampled_gaussian.loss_distribution(part.event, relation, interval)
+        else:
+            native.append(dp_event.SelfComposedDpEvent(part.event, part.times))
+            continue
+        pld = pld.self_compose(part.times) if part.times > 1 else pld
+        result = pld if result is None else result.compose(pld)
+    if native:
+        pld = plds.native_pld(dp_event.ComposedDpEvent(native), relation, interval)
+        result = pld if result is None else result.compose(pld)
     return result

@@ -35,6 +35,7 @@ from optuna_dp.planning.budget_plan import (
     sgd_training,
 )
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
+from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
 
 # What a score on the training records may take of its run's squared budget: a tenth of a pilot's,
@@ -51,6 +52,8 @@ _FAINTEST = 0.01
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
+# What a search may leave of the budget, so that the first exact answer is nearly always one.
+_UNUSED = 0.007
 
 Training = Callable[[float, int], Any]
 
@@ -146,8 +149,8 @@ def plan_budget(
         records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps
     )
     split = _Split(target, float(delta), neighboring_relation, training, rate, score, score_final)
-    last = split.last(1 + spare, length, increase)
-    rungs = split.rungs(sizes, pilot_length, last, increase)
+    last, ratio = split.last(1 + spare, length, increase)
+    rungs = split.rungs(sizes, pilot_length, last, increase, ratio)
     return assembled(
         epsilon=target,
         delta=float(delta),
@@ -170,8 +173,11 @@ class _Split:
     score: str | None
     score_final: bool
 
-    def last(self, count: int, steps: int, increase: float) -> PaidRuns:
-        """Returns the last runs: ``increase`` times the noise at which they cost everything."""
+    def last(self, count: int, steps: int, increase: float) -> tuple[PaidRuns, float]:
+        """Returns the last runs: ``increase`` times the noise at which they cost everything.
+
+        And cost over estimate there, which the pilots' search begins with.
+        """
         whole = squared_mu(self.epsilon, self.delta)
         score_noise = self._score_noise(whole / count, _FINAL_SCORE_SHARE)
         if not self.score_final:
@@ -182,7 +188,7 @@ class _Split:
             return PaidRuns(count, noise, steps, score_noise, event)
 
         start = self._start(whole / count, steps)
-        noise, cost = self._search(lambda value: [runs(value, score_noise)], start, 1.0)
+        noise, cost, ratio = self._search(lambda value: [runs(value, score_noise)], start, 1.0)
         if cost > self.epsilon:
             raise InvalidArgumentError(
                 "epsilon",
@@ -202,10 +208,10 @@ class _Split:
             )
         if score_noise is not None:
             score_noise = _score_noise_within(score_noise * increase)
-        return runs(_rounded(noise * increase), score_noise)
+        return runs(_rounded(noise * increase), score_noise), ratio
 
     def rungs(
-        self, sizes: tuple[int, ...], steps: int, last: PaidRuns, increase: float
+        self, sizes: tuple[int, ...], steps: int, last: PaidRuns, increase: float, ratio: float
     ) -> list[PaidRuns]:
         """Returns the pilots that cost what the last runs leave, the signal doubling by rung."""
         whole = squared_mu(self.epsilon, self.delta)
@@ -222,11 +228,13 @@ class _Split:
                 found.append(PaidRuns(count, own, steps, score_noise, event))
             return found
 
-        # Squared cost goes as steps / noise^2.
-        of_last = whole * increase**-2 / last.count
-        start = last.noise_multiplier * math.sqrt(of_last / shares[0] * steps / last.steps)
+        start = self._start(shares[0], steps)
+        if self.sample_rate is None:
+            # Squared cost goes as steps / noise^2.
+            of_last = whole * increase**-2 / last.count
+            start = last.noise_multiplier * math.sqrt(of_last / shares[0] * steps / last.steps)
         least = 2.0 ** (len(sizes) - 1)
-        noise, cost = self._search(lambda value: [*rungs(value), last], start, least)
+        noise, cost, _ = self._search(lambda value: [*rungs(value), last], start, least, ratio)
         if not 0.99 * self.epsilon <= cost <= self.epsilon:
             raise InvalidArgumentError(
                 "pilots",
@@ -248,9 +256,13 @@ class _Split:
         return found
 
     def _search(
-        self, runs: Callable[[float], list[PaidRuns]], start: float, least: float
-    ) -> tuple[float, float]:
-        """Returns the smallest noise found within the budget, and what all of it then costs."""
+        self,
+        runs: Callable[[float], list[PaidRuns]],
+        start: float,
+        least: float,
+        ratio: float = 1.0,
+    ) -> tuple[float, float, float]:
+        """Returns the least noise within the budget, what all costs then, cost over estimate."""
 
         def composed(noise: float) -> Guarantee:
             paid = runs(_rounded(noise))
@@ -268,9 +280,11 @@ class _Split:
             return profile_epsilon(composed(scale.value(u)), self.delta)
 
         def rough(u: float) -> float:
-            return _rough_epsilon(composed(scale.value(u)), self.delta)
+            if self.sample_rate is None:
+                return _rough_epsilon(composed(scale.value(u)), self.delta)
+            return self._estimate(runs(_rounded(scale.value(u))))
 
-        found = guided(exact, rough, self.epsilon, scale)
+        found = guided(exact, rough, self.epsilon, scale, ratio=ratio, tolerance=_UNUSED)
         if self.sample_rate is None:
             # An event of the caller's may be judged better by something else than its profile.
             cost = composed(scale.value(found.at)).epsilon(self.delta)
@@ -280,7 +294,26 @@ class _Split:
                     self.epsilon,
                     scale.starting_at(found),
                 )
-        return _rounded(scale.value(found.at)), found.cost
+        return _rounded(scale.value(found.at)), found.cost, found.cost / rough(found.at)
+
+    def _estimate(self, paid: list[PaidRuns]) -> float:
+        """Returns about what these runs of DP-SGD cost together."""
+        assert self.sample_rate is not None
+        parts = [
+            Steps(self.sample_rate, run.noise_multiplier, run.steps * run.count) for run in paid
+        ]
+        if self.score == "training":
+            parts += [
+                Steps(1.0, run.score_noise_multiplier, run.count)
+                for run in paid
+                if run.score_noise_multiplier is not None
+            ]
+        return estimated_epsilon(
+            parts,
+            self.delta,
+            near=self.epsilon,
+            replace_one=self.relation == "replace_one",
+        )
 
     def _start(self, squared: float, steps: int) -> float:
         """Returns about the noise at which a training costs this much."""

@@ -42,6 +42,28 @@ def random_targets(seed: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
+def targets_by_size(seed: int) -> list[dict[str, Any]]:
+    """Small batches of large data, where a step's loss is rare and large, and common sizes."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for records in (1348, 20_000, 327_346, 1_000_000):
+        for batch_size in (64, 256, 1024):
+            for epochs in (1, 5, 20):
+                found.append(
+                    {
+                        "epsilon": float(10 ** rng.uniform(-1, 1)),
+                        "delta": 1e-5 if records < 100_000 else 1e-7,
+                        "records": records,
+                        "batch_size": batch_size,
+                        "epochs": epochs,
+                        "pilots": LADDERS[int(rng.integers(len(LADDERS)))],
+                        "score": [None, "training"][int(rng.integers(2))],
+                        "spare_runs": int(rng.integers(2)),
+                    }
+                )
+    return found
+
+
 def check_within(target: dict[str, Any]) -> None:
     plan = odp.plan_budget(**target)
     spent = plan.guarantee.epsilon(target["delta"])
@@ -58,6 +80,14 @@ def test_the_whole_costs_99_to_100_per_cent_of_the_target(target: dict[str, Any]
 @pytest.mark.slow
 @pytest.mark.parametrize("target", random_targets(7, 60), ids=lambda t: f"{t['epsilon']:.2f}")
 def test_more_targets(target: dict[str, Any]) -> None:
+    check_within(target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "target", targets_by_size(14), ids=lambda t: "{records}-{batch_size}-{epochs}".format(**t)
+)
+def test_sizes_up_to_a_million_records(target: dict[str, Any]) -> None:
     check_within(target)
 
 

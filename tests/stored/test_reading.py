@@ -51,14 +51,18 @@ def study_from(folder: Path, version: str, name: str) -> optuna.Study:
 
 
 def rounding(version: str) -> float:
-    """Other versions of numpy and scipy round otherwise, and where they do is upward."""
+    """Other versions of numpy and scipy round otherwise, and where they do is upward.
+
+    So does another order of the same sums: the last bits of a distribution's tail (1e-16) say up
+    to where it is read, and on that grid hangs a millionth of epsilon.
+    """
     made_with = stored(version, "noisy-max")["statement"]["versions"]
     same = all(made_with[p] == importlib.metadata.version(p) for p in ("numpy", "scipy"))
     # Sums of products are split among the threads of the linear algebra, so their last digits
     # depend on how many there are. Where delta is 1e-8 that is some 1e-8 of epsilon. Of that size,
     # too (2e-9 for rand-tune-no-result), is what came of rounding Renyi conversions up: it moves
     # one of 4,000 points of a profile by a bit, and what is given back for rounding by 2e-16.
-    return 1e-7 if same else 1e-5
+    return 2e-6 if same else 1e-5
 
 
 def check_epsilons(
