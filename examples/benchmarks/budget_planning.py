@@ -1,6 +1,6 @@
 """How long plan_budget takes, in seconds of CPU, by size of the data, batch and epochs.
 
-    python examples/benchmarks/budget_planning.py
+python examples/benchmarks/budget_planning.py
 """
 
 from __future__ import annotations
