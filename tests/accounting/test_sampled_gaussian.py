@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from optuna_dp.accounting import sampled_gaussian
 
@@ -56,5 +56,7 @@ def test_a_few_losses_are_composed_a_million_times() -> None:
     """A sparse distribution's size to the power of a million took half a minute."""
     one = sampled_gaussian.loss_distribution(event_of(1e-5, 5.0), "add_or_remove_one", 1e-5)
     assert one._pmf_remove.size < 20
+    assert isinstance(one._pmf_remove, pld_pmf.DensePLDPmf)
+    assert isinstance(one._pmf_add, pld_pmf.DensePLDPmf)
     all_of_them = one.self_compose(1_000_000)
     assert 0.0 < all_of_them.get_delta_for_epsilon(0.01) < 0.01
