@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -33,14 +32,18 @@ from optuna_dp.protocol.records import DRAW_KEY, FROZEN_KEY, PILOT_KEY
 def test_nobody_draws_from_the_prior_before_all_pilots_have_ended() -> None:
     study = study_of(pilot_sampler(X, pilots=4, pilot_batch_size=4, trials=exactly(8)))
     ended_then: dict[int, int] = {}
-    first_pilots = threading.Barrier(4)
+    all_run = threading.Barrier(4)
+    too_early = threading.Event()
 
     def watches(trial: optuna.Trial) -> float:
         value = objective(trial)
         if odp.is_pilot(trial):
-            first_pilots.wait()
-            time.sleep(0.05 * trial.number)
+            all_run.wait()
+            if trial.number == 3:
+                # The others are free to draw; who does would end this wait.
+                too_early.wait(timeout=0.2)
             return value
+        too_early.set()
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         ended_then[trial.number] = sum(t.state.is_finished() for t in trials[:4])
         return value
