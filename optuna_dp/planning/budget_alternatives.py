@@ -18,7 +18,7 @@ from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.planning.budget_plan import BudgetPlan, run_event, sgd_training
-from optuna_dp.planning.calibration import NOISE
+from optuna_dp.planning.calibration import NOISE, profile_epsilon
 from optuna_dp.planning.target_search import Found, guided, largest_within
 from optuna_dp.trial_counts.negative_binomial import Geometric
 
@@ -77,7 +77,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
             density_bounds=bounds,
             neighboring_relation=plan.neighboring_relation,
         )
-        return found.epsilon(plan.delta)
+        return profile_epsilon(found, plan.delta)
 
     def single(u: float, event: Callable[[float], Any]) -> float:
         return Guarantee(event(NOISE.value(u)), plan.neighboring_relation).epsilon(plan.delta)
