@@ -129,7 +129,8 @@ def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
     made = json.loads((tmp_path / "plans.json").read_text())
     assert len(made) == len(plans.ARMS)
     for name, plan in made.items():
-        assert plan["noise"] == pytest.approx(STORED[name]["noise"], rel=1e-6)
+        # A search ends anywhere between 99 and 100 % of its budget.
+        assert plan["noise"] == pytest.approx(STORED[name]["noise"], rel=1e-2)
     with (tmp_path / "runs.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [r["arm"] for r in found] == list(plans.ARMS)
