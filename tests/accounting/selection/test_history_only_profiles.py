@@ -58,6 +58,16 @@ def test_reference() -> None:
         assert found.epsilon(1e-5) <= most
 
 
+@pytest.mark.parametrize("law", [odp.Binomial(1, 0.5), odp.Geometric(10).capped(1)], ids=repr)
+@pytest.mark.parametrize("startup", [0, 2])
+def test_one_run_at_most(law: odp.TrialCount, startup: int) -> None:
+    """The recursion has one step then, and the search nothing to look for."""
+    pair = pair_of(odp.gaussian(4.0))
+    found = history_only_profiles(pair, law, (0.75, 2.0), startup)
+    plain = DataProfile(pair, law).epsilon(1e-5)
+    assert plain * 0.999 <= max(side.epsilon(1e-5) for side in found) < 1.3 * plain
+
+
 # -- the event ------------------------------------------------------------------------------------
 
 
