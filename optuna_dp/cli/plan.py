@@ -144,6 +144,12 @@ def plan(
             "--attacks/--no-attacks", help="Look for attacks (default: without a target)."
         ),
     ] = None,
+    startup_runs: Annotated[
+        int,
+        typer.Option(
+            metavar="COUNT", help="Runs from the prior in searches within density bounds."
+        ),
+    ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON for a program to read.")
     ] = False,
@@ -188,6 +194,7 @@ def plan(
                 attacks=attacks,
                 n_jobs=-1,
                 on_row=shown.add,
+                startup_runs=startup_runs,
             )
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
@@ -197,6 +204,7 @@ def plan(
 
 # What the library calls the arguments, beside what the user typed.
 _FLAGS = {
+    "startup_runs": "--startup-runs",
     "noise_multiplier": "--noise-multiplier",
     "sample_rate": "--sample-rate",
     "steps": "--steps",

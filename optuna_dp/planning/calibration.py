@@ -108,6 +108,7 @@ def calibrate(
     trials: TrialCount | Callable[[float], TrialCount],
     density_bounds: tuple[float, float] | Callable[[float], tuple[float, float]] = (1.0, 1.0),
     policy: str = "history",
+    startup_runs: int = 0,
     neighboring_relation: str = "add_or_remove_one",
     tolerance: float = TOLERANCE,
 ) -> Calibration:
@@ -133,6 +134,7 @@ def calibrate(
         trials: Law of the number of runs, or a function of its mean.
         density_bounds: (c, C), or a function of C/c.
         policy: "history" or "data", see :func:`~optuna_dp.selection_guarantee`.
+        startup_runs: How many runs are drawn from the prior, see there.
         neighboring_relation: "add_or_remove_one" or "replace_one".
         tolerance: The part of the target that may stay unused, in (0, 1).
 
@@ -166,6 +168,7 @@ def calibrate(
             given["mean"],
             density_bounds=given["density_bounds"],
             policy=policy,
+            startup_runs=startup_runs,
             neighboring_relation=neighboring_relation,
         )
 

@@ -95,6 +95,7 @@ def selection_plan(
     attacks: bool | None = None,
     n_jobs: int = 1,
     on_row: Callable[[int, int, PlanRow], None] | None = None,
+    startup_runs: int = 0,
 ) -> SelectionPlan:
     """Returns what searches would cost and find, or what a target epsilon allows.
 
@@ -131,6 +132,8 @@ def selection_plan(
         attacks: Whether to search for attacks, most of the work; by default only without a target.
         n_jobs: How many processes share the rows; -1 for one per core. The rows are the same.
         on_row: Called with (place, number of rows, row) when a row is ready, in whatever order.
+        startup_runs: In rows within density bounds, how many runs are drawn from the prior, as by
+            ``DPHyPOSampler(startup_runs=)``; at least 0, and 0 under ``policy="data"``.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -151,6 +154,10 @@ def selection_plan(
     validation.open_unit("delta", delta)
     validation.open_unit("fraction", fraction)
     events.neighboring_relation(neighboring_relation)
+    if validation.whole("startup_runs", startup_runs, 0) > 0 and policy == "data":
+        raise InvalidArgumentError(
+            "startup_runs", startup_runs, "it must be 0 if the policy may depend on the data"
+        )
     if policy not in events.POLICIES:
         raise InvalidArgumentError(
             "policy", policy, f"it must be one of {', '.join(events.POLICIES)}"
@@ -165,7 +172,7 @@ def selection_plan(
     supported_events.check_supported(event, neighboring_relation)
     if attacks is None:
         attacks = target_epsilon is None
-    judge = Judge(make, delta, fraction, policy, neighboring_relation, attacks)
+    judge = Judge(make, delta, fraction, policy, neighboring_relation, attacks, startup_runs)
     searches = _searches(unknown, laws, means, adaptive_laws, bounds, groups, cap)
     if not searches:
         empty = "means" if not means and unknown != "mean" else "laws, adaptive_laws"

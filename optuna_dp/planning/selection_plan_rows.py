@@ -180,6 +180,7 @@ class Judge:
 
     Attributes:
         run: Function noise multiplier -> event of one run at that noise.
+        startup_runs: How many runs come from the prior in searches within density bounds.
     """
 
     run: Callable[[float], Any]
@@ -188,6 +189,7 @@ class Judge:
     policy: str
     relation: str
     attacks: bool
+    startup_runs: int = 0
 
     def guarantee(self, search: Search, trials: TrialCount, noise: float) -> Guarantee:
         """Returns the guarantee of a search whose selection runs have this noise."""
@@ -198,7 +200,8 @@ class Judge:
             "neighboring_relation": self.relation,
         }
         if ratio is None:
-            return selection_guarantee(run, trials, **how)
+            started = self.startup_runs if search.density_bounds != PLAIN else 0
+            return selection_guarantee(run, trials, startup_runs=started, **how)
         return pilots_guarantee(self.run(noise * ratio), search.pilots, run, trials, **how)
 
     def row(

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
+from optuna_dp.accounting.events import startup_runs_of
 from optuna_dp.accounting.guarantee import pilots_guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import selection_plan
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
+from optuna_dp.planning.selection_plan_rows import Judge, Search
 
 DELTA = 1e-5
 RUN = odp.gaussian(4.0)
@@ -423,3 +425,18 @@ def test_rows_are_the_same_whoever_computes_them() -> None:
         # A solution may begin elsewhere, and is within the target all the same.
         assert other.epsilon <= 2.0
         assert one.noise_multiplier == pytest.approx(other.noise_multiplier, rel=0.03)
+
+
+def test_start_up_runs_are_those_of_rows_within_density_bounds_alone() -> None:
+    judge = Judge(odp.gaussian, 1e-5, 0.05, "history", "add_or_remove_one", False, startup_runs=4)
+    law = odp.Geometric(3)
+
+    def runs(search: Search) -> int:
+        event = judge.guarantee(search, law, 4.0).event
+        return startup_runs_of(getattr(event, "events", [event])[-1])
+
+    assert runs(Search("geometric", 3, (0.75, 2.0))) == 4
+    assert runs(Search("geometric", 3)) == 0
+    assert runs(Search("geometric", 3, pilots=2, noise_ratio=4.0)) == 0
+    with pytest.raises(InvalidArgumentError, match="startup_runs"):
+        odp.selection_plan(odp.gaussian(4.0), policy="data", startup_runs=1)
