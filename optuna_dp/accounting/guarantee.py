@@ -96,7 +96,7 @@ class Guarantee(Record):
     def delta(self, epsilon: float) -> float:
         """Returns the smallest delta known to hold at ``epsilon``, finite and at least 0."""
         eps = validation.non_negative("epsilon", epsilon)
-        return float(deltas_of(self.event, self.neighboring_relation, np.array([eps]))[0])
+        return float(deltas_of(self._judged, self.neighboring_relation, np.array([eps]))[0])
 
     def mu(self, tail: float = MU_TAIL) -> float:
         """Returns the smallest mu known for which the release is mu-Gaussian-DP, up to ``tail``.
