@@ -27,7 +27,7 @@ from optuna_dp.testing.neighbours import Family, Pair
 Procedure = Callable[[Any, int], npt.NDArray[Any]]
 
 # How many pairs are tried with how large a share of the runs, one round after the other.
-_ROUNDS = ((64, 0.01), (24, 0.03), (8, 0.1))
+_ROUNDS = ((128, 0.01), (48, 0.03), (24, 0.1), (12, 0.3))
 _STATISTICS = ("outputs", "tree", "sum")
 _LEAVES = 64
 
@@ -75,7 +75,8 @@ def audit_search(
         procedure: Takes a world and a number n, and returns what n independent searches would make
             public in it: shape (n,), or (n, k) for k numbers each.
         family: Where to look, for example :class:`NeighbouringRuns`.
-        runs: Runs on each side of the last audit; the search before costs about twice as many.
+        runs: Runs on each side of the last audit; the search before takes about nine times as
+            many.
             At least 1000.
         delta: In [0, 1).
         confidence: In (0, 1).
