@@ -272,21 +272,6 @@ def candidates_of_its_own(server: HostileServer) -> Any:
     return server.collect(server.nodes[0], query)
 
 
-def once_more(server: HostileServer) -> Any:
-    """An honest question, after the limit has been spent."""
-    return _answers(server, server.query(name="once more"))
-
-
-# What a test over a network tries, in this order: the fourth gets votes, which are charged, and
-# nothing that opens them; so the last one is refused.
-OVER_A_NETWORK: dict[str, Callable[[HostileServer], Any]] = {
-    "a plain sum": a_plain_sum,
-    "a large delta": _with(delta=0.5),
-    "another list for everyone": another_list_for_everyone,
-    "one name many times": one_name_many_times,
-    "once more": once_more,
-}
-
 ATTEMPTS: dict[str, Callable[[HostileServer], Any]] = {
     "a large delta": _with(delta=0.5),
     "a delta of nearly one": _with(delta=0.99),
