@@ -296,6 +296,7 @@ def test_rdp_is_that_of_dp_accounting() -> None:
 # -- worst cases ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_worst_case_is_at_least_as_bad_as_each_of_its_events() -> None:
     one, other = odp.gaussian(3.0), odp.pure_dp(1.2)
     worst = odp.worst_case(one, other)

@@ -141,6 +141,7 @@ def test_leaving_out_the_noise_solves_for_it() -> None:
     assert whole.epsilon(1e-5) <= 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solve", ["mean", "density-bounds"])
 def test_solving_for_something_else(solve: str) -> None:
     code, out, _ = run("--event", GAUSS, *SMALL, "--target-epsilon", "1.5", "--solve", solve)

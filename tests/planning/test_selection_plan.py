@@ -275,6 +275,7 @@ def test_solving_for_the_mean_after_pilots() -> None:
     assert hopeless.pilots == 500
 
 
+@pytest.mark.slow
 def test_solving_for_the_mean() -> None:
     plan = odp.selection_plan(
         RUN, target_epsilon=1.5, laws=["geometric", "poisson"], density_bounds=[(0.8, 1.25)]

@@ -93,6 +93,7 @@ def piloted(
     return study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", [PLANE, None])
 def test_generations_of_cma_es_follow_each_other_through_the_pilots(space: Any) -> None:
     """One random pilot, then four of each generation, whose state is handed on by slot."""

@@ -83,6 +83,7 @@ def pilot_study(pilots: int = 6, runs: int = 3, **kwargs: Any) -> optuna.Study:
     return study
 
 
+@pytest.mark.slow
 def test_the_frozen_prior_leaves_the_uniform_share_everywhere() -> None:
     study = pilot_study(uniform_share=0.2, sharpness=2.0)
     figure = vis.plot_sampling_density(study)
@@ -115,6 +116,7 @@ def test_the_frozen_priors_ratios_are_those_of_its_draws() -> None:
     assert share == pytest.approx(0.5 * ratio, abs=6 * 0.5 / draws**0.5 + 0.03)
 
 
+@pytest.mark.slow
 def test_selection_runs_within_density_bounds_of_the_frozen_prior() -> None:
     study = pilot_study(density_bounds=(0.5, 2.0), uniform_share=0.2)
     for t in vis.plot_sampling_density(study).data:
