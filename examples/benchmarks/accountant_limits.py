@@ -34,9 +34,9 @@ LAWS = [
     "odp.Binomial(2 * 10**6, 1e6)",
     "odp.Geometric(1000).capped(10**5)",
     "odp.Geometric(1e6).capped(10**6)",
-    "odp.Geometric(1e6).capped(10**7)",
+    "odp.Geometric(1e6).capped(2 * 10**6)",
     "odp.Poisson(1e6).capped(10**6)",
-    "odp.NegativeBinomial(shape=-0.9, mean=20).capped(10**7)",
+    "odp.NegativeBinomial(shape=-0.9, mean=20).capped(2 * 10**6)",
 ]
 RUNS = ["odp.gaussian(4.0)", "odp.pure_dp(0.01)", "odp.approximate_dp(30.0, 1 - 6e-14)"]
 BOUNDS = [(1.0, 1.0), (0.75, 2.0), (0.5, 2.0)]

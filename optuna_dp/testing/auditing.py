@@ -145,6 +145,7 @@ def audit_procedure(
 
     Example:
         >>> import random
+        >>> from optuna_dp.testing import audit_procedure
         >>> def flip(bit: int) -> int:  # randomised response with epsilon = log 3
         ...     return bit if random.random() < 0.75 else 1 - bit
         >>> audit_procedure(flip, 0, 1, runs=2000).epsilon < 1.2

@@ -77,6 +77,7 @@ class GradientCanaries:
 
     Example:
         >>> import numpy as np
+        >>> from optuna_dp.testing import GradientCanaries
         >>> canaries, rng = GradientCanaries(per_step=50), np.random.default_rng()
         >>> clipped_sum = np.zeros(200)
         >>> summed = canaries.insert(clipped_sum, clipping_norm=1.0)

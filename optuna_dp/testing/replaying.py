@@ -148,6 +148,7 @@ def replay(
 
     Example:
         >>> import random
+        >>> from optuna_dp.testing import Mechanisms, replay
         >>> def mean(data: list[float], mechanisms: Mechanisms) -> float:
         ...     noisy = lambda value: value + random.gauss(0, 1)
         ...     return mechanisms.ask("mean", noisy, sum(data) / 10, sensitivity=0.1)
@@ -217,6 +218,7 @@ def other_trials_read(
         pruner: The pruner to run with; None never prunes.
 
     Example:
+        >>> from optuna_dp.testing import other_trials_read
         >>> other_trials_read(lambda trial: trial.suggest_float("x", 0, 1))
         []
         >>> other_trials_read(lambda trial: trial.study.best_value)

@@ -242,7 +242,7 @@ class TrialCount(Record, ABC):
         """Returns the law of min(T, n). A cap on a capped law keeps the smaller of the two.
 
         Args:
-            n: The cap, from 1 to 10 million; the law itself is returned if T never exceeds it.
+            n: The cap, from 1 to 2 million; the law itself is returned if T never exceeds it.
         """
         n = validation.whole("n", n, minimum=1)
         if self.maximum is not None and self.maximum <= n:

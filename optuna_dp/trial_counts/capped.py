@@ -14,7 +14,7 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts.base import TrialCount
 
-_LARGEST_CAP = 10_000_000
+_LARGEST_CAP = 2_000_000
 # Coefficients that are summed at once.
 _BLOCK = 256
 # Probabilities that are computed at once: their formulas take ten times the memory.
@@ -30,7 +30,7 @@ class Capped(TrialCount):
 
     Args:
         base: The law of T, not itself capped.
-        n: The cap, from 1 to 10 million.
+        n: The cap, from 1 to 2 million.
 
     Attributes:
         mean: E[min(T, n)].
