@@ -21,6 +21,7 @@ from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.propose_test.accounting import composed_epsilon as composed_pure
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.procedures import is_in_the_open
 from optuna_dp.releasing.release import Release
 from optuna_dp.samplers.utility_choice import read_trace
 from optuna_dp.samplers.utility_settings import UtilitySettings
@@ -104,7 +105,8 @@ def plot_epsilon_by_trials(
     guarantee = target.search_guarantee if isinstance(target, Release) else found.guarantee
     marked = validation.open_unit("delta", found.delta)
     epsilon = guarantee.epsilon(marked)
-    counted = _counted(guarantee, design_of(target), marked)
+    design = design_of(target)
+    counted = _counted(guarantee, design, marked)
     so_far = _so_far(target) if isinstance(target, optuna.Study) else 0
     last = max(so_far, counted.last)
     first = counted.pilots[0] if counted.pilots is not None else 1
@@ -116,7 +118,7 @@ def plot_epsilon_by_trials(
         counted.title,
         x=counted.unit + (" (the pilots first)" if counted.pilots is not None else ""),
         y=f"epsilon at delta {marked:g}",
-        curator=isinstance(target, optuna.Study),
+        curator=isinstance(target, optuna.Study) and not (design and is_in_the_open(design)),
     )
     colours = (theme.NAIVE, theme.GOOD)
     lines = [[cost(count) for count in counts] for cost in counted.costs.values()]

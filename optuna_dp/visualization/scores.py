@@ -36,6 +36,7 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
     private; the candidate that was chosen, if the choice has been made, is marked.
 
     **For the curator only**: it shows the number of runs and the scores of those that lost.
+    With a budget (``PilotSampler(plan=...)``) all of that is paid for and may be shown.
     **Public** if ``study`` is a release that holds its pilots: then it shows those and the score
     of the choice, which are released, and nothing else.
 
@@ -64,7 +65,8 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
 def _runs(study: optuna.Study, plan: Plan) -> go.Figure:
     runs = candidates_of(study, plan)
     first = pilots_of(plan)
-    figure = theme.figure("Scores of the runs", x="run", y="score", curator=True)
+    secret = not procedure_of(plan.design).in_the_open  # else all of it is paid for
+    figure = theme.figure("Scores of the runs", x="run", y="score", curator=secret)
     selection = _scored(trial for trial in runs if trial.number >= first)
     if selection:
         numbers = [number for number, _ in selection]

@@ -149,3 +149,33 @@ def test_the_notes(storages: tuple[str, str], tmp_path: Path) -> None:
     assert "Privacy statement" in public
     assert "curator only" not in public
     assert "(secret)" not in public
+
+
+def test_a_study_with_a_budget_may_be_shown_and_says_so(tmp_path: Path) -> None:
+    """Before its release and after it, with every pilot that is paid for."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage, public = f"sqlite:///{tmp_path / 'open.db'}", f"sqlite:///{tmp_path / 'public.db'}"
+    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(4, 2))
+    study = optuna.create_study(
+        storage=storage,
+        study_name="open",
+        direction="maximize",
+        sampler=odp.PilotSampler(plan=plan),
+    )
+    study.optimize(
+        lambda trial: trial.suggest_float("rate", 0, 1), callbacks=[odp.PrivacyCallback()]
+    )
+    odp.dashboard.annotate(study)
+    odp.publish(odp.release(study), public, "open")
+    with served(storage, 1) as url:
+        front, note = page(url, tmp_path / "one"), page(f"{url}/note", tmp_path / "two")
+    with served(public, 1) as url:
+        released, statement = page(url, tmp_path / "three"), page(f"{url}/note", tmp_path / "four")
+    assert "may be shown" in note
+    assert "Do not share" not in note
+    assert "curator only" not in front + note + released + statement
+    assert "What is guaranteed" in front
+    assert "Privacy statement" in statement
+    for shown in (front, released):
+        assert "pilots" in shown
+    assert len(optuna.load_study(study_name="open", storage=public).trials) == 7
