@@ -103,3 +103,9 @@ def test_a_damaged_record_is_refused() -> None:
     study._storage.set_study_system_attr(study._study_id, "optuna_dp:description", {"cap": 0})
     with pytest.raises(ReleaseRefusedError, match="description is corrupted"):
         released(study)
+
+
+def test_a_score_of_zero_is_shown() -> None:
+    study = study_of(1)
+    study.optimize(lambda trial: 0.0 * trial.suggest_float("x", 0, 1))
+    assert "| score | 0.0 |" in odp.release(study, RUN).statement()

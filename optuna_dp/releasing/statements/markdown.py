@@ -102,7 +102,7 @@ def _gaussian(data: dict[str, Any]) -> str:
     if found is None or found["mu"] is None:
         return ""
     return (
-        f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: no test of whether "
+        f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: no test of whether a "
         f"{_PROTECTED[data['unit']].removeprefix('each ')} is in the data does better than the "
         "best test between two normal laws of variance one whose means are so far apart"
     )
@@ -138,7 +138,10 @@ def _ranges(distributions: Mapping[str, Any]) -> str:
 def _values(content: Mapping[str, Any]) -> str:
     if content["params"] is None:
         return "No run succeeded, so there is nothing to choose: an outcome like any other."
-    rows = {**content["params"], **({"score": content["value"]} if content["value"] else {})}
+    rows = {
+        **content["params"],
+        **({"score": content["value"]} if content["value"] is not None else {}),
+    }
     table = "\n".join(f"| {_cell(str(name))} | {_cell(repr(v))} |" for name, v in rows.items())
     return f"| released | value |\n|---|---|\n{table}"
 
