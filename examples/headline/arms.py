@@ -192,6 +192,7 @@ def dp_hypo(bench: Bench, plan: Plan) -> Outcome:
         DISTRIBUTIONS,
         trials=odp.Geometric(plans.MEAN),
         density_bounds=plans.DENSITY_BOUNDS,
+        startup_runs=0,  # as it was planned, before start-up runs were charged for
     )
     return search(bench, plan, sampler)
 

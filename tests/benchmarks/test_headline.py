@@ -86,7 +86,10 @@ def test_every_budget_recomputed(name: str, epsilon: float, arm: str) -> None:
         return
     found = recomputed(name, epsilon, arm)
     assert found <= epsilon
-    assert found == pytest.approx(STORED[plans.key(name, epsilon, arm)]["epsilon"], rel=1e-6)
+    stored = STORED[plans.key(name, epsilon, arm)]["epsilon"]
+    assert found <= stored * (1 + 1e-4)
+    if arm != "DP-HyPO":  # Planned and run under the older bound for policies that see history.
+        assert found == pytest.approx(stored, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -130,7 +133,10 @@ def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
     assert len(made) == len(plans.ARMS)
     for name, plan in made.items():
         # A search ends anywhere between 99 and 100 % of its budget.
-        assert plan["noise"] == pytest.approx(STORED[name]["noise"], rel=1e-2)
+        stored = STORED[name]["noise"]
+        assert plan["noise"] <= stored * 1.01
+        if "DP-HyPO" not in name:  # planned under the older bound, with more noise
+            assert plan["noise"] == pytest.approx(stored, rel=1e-2)
     with (tmp_path / "runs.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [r["arm"] for r in found] == list(plans.ARMS)
