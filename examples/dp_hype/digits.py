@@ -124,18 +124,21 @@ def federated_accuracy(parts: list[np.ndarray], rng: np.random.Generator) -> np.
 
 
 def private_choices(n: int, epsilon: float, votes: int) -> list[int]:
-    vote = FederatedVote(
-        SPACE,
-        k=K,
-        epsilon=epsilon,
-        delta=DELTA,
-        direction="maximize",
-        secure_aggregation=PlainSum(),  # the sum is the same; SecAgg+ costs time only
-        progress=lambda text: None,
-    )
+    """Winners of independent votes, each at this epsilon: repetitions, not rounds of one."""
     grid = InProcessGrid(app, [{"client": i} for i in range(n)])
-    releases = [vote.start(grid, grid.server_context()) for _ in range(votes)]
-    return [release.params["candidate"] for release in releases]
+    chosen = []
+    for _ in range(votes):
+        vote = FederatedVote(
+            SPACE,
+            k=K,
+            epsilon=epsilon,
+            delta=DELTA,
+            direction="maximize",
+            secure_aggregation=PlainSum(),  # the sum is the same; SecAgg+ costs time only
+            progress=lambda text: None,
+        )
+        chosen.append(vote.start(grid, grid.server_context()).params["candidate"])
+    return chosen
 
 
 def one_run(n: int, concentration: float | None, votes: int, rng: np.random.Generator) -> Any:
