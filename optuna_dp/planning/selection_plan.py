@@ -8,6 +8,7 @@ accountings would say and what the search can hope to find
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -207,7 +208,9 @@ def _rows(
 ) -> list[tuple[Search, PlanRow]]:
     """The rows of one job, one after the other."""
     if isinstance(work, Solver):
-        return [(s, work.row(s)) for s in chain]
+        # One of its own for each job: where it begins must not depend on who did what before.
+        solver = copy.deepcopy(work)
+        return [(s, solver.row(s)) for s in chain]
     return [(s, work.row(s, law_of(s.law, float(s.mean or 1.0), cap), noise)) for s in chain]
 
 

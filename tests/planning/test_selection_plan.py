@@ -395,8 +395,8 @@ def test_the_whole_table() -> None:
     plan = odp.selection_plan(run, noise_multiplier=1.0, pilots=selection_plan.PILOTS)
     assert len(plan.rows) == len(selection_plan.MEANS) * (len(selection_plan.LAWS) + 5)
     row = next(r for r in plan.rows if r.density_bounds == (0.75, 2.0) and r.mean == 10.0)
-    # Theory: the same epsilon buys plain search with a mean of about 67 runs.
-    assert row.rival_mean == pytest.approx(67.0, rel=0.1)
+    # The same epsilon buys plain search with a mean of about 45 runs.
+    assert row.rival_mean == pytest.approx(45.0, rel=0.1)
     for one in plan.rows:
         assert one.attack is not None
         assert one.attack <= one.epsilon
@@ -422,10 +422,7 @@ def test_rows_are_the_same_whoever_computes_them() -> None:
     solving = {**arguments, "target_epsilon": 2.0, "means": [3]}
     alone = odp.selection_plan(lambda noise: odp.gaussian(noise), **solving)
     shared = odp.selection_plan(lambda noise: odp.gaussian(noise), **solving, n_jobs=2)
-    for one, other in zip(alone.rows, shared.rows, strict=True):
-        # A solution may begin elsewhere, and is within the target all the same.
-        assert other.epsilon <= 2.0
-        assert one.noise_multiplier == pytest.approx(other.noise_multiplier, rel=0.03)
+    assert shared == alone
 
 
 def test_start_up_runs_are_those_of_rows_within_density_bounds_alone() -> None:

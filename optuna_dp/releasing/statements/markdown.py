@@ -104,7 +104,7 @@ def _gaussian(data: dict[str, Any]) -> str:
     return (
         f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: no test of whether a "
         f"{_PROTECTED[data['unit']].removeprefix('each ')} is in the data does better than the "
-        "best test between two normal laws of variance one whose means are so far apart"
+        "best test between two normal laws of variance one whose means lie that far apart"
     )
 
 
