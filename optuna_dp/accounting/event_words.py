@@ -14,7 +14,8 @@ def in_words(event: Any) -> str:
     if isinstance(event, dp_event.SelfComposedDpEvent):
         return f"{event.count} times [{in_words(event.event)}]"
     if isinstance(event, dp_event.ComposedDpEvent):
-        return "; then ".join(in_words(e) for e in event.events) or "nothing"
+        parts = [e for e in event.events if not isinstance(e, dp_event.NoOpDpEvent)]
+        return "; then ".join(map(in_words, parts)) or "nothing"
     if isinstance(event, events.WorstCaseDpEvent):
         return "at worst one of [" + " | ".join(in_words(e) for e in event.events) + "]"
     if isinstance(event, dp_event.PoissonSampledDpEvent):

@@ -21,6 +21,7 @@ from optuna_dp.accounting.epsilon_methods import (
     mu_of,
 )
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.accounting.first_choice import choice_and_rest
 from optuna_dp.accounting.gaussian_dp import MU_TAIL
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
@@ -184,9 +185,12 @@ class Guarantee(Record):
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.
 
+        In whatever order they were released, each in view of the others' outputs: only
+        :func:`optuna_dp.compose` and :meth:`Release.with_training`, which know an order, charge a
+        choice of bounded range less for having come first.
+
         Args:
-            others: Guarantees under the same relation, or events. A choice of bounded range
-                (:func:`optuna_dp.bounded_range`) stands first only if it was made first.
+            others: Guarantees under the same relation, or events.
 
         Raises:
             InvalidArgumentError: If a guarantee is for another relation, one is no event, or some
@@ -206,7 +210,12 @@ class Guarantee(Record):
                 tree.append(other.event)
             else:
                 tree.append(other)
-        return Guarantee(events.compose(*tree), self.neighboring_relation)
+        whole = Guarantee(events.compose(*tree), self.neighboring_relation)
+        if len(tree) > 1 and choice_and_rest(whole._judged) is not None:
+            # Nobody has said that the choice came first, so it must not be charged as if it had.
+            unordered = events.compose(dp_event.NoOpDpEvent(), *tree)
+            return Guarantee(unordered, self.neighboring_relation)
+        return whole
 
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:

@@ -113,7 +113,8 @@ class Release:
         training = event if self.training is None else compose(self.training, event)
         return replace(
             self,
-            guarantee=found.compose(training),
+            # In this order: the choice was made before the training, and cannot depend on it.
+            guarantee=replace(found, event=compose(found.event, training)),
             training=training,
             value=self.value if value is None else value,
             artifact=self.artifact if artifact is None else artifact,

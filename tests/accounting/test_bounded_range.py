@@ -316,6 +316,23 @@ def test_a_choice_before_a_training(relation: str) -> None:
     assert epsilon(after) < epsilon(odp.gaussian(9.0), odp.bounded_range(0.5), training)
 
 
+def test_guarantees_compose_in_no_order() -> None:
+    """The choice may have been made in view of what it is composed with."""
+    choice, other = odp.Guarantee(odp.bounded_range(0.5)), odp.Guarantee(odp.gaussian(3.0))
+    whole = choice.compose(other)
+    assert whole.epsilon(1e-5) == other.compose(choice).epsilon(1e-5)
+    assert whole.epsilon(1e-5) == odp.Guarantee(
+        odp.compose(odp.gaussian(3.0), odp.bounded_range(0.5))
+    ).epsilon(1e-5)
+    assert choice.compose(choice, other).epsilon(1e-5) == other.compose(choice, choice).epsilon(
+        1e-5
+    )
+    client = odp.Guarantee(odp.per_client(odp.bounded_range(0.5)))
+    assert client.compose(odp.per_client(odp.gaussian(3.0))).epsilon(1e-5) == whole.epsilon(1e-5)
+    assert odp.Guarantee.from_json(whole.to_json()) == whole
+    assert "NoOp" not in repr(whole)
+
+
 def test_an_attack_stands_beside_the_bound() -> None:
     event = odp.compose(odp.bounded_range(0.5), odp.gaussian(3.0))
     attack, bound = odp.Guarantee(event).bounds(1e-5)
