@@ -86,10 +86,7 @@ def test_every_budget_recomputed(name: str, epsilon: float, arm: str) -> None:
         return
     found = recomputed(name, epsilon, arm)
     assert found <= epsilon
-    stored = STORED[plans.key(name, epsilon, arm)]["epsilon"]
-    assert found <= stored * (1 + 1e-4)
-    if arm != "DP-HyPO":  # Planned and run under the older bound for policies that see history.
-        assert found == pytest.approx(stored, rel=1e-4)
+    assert found == pytest.approx(STORED[plans.key(name, epsilon, arm)]["epsilon"], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -132,11 +129,11 @@ def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
     made = json.loads((tmp_path / "plans.json").read_text())
     assert len(made) == len(plans.ARMS)
     for name, plan in made.items():
-        # A search ends anywhere between 99 and 100 % of its budget.
-        stored = STORED[name]["noise"]
-        assert plan["noise"] <= stored * 1.01
-        if "DP-HyPO" not in name:  # planned under the older bound, with more noise
-            assert plan["noise"] == pytest.approx(stored, rel=1e-2)
+        # The stored ones were run; today's planner may end elsewhere in the last per cent, and
+        # with less noise where a bound is smaller than it was.
+        assert plan["noise"] <= 1.01 * STORED[name]["noise"], name
+        if name.split(", ", 2)[2] in PRIVATE and "RDP" not in name:  # these are judged by others
+            assert 0.99 * 3.0 <= plan["epsilon"] <= 3.0, name
     with (tmp_path / "runs.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [r["arm"] for r in found] == list(plans.ARMS)
