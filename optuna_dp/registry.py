@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.accounting.units import CLIENT
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.releasing.statements import description_of
@@ -105,12 +106,11 @@ def _of_the_release(release: Release, about: DataDescription) -> dict[str, Any]:
     described = description_of(release.design)
     data = release.to_json()["statement"]
     epsilon = data["epsilon"]
-    cap = "" if about.cap is None else f" Nobody has more than {about.cap} records."
+    unit, details = _unit(release, about)
     stated = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
     facts = described.facts(release.design, release.search_guarantee)
     whole = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
     versions = ", ".join(f"{package} {v}" for package, v in data["versions"].items())
-    several = about.cap is not None and about.cap > 1
     return {
         "dp_variant": {
             "variant_name": "Approximate DP",
@@ -119,9 +119,10 @@ def _of_the_release(release: Release, about: DataDescription) -> dict[str, Any]:
         },
         "privacy_loss": _without_none(
             {
-                "privacy_unit": about.unit or "record",
-                "privacy_unit_details": f"Adjacent data sets differ by {data['protected']}.{cap}",
-                "number_of_privacy_units": None if several else about.records,
+                "privacy_unit": unit,
+                "privacy_unit_details": f"Adjacent data sets differ by {data['protected']}."
+                + details,
+                "number_of_privacy_units": None if unit == CLIENT else about.records,
                 "privacy_parameters": _without_none({"epsilon": epsilon, "delta": release.delta}),
                 "privacy_parameters_details": f"{stated}; for other deltas see the statement "
                 "named under additional information.",
@@ -144,6 +145,21 @@ def _of_the_release(release: Release, about: DataDescription) -> dict[str, Any]:
             f"verify`. SHA-256 of the guarantee, design and released values: {data['digest']}",
         },
     }
+
+
+def _unit(release: Release, about: DataDescription) -> tuple[str, str]:
+    """What one unit of the stated guarantee is, and what is to be said of it.
+
+    A person is one only where everybody has at most one record; else the unit is the record.
+    """
+    if release.guarantee.unit == CLIENT:
+        return CLIENT, ""
+    if about.unit is None:
+        return "record", ""
+    if about.cap == 1:
+        return about.unit, f" Each {about.unit} has at most one record."
+    many = "any number of" if about.cap is None else f"up to {about.cap}"
+    return "record", f" One {about.unit} may have {many} records and is protected less."
 
 
 def _without_none(record: dict[str, Any]) -> dict[str, Any]:

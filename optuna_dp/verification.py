@@ -18,7 +18,8 @@ from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.procedures import VOTE, procedure_of
 from optuna_dp.releasing.run_record import RunRecord
-from optuna_dp.releasing.statements.data import FORMAT, digest
+from optuna_dp.releasing.statements import description_of
+from optuna_dp.releasing.statements.data import FORMAT, digest, protected_by
 from optuna_dp.voting.plan import VotePlan
 
 RELEASE_FORMAT = "optuna-dp release"
@@ -127,7 +128,7 @@ def verify(
         design = Design.from_json(statement["design"])
         believed = tuple(statement["assumptions"])
         checks = [
-            *_numbers(statement, guarantee),
+            *_numbers(statement, design, guarantee),
             _design_and_guarantee(statement, design, guarantee),
         ]
     except (KeyError, TypeError, ValueError, AttributeError, OptunaDPError) as error:
@@ -190,13 +191,17 @@ def _read(given: Any) -> Mapping[str, Any]:
     return dict(given)
 
 
-def _numbers(statement: Mapping[str, Any], guarantee: Guarantee) -> Iterator[Check]:
+def _numbers(
+    statement: Mapping[str, Any], design: Design, guarantee: Guarantee
+) -> Iterator[Check]:
     delta = float(statement["delta"])
     yield _not_below(
         f"epsilon at delta = {delta:g}", statement["epsilon"], guarantee.epsilon(delta)
     )
     same = statement["neighboring_relation"] == guarantee.neighboring_relation
     yield Check("neighbouring relation", same, guarantee.neighboring_relation)
+    protected = protected_by(guarantee, description_of(design))
+    yield Check("what is protected", statement["protected"] == protected, protected)
     rdp = statement["rdp"]
     worst = max(
         zip(rdp["epsilons"], guarantee.rdp(rdp["orders"]), strict=True),

@@ -138,9 +138,24 @@ def test_the_check_of_the_schema_can_fail() -> None:
     assert len(objections(SCHEMA, entry)) == 3
 
 
-def test_records_are_no_count_of_people_who_have_several() -> None:
-    entry = yaml.safe_load(released(**{**DESCRIBED, "cap": 2}).to_registry(**ENTRY))
-    assert "number_of_privacy_units" not in entry["deployment"]["privacy_loss"]
+@pytest.mark.parametrize(
+    ("cap", "unit", "said"),
+    [
+        (1, "patient", "at most one record"),
+        (2, "record", "up to 2"),
+        (None, "record", "any number"),
+    ],
+)
+def test_a_person_is_the_unit_only_if_everybody_has_one_record(
+    cap: int | None, unit: str, said: str
+) -> None:
+    about = (
+        {**DESCRIBED, "cap": cap} if cap else {k: DESCRIBED[k] for k in DESCRIBED if k != "cap"}
+    )
+    loss = yaml.safe_load(released(**about).to_registry(**ENTRY))["deployment"]["privacy_loss"]
+    assert loss["privacy_unit"] == unit
+    assert said in loss["privacy_unit_details"]
+    assert loss["number_of_privacy_units"] == 900
 
 
 def test_all_that_is_missing_is_named_at_once() -> None:

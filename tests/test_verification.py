@@ -61,6 +61,15 @@ def test_the_statement_alone_is_enough() -> None:
     assert "storage" in " ".join(found.unchecked)
 
 
+def test_what_protects_clients_can_be_checked() -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    data = odp.release(study, odp.per_client(RUN)).to_json()
+    found = odp.verify(data)
+    assert found.ok, str(found)
+    assert "client" in data["statement"]["protected"]
+
+
 def lies() -> dict[str, Any]:
     def epsilon(data: dict[str, Any]) -> None:
         data["statement"]["epsilon"] *= 0.999
@@ -89,6 +98,9 @@ def lies() -> dict[str, Any]:
 
     def relation(data: dict[str, Any]) -> None:
         data["statement"]["neighboring_relation"] = "replace_one"
+
+    def protected(data: dict[str, Any]) -> None:
+        data["statement"]["protected"] = "adding or removing all records of one patient"
 
     def cheaper_run(data: dict[str, Any]) -> None:
         cheaper = odp.Guarantee(odp.gaussian(noise_multiplier=40.0))

@@ -60,9 +60,6 @@ def statement_data(
         described: What is to be said of the procedure.
         cap: The most records that one unit has, if the curator has said.
     """
-    relations = described.relations
-    if guarantee.unit == "client" and relations is RELATIONS:
-        relations = _RELATIONS_OF_CLIENTS
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
     several = None
@@ -71,7 +68,7 @@ def statement_data(
     return {
         "format": FORMAT,
         "version": VERSION,
-        "protected": relations[guarantee.neighboring_relation],
+        "protected": protected_by(guarantee, described),
         "neighboring_relation": guarantee.neighboring_relation,
         "unit": guarantee.unit,
         "epsilon": finite(best),
@@ -98,6 +95,14 @@ def statement_data(
         "not_covered": described.not_covered,
         "versions": _versions(),
     }
+
+
+def protected_by(guarantee: Guarantee, described: Description) -> str:
+    """Returns what the output hardly depends on, in the procedure's words."""
+    relations = described.relations
+    if guarantee.unit == "client" and relations is RELATIONS:
+        relations = _RELATIONS_OF_CLIENTS
+    return relations[guarantee.neighboring_relation]
 
 
 def digest(
