@@ -8,9 +8,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from accounting.plain_runs import both, gaussian_delta, sgd
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
-from scipy.special import log_ndtr
 
 from optuna_dp.accounting import (
     discretisation,
@@ -18,7 +18,6 @@ from optuna_dp.accounting import (
     run_profile,
     supported_events,
 )
-from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import (
     PrivateSelectionDpEvent,
     approximate_dp,
@@ -31,26 +30,9 @@ from optuna_dp.accounting.events import (
     worst_case,
     zcdp,
 )
-from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of, pld_of
-from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.accounting.selection import as_part
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric
-
-
-def sgd(noise: float, steps: int = 2344, rate: float = 256 / 60000) -> Any:
-    return dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
-
-
-def both(pair: DominatingPair, delta: float) -> float:
-    return max(pair.epsilon(delta), pair.reversed().epsilon(delta))
-
-
-def gaussian_delta(epsilon: Any, mu: float) -> Any:
-    """The exact profile of a Gaussian of noise 1/mu (Balle & Wang, arXiv 1805.06530v2)."""
-    above, below = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return np.exp(above) * -np.expm1(below - above)
 
 
 class TestReferenceValues:
@@ -219,140 +201,6 @@ class TestClosedForms:
         exact = -np.expm1((eps - 0.5) / 2.0)
         assert np.all(pair.delta(eps) >= exact)
         assert pair.delta(eps) == pytest.approx(exact, abs=2e-6)
-
-
-class TestTrees:
-    def test_equal_parts_in_any_nesting_are_one_event(self) -> None:
-        nested = compose(compose(gaussian(4.0), dp_event.NoOpDpEvent()), gaussian(4.0))
-        flat = dp_event.SelfComposedDpEvent(gaussian(4.0), 2)
-        for event in (nested, flat):
-            assert pair_of(event).epsilon(1e-5) == pytest.approx(
-                pair_of(gaussian(4.0 / math.sqrt(2.0))).epsilon(1e-5), rel=1e-6
-            )
-
-    def test_native_mixtures_agree_with_dp_accounting(self) -> None:
-        event = compose(sgd(1.0), laplace(5.0), gaussian(6.0))
-        theirs = PLDAccountant().compose(event).get_epsilon(1e-5)
-        assert both(pair_of(event), 1e-5) == pytest.approx(theirs, rel=1e-3)
-
-    def test_own_events_compose_with_native_ones(self) -> None:
-        event = compose(gaussian(4.0), pure_dp(0.1), approximate_dp(0.05, 1e-7))
-        pair = pair_of(event)
-        alone = pair_of(gaussian(4.0)).epsilon(1e-5)
-        assert alone < both(pair, 1e-5) < alone + 0.15
-        assert pair.infinite_mass >= 1e-7
-
-    def test_nothing_costs_nothing(self) -> None:
-        for event in (
-            dp_event.NoOpDpEvent(),
-            dp_event.ComposedDpEvent([]),
-            dp_event.SelfComposedDpEvent(gaussian(1.0), 0),
-            compose(dp_event.NoOpDpEvent(), pure_dp(0.0)),
-        ):
-            assert pair_of(event).epsilon(0.0) == 0.0
-
-    def test_worst_case_dominates_all_and_is_attained_by_one_of_them(self) -> None:
-        children = [sgd(1.0), gaussian(3.0), approximate_dp(0.2, 1e-4)]
-        made, pairs = pair_of(worst_case(*children)), [pair_of(child) for child in children]
-        eps = np.linspace(-4.0, 4.0, 401)
-        for of in (lambda p: p, lambda p: p.reversed()):
-            maximum = np.max([of(p).delta(eps) for p in pairs], axis=0)
-            value = of(made).delta(eps)
-            assert np.all(value >= maximum - 1e-14)
-            assert value == pytest.approx(maximum, rel=1e-4, abs=1e-6)
-
-    def test_a_maximum_of_epsilons_at_one_delta_would_not_be_enough(self) -> None:
-        first, second = approximate_dp(0.1, 9e-6), gaussian(4.0)
-        at_small = pair_of(worst_case(first, second))
-        assert at_small.epsilon(1e-6) == math.inf
-        assert pair_of(second).epsilon(1e-6) < math.inf
-
-    def test_repeated_worst_case(self) -> None:
-        event = dp_event.SelfComposedDpEvent(worst_case(gaussian(8.0), pure_dp(0.01)), 4)
-        made = both(pair_of(event), 1e-5)
-        assert made >= both(pair_of(gaussian(4.0)), 1e-5)
-        assert made <= 1.01 * both(pair_of(compose(gaussian(4.0), pure_dp(0.04))), 1e-5)
-
-    def test_rdp_only_events_have_the_profile_their_curve_implies(self) -> None:
-        event = compose(zcdp(0.01), rdp([2.0, 10.0, 100.0], [0.01, 0.05, 0.5]))
-        pair = pair_of(event)
-        curve = rdp_of(zcdp(0.01)) + rdp_of(rdp([2.0, 10.0, 100.0], [0.01, 0.05, 0.5]))
-        eps = np.linspace(0.0, 3.0, 50)
-        implied = rdp_to_delta(DEFAULT_ORDERS, curve, eps)
-        assert pair.epsilon(1e-5) == pytest.approx(
-            float(np.interp(math.log(1e-5), np.log(implied[::-1]), eps[::-1])), rel=2e-2
-        )
-        assert pair.epsilon(1e-5) == pair.reversed().epsilon(1e-5)
-
-    def test_rdp_profile_is_above_the_exact_one(self) -> None:
-        pair = pair_of(zcdp(1 / 32))  # the curve of gaussian(4)
-        eps = np.linspace(0.0, 2.5, 200)
-        assert np.all(pair.delta(eps) >= gaussian_delta(eps, 0.25))
-
-    def test_rdp_only_events_compose_with_profiles(self) -> None:
-        exact = both(pair_of(compose(gaussian(4.0), gaussian(8.0))), 1e-5)
-        made = both(pair_of(compose(gaussian(4.0), zcdp(1 / 128))), 1e-5)
-        assert exact <= made <= 1.2 * exact
-
-    def test_rdp_only_children_are_added_before_they_are_converted(self) -> None:
-        many = compose(*[zcdp(0.001 * (1 + i)) for i in range(10)])
-        one = zcdp(0.055)
-        assert pair_of(many).epsilon(1e-5) == pytest.approx(pair_of(one).epsilon(1e-5), rel=1e-6)
-
-    def test_replacing_a_record(self) -> None:
-        assert pair_of(gaussian(4.0), "replace_one").epsilon(1e-5) == pytest.approx(
-            pair_of(gaussian(2.0)).epsilon(1e-5), rel=1e-5
-        )
-
-    def test_pld_of_composes_further(self) -> None:
-        pld = pld_of(compose(gaussian(4.0), worst_case(gaussian(5.0), pure_dp(0.1))))
-        assert pld.get_epsilon_for_delta(1e-5) == pytest.approx(
-            both(pair_of(compose(gaussian(4.0), worst_case(gaussian(5.0), pure_dp(0.1)))), 1e-5),
-            rel=1e-4,
-        )
-        assert pld_of(dp_event.NoOpDpEvent()).get_epsilon_for_delta(1e-5) == 0.0
-        assert pld_of(dp_event.NonPrivateDpEvent()).get_epsilon_for_delta(0.5) == math.inf
-
-    def test_a_pair_on_a_grid_still_dominates(self) -> None:
-        pair = pair_of(sgd(0.71))
-        eps = np.linspace(0.0, 4.0, 200)
-        for interval in (1e-3, 1e-2, 0.1):
-            remove, add = plds.private_parts(plds.pld_of_pair(pair, interval)) or (None, None)
-            assert remove is not None
-            assert np.all(np.asarray(remove.get_delta_for_epsilon(eps)) >= pair.delta(eps) - 1e-14)
-            assert np.all(
-                np.asarray(add.get_delta_for_epsilon(eps)) >= pair.reversed().delta(eps) - 1e-14
-            )
-
-
-class TestSelection:
-    @pytest.fixture(autouse=True)
-    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """A selection that costs exactly one Gaussian of noise 3."""
-        asked: list[Any] = []
-
-        def selection_pair(event: Any, pair: DominatingPair) -> DominatingPair:
-            asked.append((event, pair))
-            return pair_of(gaussian(3.0))
-
-        run_profile._pair_cached.cache_clear()
-        monkeypatch.setattr(as_part, "pair_of_selection", selection_pair)
-        yield asked
-        run_profile._pair_cached.cache_clear()
-
-    def test_comes_from_the_selection_bound(self, stand_in: list[Any]) -> None:
-        event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))
-        assert pair_of(event) is pair_of(gaussian(3.0))
-        assert stand_in == [(event, pair_of(sgd(1.0)))]
-
-    def test_composes_and_takes_part_in_worst_cases(self) -> None:
-        event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))
-        together = both(pair_of(compose(event, gaussian(4.0))), 1e-5)
-        assert together == pytest.approx(both(pair_of(gaussian(2.4)), 1e-5), rel=1e-3)
-        worst = both(pair_of(worst_case(event, gaussian(4.0))), 1e-5)
-        assert worst == pytest.approx(both(pair_of(gaussian(3.0)), 1e-5), rel=1e-4)
-        twice = both(pair_of(dp_event.SelfComposedDpEvent(event, 4)), 1e-5)
-        assert twice == pytest.approx(both(pair_of(gaussian(1.5)), 1e-5), rel=1e-3)
 
 
 class TestRefusals:

@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import random
-import secrets
 import sqlite3
 from pathlib import Path
 
@@ -23,38 +22,11 @@ from optuna_dp.testing.made_up_data import variants
 from optuna_dp.testing.objective_faults import _is_a_share
 from optuna_dp.testing.stated_training import alternatives, answers_in
 
-SIZE = 40
-TRAINING = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)
-EVENT = odp.compose(TRAINING, odp.scoring.score_event(8.0))
-X = np.random.default_rng(0).normal(size=(SIZE, 3))
-Y = X[:, 0] > 0
-
-
-def train(rate, data=(X, Y)):
-    """A few noisy steps; the noise is fresh."""
-    x, y = data
-    rng = np.random.default_rng(secrets.randbits(128))
-    weights = np.zeros(3)
-    for _ in range(5):
-        batch = rng.random(len(x)) < 0.1
-        signs = np.where(y[batch], 1.0, -1.0)
-        weights += rate * (np.tanh(signs @ x[batch]) + rng.normal(size=3))
-    return weights
-
-
-def score(weights, data=(X, Y)):
-    return odp.scoring.private_accuracy(
-        (data[0] @ weights > 0) == data[1], size=SIZE, noise_multiplier=8.0
-    )
+from .small_trainings import EVENT, SIZE, TRAINING, X, Y, names, score, train
 
 
 def honest(trial):
     return score(train(trial.suggest_float("rate", 0.1, 1.0, log=True)))
-
-
-def names(objective, event=EVENT, **settings):
-    report = odp.check_objective(objective, event, **settings)
-    return [found.name for found in report.findings]
 
 
 class Keeper:
@@ -333,56 +305,6 @@ def test_reports_that_are_paid_for() -> None:
 
     assert names(noisy, paid) == []
     assert names(noisy, EVENT) == ["reported values"]
-
-
-def budgeted(trial):
-    run = odp.fidelity(trial)
-    weights = train(trial.suggest_float("rate", 0.1, 1.0) * run.learning_rate_factor)
-    return odp.scoring.private_accuracy(
-        (X @ weights > 0) == Y, size=SIZE, noise_multiplier=run.score_noise_multiplier
-    )
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return odp.plan_budget(epsilon=3.0, records=SIZE, batch_size=4, epochs=1, pilots=4)
-
-
-def test_studies_with_a_budget(plan) -> None:
-    report = odp.check_objective(budgeted, plan=plan)
-    assert not report.findings, str(report)
-    assert report.runs == 4  # a pilot and the last run, each twice
-
-    def faulty_at_the_end(trial):
-        value = budgeted(trial)
-        return value if odp.fidelity(trial).is_pilot else round(value, 2)
-
-    assert names(faulty_at_the_end, None, plan=plan) == ["exact score"]
-
-    def best_pilot(trial):
-        return max(budgeted(trial), trial.study.best_value)
-
-    assert names(best_pilot, None, plan=plan) == ["other trials"]
-
-
-def on_data(trial, data):
-    return score(train(trial.suggest_float("rate", 0.1, 1.0), data), data)
-
-
-def test_failures_that_depend_on_the_data() -> None:
-    report = odp.check_objective(on_data, EVENT, data=(X, Y))
-    assert not report.findings, str(report)
-    assert report.runs == 2 + 4
-
-    def fails(trial, data):
-        if not data[1].any():
-            raise ValueError("only one class")
-        value = on_data(trial, data)
-        return float("nan") if np.abs(data[0]).max() > 1e9 else value
-
-    found = odp.check_objective(fails, EVENT, data=(X, Y)).findings
-    assert {f.name for f in found} == {"failure on data"}
-    assert {f.about for f in found} >= {"all values are zero", "one record has enormous values"}
 
 
 def test_made_up_data_have_the_shape_of_the_data() -> None:
