@@ -8,7 +8,7 @@ from __future__ import annotations
 import optuna
 
 import optuna_dp as odp
-from optuna_dp.accounting.guarantee import pilots_guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.digits import cost_of_one_run, objective
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

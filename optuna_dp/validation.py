@@ -67,32 +67,15 @@ def whole(name: str, value: Any, minimum: int = 0) -> int:
 
 def density_bounds(value: Any) -> tuple[float, float]:
     """Returns (c, C), the bounds of the density relative to the prior, with 0 < c <= 1 <= C."""
-    c, big_c = _bounds(value)
+    c, big_c = any_bounds(value)
     if (c == 1.0) != (big_c == 1.0):
         # A density that is nowhere below (above) the prior equals the prior.
         return (1.0, 1.0)
     return (c, big_c)
 
 
-def search_bounds(value: Any) -> tuple[float, float]:
-    """Returns (c, C) of a search that is meant to learn: c < 1 < C, or (1, 1) if it is not.
-
-    :func:`density_bounds` takes (1, C) and (c, 1) for (1, 1), which is right for the accounting; a
-    search that was given such a pair would learn nothing and not say so.
-    """
-    c, big_c = _bounds(value)
-    if (c == 1.0) != (big_c == 1.0):
-        raise InvalidArgumentError(
-            "density_bounds",
-            value,
-            "with one of the two equal to 1 all runs are drawn from the prior and nothing is "
-            "learnt",
-            "Give c < 1 < C, for example (0.75, 2.0), or (1, 1) to draw from the prior.",
-        )
-    return (c, big_c)
-
-
-def _bounds(value: Any) -> tuple[float, float]:
+def any_bounds(value: Any) -> tuple[float, float]:
+    """Returns (c, C) with 0 < c <= 1 <= C, as they are."""
     try:
         lower, upper = value
     except (TypeError, ValueError):

@@ -105,6 +105,7 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
     (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,
     ("releasing/failures.py", "trial_counts/binomial.py"): _OTHER_LAWS,
+    ("trial_counts/negative_binomial.py", "trial_counts/other_shapes.py"): _OTHER_LAWS,
 }
 
 # What says in words what is guaranteed. No guarantee rests on it, and readers do, so it is trusted

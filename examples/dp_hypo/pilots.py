@@ -42,7 +42,8 @@ from optuna.distributions import FloatDistribution
 from simulate import Floats, Landscape, adaptive, best_so_far, interval, over_t, uniform
 
 import optuna_dp as odp
-from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.densities.policy import RunOutcome
 from optuna_dp.planning.calibration import NOISE

@@ -29,7 +29,8 @@ from pilots import Arm, expected_noise, noise_within, pilot_runs, select, title
 from simulate import Landscape, best_so_far, interval, measured, over_t, uniform
 
 import optuna_dp as odp
-from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 
 SPACE: dict[str, Any] = {

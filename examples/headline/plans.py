@@ -23,7 +23,7 @@ from dp_accounting.rdp import RdpAccountant
 from tasks import EPSILONS, LARGE, Size, size_of
 
 import optuna_dp as odp
-from optuna_dp.accounting.guarantee import pilots_guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, largest_within
 from optuna_dp.propose_test import DoublingPlan, epsilon_per_iteration

@@ -27,7 +27,7 @@ from optuna_dp.errors import InvalidArgumentError
 _LARGEST_LOSS = 700.0
 # Points of a profile beyond this loss are not used: what is known up to here bounds the rest,
 # because hockey sticks do not increase.
-_MAX_LOSS = 600.0
+LARGEST_EPSILON = 600.0
 _MASS_TOLERANCE = 1e-9
 # Sums run in extended precision where the platform has it.
 _LONG = np.longdouble
@@ -101,33 +101,6 @@ class DominatingPair:
     def infinite(cls) -> DominatingPair:
         """Returns the pair of a mechanism that protects nothing: O and O' are disjoint."""
         return cls(np.zeros(0), np.zeros(0), infinite_mass=1.0, null_mass=1.0)
-
-    @classmethod
-    def randomized_response(cls, epsilon: float, delta: float = 0.0) -> DominatingPair:
-        """Returns the pair that dominates every (epsilon, delta)-DP mechanism.
-
-        Kairouz, Oh & Viswanath, arXiv 1311.0776v4: with probability delta the data are
-        shown, otherwise one bit is answered truthfully with probability e^eps / (1 + e^eps).
-
-        Args:
-            epsilon: Non-negative.
-            delta: In [0, 1].
-        """
-        epsilon = validation.number("epsilon", epsilon)
-        if epsilon < 0.0:
-            raise InvalidArgumentError("epsilon", epsilon, "it must be non-negative")
-        delta = validation.number("delta", delta)
-        if not 0.0 <= delta <= 1.0:
-            raise InvalidArgumentError("delta", delta, "it must lie in [0, 1]")
-        if delta == 1.0 or epsilon > _MAX_LOSS:
-            # e^-600 is as good as zero: the unlikely answer counts as proof, which claims less.
-            return cls.infinite()
-        rest = 1.0 - delta
-        if epsilon == 0.0:
-            return cls(np.zeros(1), np.array([rest]), delta, delta)
-        low = rest * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
-        high = rest / (1.0 + math.exp(-epsilon))
-        return cls(np.array([-epsilon, epsilon]), np.array([low, high]), delta, delta)
 
     @classmethod
     def from_profile(
@@ -242,36 +215,6 @@ class DominatingPair:
             guess, step = guess + step, 2.0 * step
         return min(guess, float(knots[first]))
 
-    def trade_off(self, p: npt.ArrayLike) -> FloatArray:
-        """Returns G(p) = sup{ O'(E) : O(E) <= p }, events randomised as needed.
-
-        The Neyman-Pearson lemma takes atoms by ascending loss, so G is piecewise linear with its
-        vertices at the cumulated masses: interpolating between *these* vertices is exact, not a
-        chord below a concave function.
-
-        Args:
-            p: Values in [0, 1], any shape.
-
-        Returns:
-            An array of the shape of ``p``; concave, G(0) = null_mass, G(1) = 1.
-        """
-        points = np.asarray(p, dtype=np.float64)
-        if not np.all((points >= 0.0) & (points <= 1.0)):
-            raise InvalidArgumentError("p", p, "it must lie in [0, 1]")
-        return np.asarray(np.interp(points, *self.trade_off_vertices), dtype=np.float64)
-
-    @cached_property
-    def trade_off_vertices(self) -> tuple[FloatArray, FloatArray]:
-        """All vertices (p, G(p)) of the trade-off curve, p ascending from 0 to 1."""
-        p = np.concatenate(([0.0], np.cumsum(self.mass, dtype=_LONG), [1.0]))
-        g = np.concatenate(([0.0], np.cumsum(self.mass_prime, dtype=_LONG), [0.0]))
-        g = np.minimum(g + _LONG(self.null_mass), 1.0)
-        g[-1] = 1.0
-        if self.infinite_mass == 0.0:
-            g[-2] = 1.0  # nothing is left but rounding
-        p = np.maximum.accumulate(np.minimum(p, 1.0))
-        return p.astype(np.float64), g.astype(np.float64)
-
     def reversed(self) -> DominatingPair:
         """Returns (O', O): the same mechanism in the other direction."""
         return self._reverse
@@ -330,7 +273,7 @@ def _checked_profile(
     if eps[0] > 0.0:
         eps = np.concatenate(([0.0], eps))
         forward, reverse = (np.concatenate(([1.0], d)) for d in (forward, reverse))
-    keep = eps <= _MAX_LOSS
+    keep = eps <= LARGEST_EPSILON
     eps, forward, reverse = eps[keep], forward[keep].copy(), reverse[keep].copy()
     # At epsilon = 0 both directions are the total variation distance.
     forward[0] = reverse[0] = min(forward[0], reverse[0])

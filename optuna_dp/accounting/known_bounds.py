@@ -16,6 +16,7 @@ from scipy.stats import binom
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import WorstCaseDpEvent
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 
 _LARGEST_EPSILON = 600.0
@@ -50,7 +51,7 @@ def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPa
     """
     if count == 1 or epsilon == 0.0:
         shown = -math.expm1(count * math.log1p(-delta))
-        return DominatingPair.randomized_response(epsilon, shown)
+        return randomized_response(epsilon, shown)
     shown = -math.expm1(count * math.log1p(-delta))
     up = np.arange(count + 1)
     losses = (2.0 * up - count) * epsilon

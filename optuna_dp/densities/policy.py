@@ -232,3 +232,21 @@ def _sign(direction: Direction) -> float:
     if direction == "minimize":
         return -1.0
     raise InvalidArgumentError("direction", direction, 'it must be "maximize" or "minimize"')
+
+
+def search_bounds(value: Any) -> tuple[float, float]:
+    """Returns (c, C) of a search that is meant to learn: c < 1 < C, or (1, 1) if it is not.
+
+    :func:`optuna_dp.validation.density_bounds` takes (1, C) and (c, 1) for (1, 1), which is right
+    for the accounting; a search that was given such a pair would learn nothing and not say so.
+    """
+    c, big_c = validation.any_bounds(value)
+    if (c == 1.0) != (big_c == 1.0):
+        raise InvalidArgumentError(
+            "density_bounds",
+            value,
+            "with one of the two equal to 1 all runs are drawn from the prior and nothing is "
+            "learnt",
+            "Give c < 1 < C, for example (0.75, 2.0), or (1, 1) to draw from the prior.",
+        )
+    return (c, big_c)

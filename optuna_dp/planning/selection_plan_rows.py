@@ -24,7 +24,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 
 from optuna_dp import validation
 from optuna_dp.accounting.attacks.strongest import strongest_known_attack
-from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee, selection_guarantee
+from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError

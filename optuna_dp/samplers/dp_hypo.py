@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 
-from optuna_dp.densities.policy import Policy
+from optuna_dp.densities.policy import Policy, search_bounds
 from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
@@ -15,7 +15,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
-from optuna_dp.validation import search_bounds, whole
+from optuna_dp.validation import whole
 
 if TYPE_CHECKING:
     from optuna.study import Study

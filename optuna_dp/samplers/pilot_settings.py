@@ -54,28 +54,6 @@ class PilotSettings(Record):
 
         return event_from_json(self.run)
 
-    def facts(self, sampler: str) -> dict[str, str]:
-        """Returns what a privacy statement says of the search, by heading."""
-        prior = self.selection.prior
-        return {
-            **self.selection.facts(sampler),
-            "Search": f"{sampler}: {self.pilots} pilot runs, then the best of a random number of "
-            "selection runs",
-            "Pilots": f"{self.pilots} runs, each proposed by {self.proposer} from the private "
-            "outputs of the completed batches of pilots before its own "
-            f"({self.batch_size} per batch); "
-            "each is charged in full",
-            "Pilots' outputs": "released with the result"
-            if self.release_pilots
-            else "kept by the curator, though charged as if they were released",
-            "Number of runs": f"{self.pilots} pilots; the number of selection runs is secret, "
-            f"drawn once from {self.selection.trials!r}",
-            "Prior": "one law for all selection runs, frozen when all pilots had ended: with "
-            f"probability {prior['uniform_share']:g} uniform, else a softmax of sharpness "
-            f"{prior['sharpness']:g} over {prior['candidates']} fresh candidates, scored by "
-            f"{prior['surrogate']}",
-        }
-
 
 def outputs_digest(pilots: Sequence[FrozenTrial]) -> str:
     """Returns a digest of the pilots' private outputs, by slot.

@@ -22,7 +22,7 @@ from optuna.search_space import intersection_search_space
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
-from optuna_dp.densities.policy import Policy
+from optuna_dp.densities.policy import Policy, search_bounds
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
@@ -37,7 +37,7 @@ from optuna_dp.samplers.proposals import Proposer
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.once import Once
-from optuna_dp.validation import positive, search_bounds, whole
+from optuna_dp.validation import positive, whole
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

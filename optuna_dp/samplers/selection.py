@@ -74,45 +74,6 @@ class SelectionSettings(Record):
         """
         return "data" if self.schedule == "any" else "history"
 
-    def facts(self, sampler: str) -> dict[str, str]:
-        """Returns what a privacy statement says of the search, by heading."""
-        c, big_c = self.density_bounds
-        adaptive = {
-            "independent": "none: every run is drawn from the prior",
-            "batch": "each run sees the private outputs of the completed batches before its own "
-            f"({self.batch_size} per batch)",
-            "any": "each run sees whatever runs have ended",
-        }
-        space = (
-            "found while the study ran"
-            if self.search_space is None
-            else f"{', '.join(sorted(self.search_space))}: the search space fixed beforehand, of "
-            "which a run may use a part; whatever else it asks for is drawn from the prior by "
-            "itself"
-        )
-        return {
-            "Search": f"{sampler}, best of a random number of runs",
-            "Number of runs": f"secret, drawn once from {self.trials!r}",
-            "Density bounds": "none needed: every run is drawn from the prior itself"
-            if big_c == 1.0
-            else f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
-            "Prior": _prior_in_words(self.prior),
-            "Parameters": space,
-            "Adaptivity": adaptive[self.schedule] + self._started(),
-        }
-
-    def _started(self) -> str:
-        if self.startup_runs is None:
-            return ""
-        which = "run is" if self.startup_runs == 1 else f"{self.startup_runs} runs are"
-        return f"; the first {which} drawn from the prior itself"
-
-
-def _prior_in_words(fingerprint: dict[str, Any]) -> str:
-    if fingerprint.get("prior") == "uniform":
-        return "Optuna's uniform law over the parameters' ranges"
-    return ", ".join(f"{name}: {value}" for name, value in sorted(fingerprint.items()))
-
 
 class SelectionSampler(SlotSampler):
     """Base of the samplers whose study is a private selection.

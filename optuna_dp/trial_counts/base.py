@@ -15,7 +15,7 @@ from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
-from optuna_dp.trial_counts import exact, special
+from optuna_dp.trial_counts import exact
 
 WholeNumbers = int | list[int] | npt.NDArray[Any]
 
@@ -137,7 +137,7 @@ class TrialCount(Record, ABC):
         array = _whole_numbers("k", k)
         inside = array >= 0.0
         values = np.where(inside, self._pmf(np.where(inside, array, 1.0)), 0.0)
-        return special.as_result(values, np.ndim(k) == 0)
+        return _as_result(values, np.ndim(k) == 0)
 
     @overload
     def tail(self, n: int) -> float: ...
@@ -219,7 +219,7 @@ class TrialCount(Record, ABC):
         Returns:
             A float for one number, else an array of the shape of ``s``.
         """
-        return special.as_result(self._pgf(_unit("s", s)), np.ndim(s) == 0)
+        return _as_result(self._pgf(_unit("s", s)), np.ndim(s) == 0)
 
     @overload
     def pgf_derivative(self, s: float) -> float: ...
@@ -234,7 +234,7 @@ class TrialCount(Record, ABC):
         Returns:
             A float for one number, else an array of the shape of ``s``.
         """
-        return special.as_result(self._pgf_derivative(_unit("s", s)), np.ndim(s) == 0)
+        return _as_result(self._pgf_derivative(_unit("s", s)), np.ndim(s) == 0)
 
     # ---- new laws, drawing, records ------------------------------------------------------------
 
@@ -389,3 +389,9 @@ def _unit(name: str, value: Any) -> FloatArray:
     if array.size and not bool(np.all((array >= -1e-12) & (array <= 1.0 + 1e-12))):
         raise InvalidArgumentError(name, value, "it must lie between 0 and 1")
     return np.asarray(np.clip(array, 0.0, 1.0), dtype=np.float64)
+
+
+def _as_result(values: Any, scalar: bool) -> float | FloatArray:
+    """Returns a float for a scalar argument and a float64 array otherwise."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(array) if scalar else array

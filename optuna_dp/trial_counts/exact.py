@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 PRECISION = 320
+#: Smallest gamma (and so the largest log(1/gamma), 690.8) that the formulas are made for.
+SMALLEST_GAMMA = 1e-300
 #: Differences below 2^-TIE_BITS count as equality.
 TIE_BITS = 230
 
@@ -25,7 +27,7 @@ def context() -> Any:
 def negative_binomial_tail(ctx: Any, n: int, shape: float, gamma: float) -> Any:
     """Returns P[T > n] of the truncated negative binomial law with exactly these parameters.
 
-    The incomplete beta integral of ``special.negative_binomial_tail`` as a hypergeometric
+    The incomplete beta integral of ``other_shapes.tail`` as a hypergeometric
     function. At shape 0 that function has a removable singularity which mpmath resolves slowly;
     the law is continuous in its shape, so 2^-280 stands in for 0 (which moves no probability
     by more than 2^-260).

@@ -12,7 +12,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import exact, special
+from optuna_dp.trial_counts import exact
 from optuna_dp.trial_counts.base import TrialCount
 
 # Beyond it the law is a point to working precision, and its logarithms lose their digits.
@@ -64,9 +64,9 @@ class NegativeBinomial(TrialCount):
             )
         if gamma is not None:
             gamma = validation.open_unit("gamma", gamma)
-            if gamma < special.SMALLEST_GAMMA:
+            if gamma < exact.SMALLEST_GAMMA:
                 raise InvalidArgumentError(
-                    "gamma", gamma, f"it must be at least {special.SMALLEST_GAMMA:g}"
+                    "gamma", gamma, f"it must be at least {exact.SMALLEST_GAMMA:g}"
                 )
             found = mean_from_gamma(shape, gamma)
             if not found < math.inf:
@@ -112,19 +112,26 @@ class NegativeBinomial(TrialCount):
     def _pmf(self, k: FloatArray) -> FloatArray:
         if self.gamma == 1.0:
             return np.where(k == 1.0, 1.0, 0.0)
-        top = self.log_inverse_gamma
-        constant = special.log_norm(self.shape, top) - self.shape * top
-        constant -= math.lgamma(1.0 + self.shape)
         safe = np.maximum(k, 1.0)
-        log_pmf = safe * math.log1p(-self.gamma) + special.log_gamma_ratio(safe, self.shape)
-        return np.where(k >= 1.0, np.exp(log_pmf + constant), 0.0)
+        if self.shape == 1.0:
+            values = self.gamma * np.exp((safe - 1.0) * math.log1p(-self.gamma))
+        else:
+            # Nothing that is drawn from a geometric law rests on it.
+            from optuna_dp.trial_counts import other_shapes
+
+            values = other_shapes.pmf(safe, self.shape, self.gamma)
+        return np.where(k >= 1.0, values, 0.0)
 
     def _tail(self, n: int) -> float:
         if n == 0:
             return 1.0
         if self.gamma == 1.0:
             return 0.0
-        return special.negative_binomial_tail(n, self.shape, self.gamma)
+        if self.shape == 1.0:
+            return math.exp(n * math.log1p(-self.gamma)) if n < 1e300 else 0.0
+        from optuna_dp.trial_counts import other_shapes  # As above.
+
+        return other_shapes.tail(n, self.shape, self.gamma)
 
     def _log_stop(self, s: FloatArray) -> FloatArray:
         """log(1 - z s), from whichever end keeps the digits."""
@@ -249,8 +256,11 @@ def mean_from_gamma(shape: float, gamma: float) -> float:
         return 1.0
     if shape == 1.0:
         return 1.0 / gamma
+    # Nothing that is drawn from a geometric law rests on it.
+    from optuna_dp.trial_counts.other_shapes import log_mean
+
     try:
-        return math.exp(special.log_mean(shape, -math.log(gamma)))
+        return math.exp(log_mean(shape, -math.log(gamma)))
     except OverflowError:
         return math.inf
 
@@ -258,12 +268,17 @@ def mean_from_gamma(shape: float, gamma: float) -> float:
 def _gamma_from_mean(shape: float, mean: float) -> float:
     if mean == 1.0:
         return 1.0
-    gamma = special.solve_gamma(shape, mean)
-    if gamma < special.SMALLEST_GAMMA:
+    gamma = 1.0 / mean
+    if shape != 1.0:
+        # Nothing that is drawn from a geometric law rests on it.
+        from optuna_dp.trial_counts.other_shapes import solve_gamma
+
+        gamma = solve_gamma(shape, mean)
+    if gamma < exact.SMALLEST_GAMMA:
         raise InvalidArgumentError(
             "mean",
             mean,
-            f"at shape {shape!r} it would need gamma below {special.SMALLEST_GAMMA:g}",
+            f"at shape {shape!r} it would need gamma below {exact.SMALLEST_GAMMA:g}",
             "Use a smaller mean or a shape further from -1.",
         )
     return gamma

@@ -23,6 +23,7 @@ from scipy.special import comb
 import optuna_dp as odp
 from optuna_dp.accounting import bounded_range
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 
 EPSILONS = np.array([0.0, 0.02, 0.1, 0.25, 0.5, 0.9, 1.4, 2.2, 3.5])
@@ -188,7 +189,7 @@ def test_a_choice_that_knows_what_came_before_is_covered_by_the_larger_pair(coun
 def test_the_smaller_pair_does_not_hold_for_a_choice_that_knows_what_came_before() -> None:
     """After each output of a randomised response, the choice with the worst t for it."""
     epsilon, s = 1.0, 0.2
-    response = DominatingPair.randomized_response(0.4)
+    response = randomized_response(0.4)
     reached = 0.0
     for loss, mass in zip(response.losses, response.mass, strict=True):
         t = np.clip((s - loss + epsilon) / 2.0, 0.0, epsilon)

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optuna_dp.accounting import dominating_pairs
+from optuna_dp.accounting.attacks.trade_off import trade_off, trade_off_vertices
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.errors import InvalidArgumentError
 
 
@@ -57,7 +59,7 @@ def gaussian_delta(epsilon: float, noise: float) -> mpmath.mpf:
 
 class TestClosedForms:
     def test_randomized_response_has_its_textbook_profile(self) -> None:
-        pair = DominatingPair.randomized_response(1.0, 1e-5)
+        pair = randomized_response(1.0, 1e-5)
         eps = np.array([0.0, 0.3, 0.999, 1.0, 2.0])
         p = math.e / (1.0 + math.e)
         expected = 1e-5 + (1.0 - 1e-5) * np.maximum(p - np.exp(eps) * (1.0 - p), 0.0)
@@ -67,22 +69,22 @@ class TestClosedForms:
         assert pair.delta(eps) == pytest.approx(pair.reversed().delta(eps))
 
     def test_a_base_of_zero_cost_costs_zero(self) -> None:
-        for pair in (DominatingPair.identity(), DominatingPair.randomized_response(0.0)):
+        for pair in (DominatingPair.identity(), randomized_response(0.0)):
             assert float(pair.delta(0.0)) == 0.0
             assert pair.epsilon(1e-300) == 0.0
             assert pair.epsilon(0.0) == 0.0
 
     @pytest.mark.parametrize("pair", [
         DominatingPair.infinite(),
-        DominatingPair.randomized_response(1.0, 1.0),
-        DominatingPair.randomized_response(math.inf),
-        DominatingPair.randomized_response(5000.0),
+        randomized_response(1.0, 1.0),
+        randomized_response(math.inf),
+        randomized_response(5000.0),
     ])  # fmt: skip
     def test_no_protection_is_infinite_not_nan(self, pair: DominatingPair) -> None:
         assert pair.is_infinite
         assert pair.epsilon(0.5) == math.inf
         assert pair.delta([-3.0, 0.0, 900.0]) == pytest.approx([1.0, 1.0, 1.0])
-        assert pair.trade_off([0.0, 0.5, 1.0]) == pytest.approx([1.0, 1.0, 1.0])
+        assert trade_off(pair, [0.0, 0.5, 1.0]) == pytest.approx([1.0, 1.0, 1.0])
 
 
 class TestAnswers:
@@ -126,9 +128,9 @@ class TestAnswers:
         prime = np.concatenate((pair.mass_prime, [0.0, pair.null_mass]))
         subsets = (np.arange(2**mass.size)[:, None] >> np.arange(mass.size)) & 1
         p, g = subsets @ mass, subsets @ prime
-        assert np.all(pair.trade_off(np.minimum(p, 1.0)) >= g - 1e-12)
+        assert np.all(trade_off(pair, np.minimum(p, 1.0)) >= g - 1e-12)
         # A vertex is itself an event, so the curve is attained there.
-        for p_vertex, g_vertex in zip(*pair.trade_off_vertices, strict=True):
+        for p_vertex, g_vertex in zip(*trade_off_vertices(pair), strict=True):
             assert np.max(g[p <= p_vertex + 1e-12]) == pytest.approx(g_vertex, abs=1e-12)
 
     def test_trade_off_dual_is_the_reversed_profile(self) -> None:
@@ -138,7 +140,7 @@ class TestAnswers:
                 math.exp(e) * p + float(pair.reversed().delta(e))
                 for e in (*pair.losses, *(-pair.losses), -50.0, 50.0)
             ]
-            assert float(pair.trade_off(p)) == pytest.approx(min(*lines, 1.0), abs=1e-9)
+            assert float(trade_off(pair, p)) == pytest.approx(min(*lines, 1.0), abs=1e-9)
 
 
 class TestFromProfile:
@@ -277,7 +279,7 @@ class TestConstructor:
             with pytest.raises(InvalidArgumentError):
                 pair.epsilon(bad)
             with pytest.raises(InvalidArgumentError):
-                pair.trade_off(bad)
+                trade_off(pair, bad)
         with pytest.raises(InvalidArgumentError):
             pair.delta(math.nan)
 

@@ -13,7 +13,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 

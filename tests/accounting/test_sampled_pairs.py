@@ -16,6 +16,7 @@ from dp_accounting import dp_event
 import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.sampled_pairs import sampled
 from optuna_dp.errors import UnsupportedEventError
@@ -99,7 +100,7 @@ def test_a_wrong_bound_is_caught(wrong: Bound) -> None:
 
 def test_it_is_attained_and_follows_the_known_formula() -> None:
     """delta(log(1 + q (e^eps - 1))) = q delta(eps) for removing: arXiv 1807.01647, Theorem 8."""
-    pair, rate = DominatingPair.randomized_response(0.9, 1e-3), 0.3
+    pair, rate = randomized_response(0.9, 1e-3), 0.3
     eps = np.linspace(0.0, 2.0, 21)
     found = sampled(pair, rate).delta(np.log1p(rate * np.expm1(eps)))
     assert found == pytest.approx(rate * pair.delta(eps), abs=1e-15)

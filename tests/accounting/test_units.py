@@ -10,7 +10,7 @@ from dp_accounting import dp_event
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.events import SkellamDpEvent
-from optuna_dp.accounting.guarantee import pilots_guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.accounting.units import unit_of
 from optuna_dp.errors import InvalidArgumentError
 

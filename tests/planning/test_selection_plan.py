@@ -11,7 +11,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting.events import startup_runs_of
-from optuna_dp.accounting.guarantee import pilots_guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import selection_plan
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of

@@ -8,7 +8,7 @@ import math
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.accounting.guarantee import pilots_guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
 
 DELTA = 1e-5

@@ -14,6 +14,7 @@ from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import DRAW_KEY, fail_unstarted, read_plan
+from optuna_dp.releasing.statements.private_selection import facts_of
 from optuna_dp.samplers.dp_hypo import DPHyPOSampler
 from optuna_dp.samplers.selection import SelectionSettings
 
@@ -47,7 +48,7 @@ def test_the_first_batch_or_more_is_promised_and_charged(how: dict[str, Any], pr
     # Left out where nothing is promised: such a plan is what it was before there was the field.
     assert settings.get("startup_runs") == (promised or None)
     assert ("startup_runs" in settings) == (promised > 0)
-    said = SelectionSettings.from_json(settings).facts("DPHyPOSampler")["Adaptivity"]
+    said = facts_of(SelectionSettings.from_json(settings), "DPHyPOSampler")["Adaptivity"]
     assert ("drawn from the prior itself" in said) == (promised > 0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import optuna_dp as odp
 from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
-from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.propose_test import DoublingPlan
 from optuna_dp.propose_test.exact_noise import laplace_for
 from optuna_dp.propose_test.utilities import RESOLUTION
@@ -27,7 +27,7 @@ def claim(run, law, bounds=(1.0, 1.0), policy="history", delta=DELTA):
 def audit_selection(*, epsilon, bounds, policy, searches, seed, mean=MEAN):
     """Audits a selection under the strongest attack known on it."""
     rng = np.random.default_rng(seed)
-    pair, law = DominatingPair.randomized_response(epsilon), odp.Geometric(mean=mean)
+    pair, law = randomized_response(epsilon), odp.Geometric(mean=mean)
     attack = strongest_policy_attack(pair, law, bounds, DELTA, policy)
     staged = stage(pair, attack, bounds, mean)
     worlds = [

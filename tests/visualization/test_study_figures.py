@@ -150,7 +150,7 @@ def test_pilots_are_shown_apart_from_the_runs_that_can_win() -> None:
 
 
 def test_pilots_and_selection_against_publishing_all_of_them() -> None:
-    from optuna_dp.accounting.guarantee import pilots_guarantee
+    from optuna_dp.accounting.pilots import pilots_guarantee
 
     both = pilots_guarantee(odp.gaussian(16.0), 4, RUN, LAW)
     figure = vis.plot_epsilon_by_trials(both)

@@ -33,6 +33,7 @@ from optuna_dp.accounting.events import (
     WorstCaseDpEvent,
     neighboring_relation,
 )
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
@@ -123,7 +124,7 @@ def _compose(steps: list[_Step], *, replace: bool) -> DominatingPair:
     if len(steps) == 1 and steps[0].count == 1:
         step = steps[0]
         if step.kind == "response":
-            return DominatingPair.randomized_response(step.scale, step.delta)
+            return randomized_response(step.scale, step.delta)
         on, off = _bins(step, replace, _edges(step, replace, _BINS))
         return _pair(on, off, 0.0, 0.0)
     return _on_lattice(steps, replace)
@@ -255,7 +256,7 @@ def _atoms(
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns (O, O', O-mass of infinite loss) of a step, the laws swapped if ``reverse``."""
     if step.kind == "response":
-        pair = DominatingPair.randomized_response(step.scale, step.delta)
+        pair = randomized_response(step.scale, step.delta)
         on, off, infinite = pair.mass, pair.mass_prime, pair.infinite_mass
         if reverse:
             on, off, infinite = off, on, pair.null_mass

@@ -43,6 +43,7 @@ from scipy.optimize import minimize
 from optuna_dp import validation
 from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
 from optuna_dp.accounting.attacks.selection_attack import SelectionAttack, strongest_attack
+from optuna_dp.accounting.attacks.trade_off import trade_off_vertices
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
@@ -266,7 +267,7 @@ def data_attack(
         tops: beta, one mechanism per row, shape (M, L).
         events: theta, shape (M, L).
     """
-    low, low_prime = pair.trade_off_vertices
+    low, low_prime = trade_off_vertices(pair)
     high = np.concatenate([[0.0], pair.infinite_mass + np.cumsum(pair.mass[::-1])])
     high_prime = np.concatenate([[0.0], np.cumsum(pair.mass_prime[::-1])])
     if pair.infinite_mass > 0.0:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.accounting.guarantee import Guarantee, pilots_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.pilot_evidence import check_pilots

@@ -12,6 +12,7 @@ from optuna_dp.releasing.statements.private_selection import (
     RUN_CHECKS,
     SELECTION_ASSUMPTIONS,
     SELECTION_CHECKS,
+    facts_of,
 )
 from optuna_dp.samplers.pilot_settings import PilotSettings
 
@@ -43,8 +44,23 @@ class PilotsThenSelection(Description):
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         """See :class:`Description`."""
         settings = PilotSettings.from_json(design.settings)
+        prior = settings.selection.prior
         return {
-            **settings.facts(design.sampler),
+            **facts_of(settings.selection, design.sampler),
+            "Search": f"{design.sampler}: {settings.pilots} pilot runs, then the best of a random "
+            "number of selection runs",
+            "Pilots": f"{settings.pilots} runs, each proposed by {settings.proposer} from the "
+            "private outputs of the completed batches of pilots before its own "
+            f"({settings.batch_size} per batch); each is charged in full",
+            "Pilots' outputs": "released with the result"
+            if settings.release_pilots
+            else "kept by the curator, though charged as if they were released",
+            "Number of runs": f"{settings.pilots} pilots; the number of selection runs is secret, "
+            f"drawn once from {settings.selection.trials!r}",
+            "Prior": "one law for all selection runs, frozen when all pilots had ended: with "
+            f"probability {prior['uniform_share']:g} uniform, else a softmax of sharpness "
+            f"{prior['sharpness']:g} over {prior['candidates']} fresh candidates, scored by "
+            f"{prior['surrogate']}",
             "One pilot": in_words(settings.event),
             "One run": in_words(guarantee.event.events[-1].run),
         }

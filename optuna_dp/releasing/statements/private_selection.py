@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.protocol.plan import Design
@@ -65,4 +65,45 @@ class PrivateSelection(Description):
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         """See :class:`Description`."""
         settings = SelectionSettings.from_json(design.settings)
-        return {**settings.facts(design.sampler), "One run": in_words(guarantee.event.run)}
+        return {**facts_of(settings, design.sampler), "One run": in_words(guarantee.event.run)}
+
+
+def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
+    """Returns what a statement says of the search, by heading."""
+    c, big_c = settings.density_bounds
+    adaptive = {
+        "independent": "none: every run is drawn from the prior",
+        "batch": "each run sees the private outputs of the completed batches before its own "
+        f"({settings.batch_size} per batch)",
+        "any": "each run sees whatever runs have ended",
+    }
+    space = (
+        "found while the study ran"
+        if settings.search_space is None
+        else f"{', '.join(sorted(settings.search_space))}: the search space fixed beforehand, of "
+        "which a run may use a part; whatever else it asks for is drawn from the prior by "
+        "itself"
+    )
+    return {
+        "Search": f"{sampler}, best of a random number of runs",
+        "Number of runs": f"secret, drawn once from {settings.trials!r}",
+        "Density bounds": "none needed: every run is drawn from the prior itself"
+        if big_c == 1.0
+        else f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
+        "Prior": _prior_in_words(settings.prior),
+        "Parameters": space,
+        "Adaptivity": adaptive[settings.schedule] + _started(settings.startup_runs),
+    }
+
+
+def _started(runs: int | None) -> str:
+    if runs is None:
+        return ""
+    which = "run is" if runs == 1 else f"{runs} runs are"
+    return f"; the first {which} drawn from the prior itself"
+
+
+def _prior_in_words(fingerprint: dict[str, Any]) -> str:
+    if fingerprint.get("prior") == "uniform":
+        return "Optuna's uniform law over the parameters' ranges"
+    return ", ".join(f"{name}: {value}" for name, value in sorted(fingerprint.items()))

@@ -11,7 +11,9 @@ from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
 from optuna_dp.accounting.attacks.policy_attack import data_attack, strongest_policy_attack
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
+from optuna_dp.accounting.attacks.trade_off import trade_off
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile
@@ -103,7 +105,7 @@ def test_history_attack_is_exact_and_optimal_on_a_small_tree(bounds, prior) -> N
     pmf = np.array([0.1, 0.2, 0.3, 0.25, 0.15])
     inst = _response_instance(pmf, prior, bounds)
     high = math.e / (1.0 + math.e)
-    pair = DominatingPair.randomized_response(1.0)
+    pair = randomized_response(1.0)
     attack = HistoryAttack(pair, bounds, prior, [0.0, 1.0 - high], [high, 0.0], reach=12.0)
     event = np.array([0.0, 1.0, 0.0, 0.0])
     for eps in (-0.5, 0.0, 0.4, 1.0, 1.7):
@@ -129,11 +131,11 @@ def test_coarse_lattices_give_weaker_attacks_not_wrong_ones() -> None:
 
 
 def test_data_attack_matches_its_closed_form_without_adaptivity() -> None:
-    pair = DominatingPair.randomized_response(1.0)
+    pair = randomized_response(1.0)
     pmf = np.array([Geometric(3).pmf(k) for k in range(1, 200)])
     on, off = data_attack(pair, pmf, np.array([[1.0]]), np.array([[0.2]]), np.array([[0.3]]))
     phi = Geometric(3).pgf
-    block = float(pair.trade_off(0.2))
+    block = float(trade_off(pair, 0.2))
     inside = 0.3 * math.exp(-1.0)
     assert on[0] == pytest.approx(phi(0.8) - phi(0.5), rel=1e-9)
     assert off[0] == pytest.approx(phi(1 - block) - phi(1 - block - inside), rel=1e-9)
@@ -162,7 +164,7 @@ def test_edges_give_no_nan(policy) -> None:
     for pair in (
         DominatingPair.identity(),
         DominatingPair.infinite(),
-        DominatingPair.randomized_response(1.0, 1e-3),
+        randomized_response(1.0, 1e-3),
     ):
         found = strongest_policy_attack(pair, Geometric(3), BOUNDS, DELTA, policy)
         assert not math.isnan(found.epsilon)

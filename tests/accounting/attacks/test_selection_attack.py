@@ -13,7 +13,9 @@ from dp_accounting import dp_event
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.selection_attack import selection_attack_delta, strongest_attack
+from optuna_dp.accounting.attacks.trade_off import trade_off
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
@@ -120,8 +122,8 @@ def boundaries(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Start and end of every group of an attack, as masses ranked above: on D and on D'."""
     a, q = np.array(masses), np.array(blocks)
-    g = pair.trade_off(q)
-    b = np.where(a <= pair.infinite_mass, 0.0, 1.0 - pair.trade_off(np.minimum(1.0, 1.0 - a)))
+    g = trade_off(pair, q)
+    b = np.where(a <= pair.infinite_mass, 0.0, 1.0 - trade_off(pair, np.minimum(1.0, 1.0 - a)))
     return (
         np.column_stack([q + np.append(0.0, a[:-1]), q + a]),
         np.column_stack([g + np.append(0.0, b[:-1]), g + b]),
@@ -149,7 +151,7 @@ def test_the_description_reproduces_the_attack(trials: TrialCount) -> None:
 def test_the_event_of_the_attack_by_simulation() -> None:
     """Run the selection itself: the described event has the claimed probabilities."""
     rng = np.random.default_rng(3)
-    pair = DominatingPair.randomized_response(1.0, 0.002)
+    pair = randomized_response(1.0, 0.002)
     attack = strongest_attack(pair, Geometric(6.0), 0.05)
     one_way = pair if attack.direction == "forward" else pair.reversed()
     runs = rng.geometric(1.0 / 6.0, size=400_000)
@@ -165,7 +167,7 @@ def test_the_event_of_the_attack_by_simulation() -> None:
 
 
 def test_one_run_is_attacked_exactly() -> None:
-    pair = DominatingPair.randomized_response(0.8, 1e-3)
+    pair = randomized_response(0.8, 1e-3)
     eps = np.array([0.0, 0.3, 0.7, 0.9, 3.0])
     found = selection_attack_delta(pair, Binomial(1, 1.0), eps)
     assert found == pytest.approx(pair.delta(eps), abs=2e-4)

@@ -11,6 +11,7 @@ import pytest
 from optuna_dp.accounting import events
 from optuna_dp.accounting.comparisons.koskela import koskela_applies, koskela_delta
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
@@ -53,7 +54,7 @@ def random_pair(rng: np.random.Generator, atoms: int) -> DominatingPair:
 def test_never_below_the_profile_bound(trials: TrialCount) -> None:
     rng = np.random.default_rng(5)
     pairs = [random_pair(rng, int(rng.integers(2, 7))) for _ in range(12)]
-    pairs += [pair_of(events.gaussian(2.0)), DominatingPair.randomized_response(0.3, 1e-4)]
+    pairs += [pair_of(events.gaussian(2.0)), randomized_response(0.3, 1e-4)]
     for pair in pairs:
         for p in (pair, pair.reversed()):
             theirs = koskela_delta(p, trials, EPSILONS)
@@ -84,7 +85,7 @@ def test_never_below_the_truth(trials: TrialCount) -> None:
 
 def test_the_published_formula() -> None:
     """Symmetric pair, geometric law: m delta(eps - 2 log(e^a + (1 - gamma)/gamma delta(a)))."""
-    pair, mean, eps = DominatingPair.randomized_response(0.5), 10.0, 1.7
+    pair, mean, eps = randomized_response(0.5), 10.0, 1.7
     best = min(
         mean
         * float(

@@ -8,6 +8,7 @@ from accounting.selection.history_reference import exact_value, random_instance
 
 from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import (
     HistoryProfile,
@@ -193,16 +194,14 @@ def test_runs_that_protect_nothing_are_infinite_not_nan(trials) -> None:
 
 def test_infinite_losses_cost_their_chance_of_occurring_once() -> None:
     """E[T] delta, and no factor C."""
-    pair = DominatingPair.randomized_response(0.5, 1e-7)
+    pair = randomized_response(0.5, 1e-7)
     profile = HistoryProfile(pair, Geometric(10), (0.5, 5.0))
     assert float(profile.delta(60.0)) == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_a_very_wide_loss_stays_finite() -> None:
     for loss in (20.0, 300.0):
-        profile = HistoryProfile(
-            DominatingPair.randomized_response(loss), Geometric(5), (0.75, 2.0), step=0.5
-        )
+        profile = HistoryProfile(randomized_response(loss), Geometric(5), (0.75, 2.0), step=0.5)
         with np.errstate(all="raise", under="ignore"):
             found = profile.epsilon(DELTA)
         # Between one run's own cost and that of (2 + eta) runs plus the densities.
@@ -210,7 +209,7 @@ def test_a_very_wide_loss_stays_finite() -> None:
 
 
 def test_profile_is_a_profile() -> None:
-    for pair in (pair_of(GAUSSIAN), DominatingPair.randomized_response(1.0, 1e-4)):
+    for pair in (pair_of(GAUSSIAN), randomized_response(1.0, 1e-4)):
         for trials in (Geometric(5), Poisson(2), Binomial(4, 2.0), Logarithmic(3)):
             profile = HistoryProfile(pair, trials, (0.75, 2.0), step=0.1)
             eps = np.linspace(-30.0, 60.0, 301)

@@ -15,7 +15,7 @@ from accounting.selection.pointwise_reference import (
     sides,
 )
 
-from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile
 from optuna_dp.trial_counts import Geometric
@@ -142,7 +142,7 @@ def test_module_is_above_every_k0_and_close_to_the_best(startup) -> None:
 @pytest.mark.parametrize("loss", [0.5, 1.2])
 def test_two_losses_are_searched_as_any_other_pair(loss) -> None:
     """delta falls to nothing in one step there; the search must not take that for the end."""
-    pair, law = DominatingPair.randomized_response(loss), Geometric(5)
+    pair, law = randomized_response(loss), Geometric(5)
     old = HistoryProfile(pair, law, (0.8, 1.25))
     new = PointwiseProfile(pair, law, (0.8, 1.25), cells=600)
     assert new.shape[0] > 250

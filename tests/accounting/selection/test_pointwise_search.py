@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
 from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
 from optuna_dp.trial_counts import Geometric, Poisson
@@ -15,7 +15,7 @@ LAWS = [Geometric(10), Poisson(3)]
 
 def searched(law, cells: int, seed: int) -> Cells:
     """A cover found with values that mean nothing: whatever it is led by, it has to be one."""
-    grid = HistoryGrid(DominatingPair.randomized_response(1.0), 0.25, 4.0, 4.0)
+    grid = HistoryGrid(randomized_response(1.0), 0.25, 4.0, 4.0)
     rng = np.random.default_rng(seed)
 
     def evaluate(part: Cells) -> Values:

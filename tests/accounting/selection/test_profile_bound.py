@@ -15,6 +15,7 @@ from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
 from optuna_dp.accounting.comparisons.koskela import koskela_applies, koskela_delta
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import (
     DataProfile,
@@ -108,8 +109,8 @@ def _uneven() -> DominatingPair:
 
 
 PAIRS = {
-    "response": DominatingPair.randomized_response(1.0),
-    "approximate": DominatingPair.randomized_response(0.5, 1e-3),
+    "response": randomized_response(1.0),
+    "approximate": randomized_response(0.5, 1e-3),
     "gaussian": pair_of(events.gaussian(1.5)),
     "uneven": _uneven(),
 }
@@ -239,13 +240,13 @@ def test_a_run_that_reveals_all_gives_one_and_infinity() -> None:
 
 @pytest.mark.parametrize("trials", LAWS)
 def test_a_run_of_no_cost_costs_nothing(trials: TrialCount) -> None:
-    for pair in (DominatingPair.identity(), DominatingPair.randomized_response(0.0)):
+    for pair in (DominatingPair.identity(), randomized_response(0.0)):
         profile = DataProfile(pair, trials)
         assert np.all(profile.delta([0.0, 1.0]) == 0.0)
         assert profile.delta(-1.0) == pytest.approx(-math.expm1(-1.0))
         assert profile.epsilon(1e-12) == 0.0
     # And one of next to no cost costs next to nothing (the error of the grid is STEP^2).
-    tiny = DominatingPair.randomized_response(1e-12)
+    tiny = randomized_response(1e-12)
     assert float(DataProfile(tiny, trials).delta(0.0)) <= 1e-5 * trials.mean
 
 
@@ -284,7 +285,7 @@ def test_epsilon_is_the_safe_side_and_round_trips() -> None:
 def test_pure_runs_stay_pure() -> None:
     """(2 + shape) eps is Papernot & Steinke's bound; the profile bound respects it."""
     eps = 0.7
-    pair = DominatingPair.randomized_response(eps)
+    pair = randomized_response(eps)
     for trials in (Geometric(10.0), Logarithmic(10.0), NegativeBinomial(shape=-0.5, mean=5.0)):
         limit = (2.0 + trials.shape) * eps
         assert float(DataProfile(pair, trials).delta(limit + 1e-3)) <= 1e-9
