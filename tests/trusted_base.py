@@ -82,18 +82,26 @@ STARTS: dict[str, tuple[str, ...]] = {
 }
 
 # Imports inside functions that some procedures never come to: a file, what it imports, and the
-# procedures that do come to it. A test runs each procedure and looks at what was loaded.
+# procedures that do come to it; IN_WORDS stands for every procedure's statement. A test runs each
+# procedure and looks at what was loaded.
+IN_WORDS = "statement"
 _WITH_DENSITIES = ("with density bounds", "pilots")
 _HISTORY = "accounting/selection/history_only.py"
 _RENYI = "accounting/selection/renyi.py"
+_RENYI_METHOD = "accounting/renyi_method.py"
 _KNOWN_IN_PART = ("runs known in part",)
 _CHOICES = ("choice among utilities", "doubling")
 _OTHER_LAWS = ("another law of T",)
+_BY_CURVE = (*_OTHER_LAWS, *_KNOWN_IN_PART)
 _SKELLAM = "accounting/skellam.py"
 _BOUNDED_RANGE = "accounting/bounded_range.py"
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
     ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
+    ("accounting/epsilon_methods.py", _RENYI_METHOD): (*_BY_CURVE, IN_WORDS),
+    ("accounting/guarantee.py", "accounting/rdp_curves.py"): (IN_WORDS,),
+    ("accounting/guarantee.py", "accounting/run_rdp.py"): (IN_WORDS,),
+    ("accounting/guarantee.py", "accounting/gaussian_dp.py"): (IN_WORDS,),
     ("accounting/run_profile.py", _BOUNDED_RANGE): ("choice among utilities",),
     ("accounting/run_profile.py", "accounting/sampled_pairs.py"): (),
     ("accounting/run_profile.py", _SKELLAM): ("votes",),
@@ -193,7 +201,9 @@ def _taken(file: str, procedure: str, *, words: bool = True) -> list[str]:
     return sorted(
         target
         for target in neighbours(file)
-        if procedure in DOORS.get((file, target), (procedure,))
+        if not {procedure, *([IN_WORDS] if words else [])}.isdisjoint(
+            DOORS.get((file, target), (procedure,))
+        )
         and (words or not is_for_readers(target))
     )
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL, Part
+from optuna_dp.accounting.pure import pure_of
 
 # The grid step over the standard deviation of the loss of one application. Discretisation adds
 # some interval^2 / 6 to the variance of each, 1.5e-4 of it: 1e-4 of epsilon.
@@ -71,7 +71,7 @@ def _loss_spacing(event: Any) -> float:
 
 def _loss_scale(event: Any, relation: str) -> float:
     """Returns roughly the standard deviation of one application's privacy loss."""
-    pure = run_rdp.pure_of(event, relation)
+    pure = pure_of(event, relation)
     rate, noise = _rate_and_noise(event, relation)
     if math.isfinite(pure):
         # The typical loss of one step: most steps do not touch the record.
@@ -98,7 +98,7 @@ def _rate_and_noise(event: Any, relation: str) -> tuple[float, float]:
 
 def loss_reach(event: Any, relation: str) -> float:
     """Returns roughly the largest loss that one application's PLD holds."""
-    pure = run_rdp.pure_of(event, relation)
+    pure = pure_of(event, relation)
     if math.isfinite(pure):
         return pure
     rate, noise = _rate_and_noise(event, relation)

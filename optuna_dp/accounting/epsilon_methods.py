@@ -9,7 +9,10 @@
 ``profile``           dominating pairs of events that are not selections
 ====================  =========================================================================
 
-The bounds of others are shown beside these and have no vote
+``rdp`` votes where it may be the smallest: where a part of the event is known by its Renyi curve
+only, in selections whose law of T is neither geometric nor without such a curve, and at deltas so
+small that the arithmetic of the others ends. Elsewhere it is shown and has no vote
+(docs/explanation/accountants.md), nor have the bounds of others, which are shown beside these
 (:mod:`optuna_dp.accounting.beside`).
 """
 
@@ -18,122 +21,52 @@ from __future__ import annotations
 import functools
 import json
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.accounting import run_rdp, supported_events
+from optuna_dp.accounting import supported_events
+from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
-from optuna_dp.accounting.gaussian_dp import smallest_mu
-from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
-from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection import renyi
-from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
+from optuna_dp.accounting.pure import pure_of
+from optuna_dp.accounting.run_profile import known_by_curve, pair_of
+from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.arrays import FloatArray
 
-
-class Method(ABC):
-    """One valid upper bound on the privacy loss of an event."""
-
-    @abstractmethod
-    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
-        """Returns the bound on delta at each epsilon >= 0."""
-
-    def epsilon(self, delta: float) -> float:
-        """Returns an epsilon at which :meth:`delta` is at most ``delta``, inf if there is none."""
-        return smallest_epsilon(self.delta, delta)
-
-    def why_infinite(self, delta: float) -> str:
-        """Returns why there is no finite epsilon at ``delta``."""
-        return "nothing is known for this event"
-
-
-class _OneDirection(Protocol):
-    def delta(self, epsilons: npt.ArrayLike) -> FloatArray: ...
-
-
-class ProfileMethod(Method):
-    """The larger of the profiles of the two directions."""
-
-    def __init__(
-        self, forward: _OneDirection, reverse: _OneDirection, reason: str | None = None
-    ) -> None:
-        self._directions = (forward, reverse)
-        self._reason = reason
-
-    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
-        """See :class:`Method`."""
-        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self._directions)
-        return np.maximum(forward, reverse)
-
-    def why_infinite(self, delta: float) -> str:
-        """See :class:`Method`."""
-        if self._reason is not None:
-            return self._reason
-        floor = float(self.delta(np.array([500.0]))[0])
-        return (
-            f"with probability {floor:.3g} an output may tell everything (a run's own delta, "
-            f"times the number of runs), which is more than delta={delta:g}"
-        )
-
-
-class RdpMethod(Method):
-    """A Renyi-DP curve, converted."""
-
-    def __init__(self, curve: FloatArray, reason: str | None = None) -> None:
-        self._orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
-        self._curve = curve
-        self._reason = reason
-
-    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
-        """See :class:`Method`."""
-        return rdp_to_delta(self._orders, self._curve, epsilons)
-
-    def epsilon(self, delta: float) -> float:
-        """See :class:`Method`."""
-        return rdp_to_epsilon(self._orders, self._curve, delta)
-
-    def why_infinite(self, delta: float) -> str:
-        """See :class:`Method`."""
-        return self._reason or "a part of the event has no Renyi-DP curve"
-
-
-class PureMethod(Method):
-    """A pure epsilon."""
-
-    def __init__(self, epsilon: float) -> None:
-        self._epsilon = epsilon
-
-    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
-        """See :class:`Method`."""
-        return np.where(np.asarray(epsilons, dtype=np.float64) >= self._epsilon, 0.0, 1.0)
-
-    def epsilon(self, delta: float) -> float:
-        """See :class:`Method`."""
-        return self._epsilon
-
-    def why_infinite(self, delta: float) -> str:
-        """See :class:`Method`."""
-        return "a part of the event is not purely private, or no pure bound holds for this law"
+# Laws of T for which the Renyi theorems hold and may say less than the profile; for the geometric
+# law, the default, they do not.
+_BY_RENYI = ("logarithmic", "negative_binomial", "poisson")
+# Beyond it only what an output may tell at once is left of a profile.
+_LAST_EPSILON = 500.0
 
 
 def methods_of(event: Any, relation: str) -> Mapping[str, Method]:
-    """Returns every method that applies to an event, by name; built once per event.
+    """Returns every method that applies to an event, by name, those without a vote included.
 
     Raises:
         UnsupportedEventError: If nothing judges a sub-event (named), before any work.
     """
     supported_events.check_supported(event, relation)
-    return _methods(canonical_key(event), relation)
+    key = canonical_key(event)
+    return {**_voting(key, relation), "rdp": _renyi(key, relation)}
+
+
+def all_epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
+    """Returns epsilon at ``delta`` under every method of :func:`methods_of`; cached."""
+    supported_events.check_supported(event, relation)
+    key = canonical_key(event)
+    found = dict(_epsilons(key, relation, delta))
+    if "rdp" not in found:
+        found["rdp"] = _renyi_epsilon(key, relation, delta)
+    return found
 
 
 def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
-    """Returns epsilon at ``delta`` under every method that applies, by name; cached.
+    """Returns epsilon at ``delta`` under every method that votes there, by name; cached.
 
     Raises:
         UnsupportedEventError: If nothing judges a sub-event (named), before any work.
@@ -143,51 +76,78 @@ def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
 
 
 def deltas_of(event: Any, relation: str, epsilons: npt.ArrayLike) -> FloatArray:
-    """Returns the smallest delta of the methods at each epsilon >= 0."""
-    found = [np.asarray(m.delta(epsilons)) for m in methods_of(event, relation).values()]
+    """Returns the smallest delta of the methods that vote at each epsilon >= 0."""
+    supported_events.check_supported(event, relation)
+    key = canonical_key(event)
+    methods = _voting(key, relation)
+    found = _smallest_delta(methods, epsilons)
+    at_the_end = (found > 0.0) & (found <= _last_deltas(key, relation))
+    if "rdp" not in methods and np.any(at_the_end):
+        found = np.where(
+            at_the_end, np.minimum(found, _renyi(key, relation).delta(epsilons)), found
+        )
+    return found
+
+
+def _smallest_delta(methods: Mapping[str, Method], epsilons: npt.ArrayLike) -> FloatArray:
+    found = [np.asarray(method.delta(epsilons)) for method in methods.values()]
     return np.asarray(np.minimum.reduce(found))
 
 
-def mu_of(event: Any, relation: str, tail: float) -> float:
-    """Returns the smallest mu of :mod:`~optuna_dp.accounting.gaussian_dp` found; cached."""
-    supported_events.check_supported(event, relation)
-    return _mu(canonical_key(event), relation, tail)
-
-
-@functools.lru_cache(maxsize=1024)
-def _mu(key: str, relation: str, tail: float) -> float:
-    event = event_from_json(json.loads(key))
-    last = min(_epsilons(key, relation, tail).values())
-    return smallest_mu(functools.partial(deltas_of, event, relation), last, tail)
+@functools.lru_cache(maxsize=64)
+def _last_deltas(key: str, relation: str) -> float:
+    """Up to where deltas are those that no epsilon lowers, or rounding."""
+    return 2.0 * float(_smallest_delta(_voting(key, relation), _LAST_EPSILON))
 
 
 @functools.lru_cache(maxsize=1024)
 def _epsilons(key: str, relation: str, delta: float) -> Mapping[str, float]:
-    methods = _methods(key, relation)
-    return MappingProxyType({name: m.epsilon(delta) for name, m in methods.items()})
-
-
-@functools.lru_cache(maxsize=64)
-def _methods(key: str, relation: str) -> Mapping[str, Method]:
-    event = event_from_json(json.loads(key))
-    found = (
-        _selection_methods(event, relation)
-        if isinstance(event, PrivateSelectionDpEvent)
-        else _plain_methods(event, relation)
-    )
+    methods = _voting(key, relation)
+    found = {name: method.epsilon(delta) for name, method in methods.items()}
+    if "rdp" not in found and min(found.values()) == math.inf:
+        # Not before deltas_of asks it as well, so that delta(epsilon(d)) <= d.
+        end = _last_deltas(key, relation)
+        first = min(method.epsilon(end) for method in methods.values())
+        found["rdp"] = max(first, _renyi_epsilon(key, relation, delta))
     return MappingProxyType(found)
 
 
-def _plain_methods(event: Any, relation: str) -> dict[str, Method]:
-    pair = pair_of(event, relation)
-    found: dict[str, Method] = {
-        "profile": ProfileMethod(pair, pair.reversed()),
-        "rdp": RdpMethod(run_rdp.rdp_of(event, relation)),
-    }
-    pure = run_rdp.pure_of(event, relation)
-    if pure < math.inf:
+@functools.lru_cache(maxsize=1024)
+def _renyi_epsilon(key: str, relation: str, delta: float) -> float:
+    return _renyi(key, relation).epsilon(delta)
+
+
+@functools.lru_cache(maxsize=64)
+def _renyi(key: str, relation: str) -> Method:
+    # Only events that it votes on rest on it, and whoever asks to see every method.
+    from optuna_dp.accounting.renyi_method import renyi_method
+
+    return renyi_method(event_from_json(json.loads(key)), relation)
+
+
+def _may_be_smallest(event: Any, relation: str) -> bool:
+    """Whether the Renyi curve of an event may say less than its profile."""
+    if isinstance(event, PrivateSelectionDpEvent) and event.trials.law in _BY_RENYI:
+        return True
+    parts = supported_events.children(event)
+    if parts:
+        return any(_may_be_smallest(part, relation) for part in parts)
+    return known_by_curve(event, relation)
+
+
+@functools.lru_cache(maxsize=64)
+def _voting(key: str, relation: str) -> Mapping[str, Method]:
+    event = event_from_json(json.loads(key))
+    if isinstance(event, PrivateSelectionDpEvent):
+        found = _selection_methods(event, relation)
+    else:
+        pair = pair_of(event, relation)
+        found = {"profile": ProfileMethod(pair, pair.reversed())}
+    if _may_be_smallest(event, relation):
+        found["rdp"] = _renyi(key, relation)
+    if (pure := pure_of(event, relation)) < math.inf:
         found["pure"] = PureMethod(pure)
-    return found
+    return MappingProxyType(found)
 
 
 def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[str, Method]:
@@ -208,14 +168,4 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
         found["history_profile"] = ProfileMethod(
             forward, other, too_long if forward.gave_up else None
         )
-    orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
-    run = run_rdp.rdp_of(event.run, relation)
-    # From the run's curve, which is cached: sampled Gaussians take a third of a second.
-    curve = renyi.selection_rdp(orders, run, event.trials, bounds)
-    found["rdp"] = RdpMethod(
-        np.where(np.isnan(curve), np.inf, curve), renyi.why_no_rdp(event.trials)
-    )
-    pure = renyi.pure_selection_epsilon(run_rdp.pure_of(event.run, relation), event.trials, bounds)
-    if pure < math.inf:
-        found["pure"] = PureMethod(pure)
     return found

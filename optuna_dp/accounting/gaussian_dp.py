@@ -8,22 +8,39 @@ neighbouring data sets apart is no easier than telling N(0, 1) from N(mu, 1). By
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
+from optuna_dp.accounting import supported_events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.epsilon_methods import deltas_of, epsilons_of
+from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.arrays import FloatArray
 
-# What mu may leave out unless another tail is asked for.
-MU_TAIL = 1e-10
 _POINTS = 240
 _BISECTIONS = 60
 _LARGEST_MU = 1e3
 # More than rounding takes from a delta of a Gaussian.
 _ROUNDING = 1e-14
+
+
+def mu_of(event: Any, relation: str, tail: float) -> float:
+    """Returns the smallest mu found for an event, in both directions; cached."""
+    supported_events.check_supported(event, relation)
+    return _mu(canonical_key(event), relation, tail)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mu(key: str, relation: str, tail: float) -> float:
+    event = event_from_json(json.loads(key))
+    last = min(epsilons_of(event, relation, tail).values())
+    return smallest_mu(functools.partial(deltas_of, event, relation), last, tail)
 
 
 def smallest_mu(

@@ -12,32 +12,32 @@ import numpy.typing as npt
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting import beside, events, run_rdp, supported_events, units
+from optuna_dp.accounting import beside, events, supported_events, units
 from optuna_dp.accounting.epsilon_methods import (
-    Method,
+    all_epsilons_of,
     deltas_of,
     epsilons_of,
     methods_of,
-    mu_of,
 )
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.first_choice import choice_and_rest
-from optuna_dp.accounting.gaussian_dp import MU_TAIL
-from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.arrays import FloatArray
 from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.trial_counts.base import TrialCount
 
+# What mu may leave out unless another tail is asked for.
+MU_TAIL = 1e-10
+
 
 @dataclass(frozen=True)
 class Guarantee(Record):
     """What is guaranteed of the released output of a procedure.
 
-    The event is data; this class judges it. Every number is the smallest over all methods that
-    are proved here and valid for the event; :meth:`by_method` shows each, and beside them the
-    bounds of others, which have no vote.
+    The event is data; this class judges it. Every number is the smallest over the methods that
+    have a vote for the event, all of them proved here; :meth:`by_method` shows each, and beside
+    them the bounds of others, which have no vote.
 
     Guarantees:
         * For every delta, the procedure's output is (``epsilon(delta)``, delta)-differentially
@@ -123,6 +123,9 @@ class Guarantee(Record):
         tail = validation.open_unit("tail", tail)
         if tail < 1e-12:
             raise InvalidArgumentError("tail", tail, "it must lie in [1e-12, 1)")
+        # No epsilon rests on it.
+        from optuna_dp.accounting.gaussian_dp import mu_of
+
         return mu_of(self._judged, self.neighboring_relation, tail)
 
     def method(self, delta: float) -> str:
@@ -134,9 +137,11 @@ class Guarantee(Record):
         """Returns epsilon at ``delta`` under every method that applies, by name.
 
         The names are explained in :mod:`optuna_dp.accounting.epsilon_methods`. The last ones,
-        those of :meth:`comparisons`, are no part of :meth:`epsilon`, even where they are smaller.
+        those of :meth:`comparisons`, are no part of :meth:`epsilon`, even where they are smaller;
+        nor is ``"rdp"`` where a profile is known, though it is proved as well.
         """
-        found = self._epsilons(delta)
+        target = validation.open_unit("delta", delta)
+        found = all_epsilons_of(self._judged, self.neighboring_relation, target)
         return {**found, **self.comparisons(delta)}
 
     def comparisons(self, delta: float) -> dict[str, float]:
@@ -150,13 +155,14 @@ class Guarantee(Record):
     def reasons(self, delta: float) -> dict[str, str]:
         """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
         not_private = supported_events.non_private_reason(self._judged)
-        methods = self._methods()
+        methods = methods_of(self._judged, self.neighboring_relation)
+        by_method, others = self.by_method(delta), self._beside(delta)
         found = {
             name: methods[name].why_infinite(delta)
-            for name, epsilon in self._epsilons(delta).items()
-            if epsilon == math.inf
+            for name, epsilon in by_method.items()
+            if epsilon == math.inf and name not in others
         }
-        found |= {name: why for name, (e, why) in self._beside(delta).items() if e == math.inf}
+        found |= {name: why for name, (e, why) in others.items() if e == math.inf}
         return {name: not_private or why for name, why in found.items()}
 
     def bounds(self, delta: float) -> tuple[float, float]:
@@ -174,13 +180,17 @@ class Guarantee(Record):
 
         Args:
             orders: Shape (n,), above 1, ascending. The default is the 171 orders from 1.02 to
-                10,495 that the guarantee itself uses.
+                10,495 that accountants here use.
 
         Returns:
             Shape (n,).
         """
+        # Few epsilons rest on it (epsilon_methods.py says which).
+        from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
+        from optuna_dp.accounting.run_rdp import rdp_of
+
         given = DEFAULT_ORDERS if orders is None else orders
-        return run_rdp.rdp_of(self._judged, self.neighboring_relation, given)
+        return rdp_of(self._judged, self.neighboring_relation, given)
 
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.
@@ -229,9 +239,6 @@ class Guarantee(Record):
         """The event as accountants see it."""
         about_clients = units.unit_of(self.event) == units.CLIENT
         return units.without_units(self.event) if about_clients else self.event
-
-    def _methods(self) -> dict[str, Method]:
-        return dict(methods_of(self._judged, self.neighboring_relation))
 
     def _epsilons(self, delta: float) -> dict[str, float]:
         target = validation.open_unit("delta", delta)

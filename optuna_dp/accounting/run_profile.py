@@ -153,6 +153,15 @@ def _is_by_pair(event: Any, relation: str) -> bool:
     return relation == "add_or_remove_one" and supported_events.sampled_by_pair(event, relation)
 
 
+def known_by_curve(leaf: Any, relation: str) -> bool:
+    """Whether an event without parts has a Renyi-DP curve and no profile."""
+    return not (
+        isinstance(leaf, events.ApproximateDpEvent | events.SkellamDpEvent)
+        or _is_by_pair(leaf, relation)
+        or supported_events.has_profile(leaf, relation)
+    )
+
+
 def _parts(event: Any, relation: str) -> list[Part]:
     """Returns the applications of the tree, equal ones counted and some joined into one part.
 
@@ -175,10 +184,10 @@ def _parts(event: Any, relation: str) -> list[Part]:
         elif isinstance(leaf, events.SkellamDpEvent):
             if (changes := leaf.changes(relation)) > 0:
                 parts.append(Part(leaf, count * changes))  # one application is one entry
-        elif _is_by_pair(leaf, relation) or supported_events.has_profile(leaf, relation):
-            parts.append(Part(leaf, count))
-        else:
+        elif known_by_curve(leaf, relation):
             rdp_only.append(repeated)
+        else:
+            parts.append(Part(leaf, count))
     if precision > 0.0:
         parts.append(Part(dp_event.GaussianDpEvent(precision**-0.5), 1))
     if rdp_only:

@@ -21,12 +21,13 @@ from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp.accounting import events, supported_events
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
+from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
     checked_orders,
     pure_rdp,
 )
-from optuna_dp.accounting.selection.renyi import pure_selection_epsilon, selection_rdp
+from optuna_dp.accounting.selection.renyi import selection_rdp
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -144,46 +145,3 @@ def _halve_gaussians(event: Any) -> Any:
     if hasattr(event, "event"):
         return attr.evolve(event, event=_halve_gaussians(event.event))
     return event
-
-
-# -- pure DP -------------------------------------------------------------------------------------
-
-
-def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
-    """Returns an epsilon for which the event is epsilon-DP, ``inf`` if none is known."""
-    one = relation != "replace_one"  # a record moves the sum by one contribution, not two
-    if isinstance(event, dp_event.NoOpDpEvent):
-        return 0.0
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return event.count * pure_of(event.event, relation) if event.count else 0.0
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return float(sum(pure_of(e, relation) for e in event.events))
-    if isinstance(event, events.WorstCaseDpEvent):
-        return max(pure_of(e, relation) for e in event.events)
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        run = pure_of(event.run, relation)
-        return float(pure_selection_epsilon(run, event.trials, event.density_bounds))
-    if isinstance(event, events.ApproximateDpEvent):
-        return event.epsilon if event.delta == 0.0 else np.inf
-    if isinstance(event, events.BoundedRangeDpEvent):
-        return float(event.epsilon)
-    if isinstance(event, events.RdpDpEvent):
-        return event.epsilons[-1] if np.isinf(event.orders[-1]) else np.inf
-    if isinstance(event, dp_event.LaplaceDpEvent) and one and event.noise_multiplier > 0.0:
-        return float(1.0 / event.noise_multiplier)
-    if isinstance(event, dp_event.DiscreteLaplaceDpEvent) and one:
-        # dp-accounting takes parameter 0 for "no noise".
-        return float(event.noise_parameter * event.sensitivity) or np.inf
-    if isinstance(event, dp_event.PoissonSampledDpEvent) and one:
-        # Amplification by sampling: Balle, Barthe & Gaboardi, arXiv 1807.01647v2, Theorem 8.
-        inner = pure_of(event.event, relation)
-        q = event.sampling_probability
-        if q == 0.0 or np.isinf(inner):
-            return 0.0 if q == 0.0 else np.inf
-        return float(np.logaddexp(np.log1p(-q), np.log(q) + inner)) if q < 1.0 else inner
-    if isinstance(event, dp_event.RandomizedResponseDpEvent) and (relation != "add_or_remove_one"):
-        p, k = event.noise_parameter, event.num_buckets
-        if k <= 1:
-            return 0.0
-        return float(np.log1p(k * (1.0 - p) / p)) if p > 0.0 else np.inf
-    return np.inf

@@ -213,7 +213,7 @@ class Judge:
         run = self.run(noise)
         found = self.guarantee(search, trials, noise)
         methods = found.by_method(self.delta)
-        epsilon = min(methods.values())
+        epsilon = found.epsilon(self.delta)
         row = PlanRow(
             **asdict(search),
             trials=trials,

@@ -25,13 +25,14 @@ from optuna_dp.accounting.events import (
     zcdp,
 )
 from optuna_dp.accounting.given_curves import interpolated_rdp
+from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
     pure_rdp,
     rdp_to_delta,
     rdp_to_epsilon,
 )
-from optuna_dp.accounting.run_rdp import pure_of, rdp_of
+from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric
 

@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.accounting import run_rdp
+from optuna_dp.accounting.bounds import Method, ProfileMethod
 from optuna_dp.accounting.comparisons.koskela import koskela_applies, koskela_delta
 from optuna_dp.accounting.comparisons.theorem_1 import theorem1_as_printed
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.epsilon_methods import Method, ProfileMethod, RdpMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
+from optuna_dp.accounting.renyi_method import RdpMethod
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.renyi import why_no_rdp
 from optuna_dp.arrays import FloatArray

@@ -34,7 +34,6 @@ from optuna_dp.accounting.rdp_curves import (
     running_minimum,
 )
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
 
@@ -119,24 +118,6 @@ def negative_binomial_rdp(
     extra = -math.log(c) + math.log(big_c)
     per_order = over_order(a, math.log(trials.mean) + math.log(big_c))
     return running_minimum(a, at_orders_above_one(a, run + extra + per_order + term))
-
-
-def pure_selection_epsilon(
-    run_epsilon: float, trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)
-) -> float:
-    """Returns the pure epsilon of selection: (2+eta)(eps + log(C/c)).
-
-    For eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of Theorem
-    2; DP-HyPO, arXiv:2306.05734v2, Theorem 2); ``inf`` for other laws, where no such bound
-    holds or none is proved (:func:`why_no_rdp`; a Poisson T is not purely private by Theorem 6).
-    """
-    run_epsilon = validation.number("run_epsilon", run_epsilon)
-    if run_epsilon < 0.0:
-        raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
-    c, big_c = density_bounds
-    if not isinstance(trials, NegativeBinomial):
-        return math.inf
-    return (2.0 + trials.shape) * (run_epsilon + math.log(big_c) - math.log(c))
 
 
 # -- helpers --------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optuna_dp.accounting.gaussian_dp import MU_TAIL
 from optuna_dp.accounting.groups import group_epsilon
-from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Design
 

@@ -14,10 +14,10 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp.accounting.comparisons.theorem_1 import theorem1_as_printed
+from optuna_dp.accounting.pure import selection_epsilon
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
 from optuna_dp.accounting.selection.renyi import (
     negative_binomial_rdp,
-    pure_selection_epsilon,
     selection_rdp,
     why_no_rdp,
 )
@@ -221,12 +221,12 @@ def test_pure_limits(shape: float) -> None:
     run = np.full(5, 0.7)
     for c, big_c in BOUNDS:
         expected = (2 + shape) * (0.7 + math.log(big_c / c))
-        assert pure_selection_epsilon(0.7, law, (c, big_c)) == pytest.approx(expected, rel=1e-14)
+        assert selection_epsilon(0.7, law, (c, big_c)) == pytest.approx(expected, rel=1e-14)
         found = selection_rdp(orders, run, law, (c, big_c))
         assert found[-1] == pytest.approx(expected, rel=1e-12)
         assert found[3] == pytest.approx(expected, rel=1e-9)
     for other in (Poisson(3), Binomial(5, 2), law.capped(60)):
-        assert pure_selection_epsilon(0.7, other) == math.inf
+        assert selection_epsilon(0.7, other) == math.inf
 
 
 def test_infinities_and_order_one_never_give_nan() -> None:
@@ -291,8 +291,8 @@ def test_other_laws_have_no_rdp_and_the_reason_is_said(law: TrialCount) -> None:
         ),
         lambda: poisson_rdp([2.0], [0.1], 0.9, zero_delta),
         lambda: poisson_rdp_any_mean([2.0], [0.1], 0.0, zero_delta),
-        lambda: pure_selection_epsilon(-1.0, Geometric(3)),
-        lambda: pure_selection_epsilon(math.nan, Geometric(3)),
+        lambda: selection_epsilon(-1.0, Geometric(3)),
+        lambda: selection_epsilon(math.nan, Geometric(3)),
     ],
 )
 def test_bad_input_is_refused(make: object) -> None:

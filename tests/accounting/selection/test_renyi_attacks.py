@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from optuna_dp.accounting.pure import selection_epsilon
 from optuna_dp.accounting.selection.renyi import (
-    pure_selection_epsilon,
     selection_rdp,
 )
 from optuna_dp.accounting.selection.renyi_poisson import (
@@ -200,7 +200,7 @@ def sliced_response(law: TrialCount, epsilon: float) -> FloatArray:
 @pytest.mark.parametrize("shape", [-0.5, 0.0, 1.0, 3.0])
 def test_the_pure_bound_is_nearly_attained_and_a_smaller_one_is_caught(shape: float) -> None:
     law = NegativeBinomial(shape=shape, mean=3000)
-    bound = pure_selection_epsilon(1.0, law)
+    bound = selection_epsilon(1.0, law)
     found = float(sliced_response(law, 1.0).max())
     assert found <= bound
     # A formula with eta for 1 + eta, or that forgets the shape, is refuted here.
@@ -214,7 +214,7 @@ def test_the_adaptive_pure_bound_is_nearly_attained(shape: float) -> None:
     top, target = np.geomspace(1e-4, 0.1, 200), 1e-7
     one = law.pgf(1 - c * top) - law.pgf(1 - c * top - big_c * target)
     two = law.pgf(1 - big_c * top) - law.pgf(1 - big_c * top - c * target)
-    bound = pure_selection_epsilon(0.0, law, (c, big_c))
+    bound = selection_epsilon(0.0, law, (c, big_c))
     found = float(np.log(one / two).max())
     assert bound - 0.1 * (1 + shape) < found <= bound * (1 + 1e-6)
 

@@ -1,0 +1,76 @@
+"""What a bound on the privacy loss of an event answers, and the two kinds every event has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
+from optuna_dp.arrays import FloatArray
+
+
+class Method(ABC):
+    """One valid upper bound on the privacy loss of an event."""
+
+    @abstractmethod
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """Returns the bound on delta at each epsilon >= 0."""
+
+    def epsilon(self, delta: float) -> float:
+        """Returns an epsilon at which :meth:`delta` is at most ``delta``, inf if there is none."""
+        return smallest_epsilon(self.delta, delta)
+
+    def why_infinite(self, delta: float) -> str:
+        """Returns why there is no finite epsilon at ``delta``."""
+        return "nothing is known for this event"
+
+
+class _OneDirection(Protocol):
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray: ...
+
+
+class ProfileMethod(Method):
+    """The larger of the profiles of the two directions."""
+
+    def __init__(
+        self, forward: _OneDirection, reverse: _OneDirection, reason: str | None = None
+    ) -> None:
+        self._directions = (forward, reverse)
+        self._reason = reason
+
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """See :class:`Method`."""
+        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self._directions)
+        return np.maximum(forward, reverse)
+
+    def why_infinite(self, delta: float) -> str:
+        """See :class:`Method`."""
+        if self._reason is not None:
+            return self._reason
+        floor = float(self.delta(np.array([500.0]))[0])
+        return (
+            f"with probability {floor:.3g} an output may tell everything (a run's own delta, "
+            f"times the number of runs), which is more than delta={delta:g}"
+        )
+
+
+class PureMethod(Method):
+    """A pure epsilon."""
+
+    def __init__(self, epsilon: float) -> None:
+        self._epsilon = epsilon
+
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """See :class:`Method`."""
+        return np.where(np.asarray(epsilons, dtype=np.float64) >= self._epsilon, 0.0, 1.0)
+
+    def epsilon(self, delta: float) -> float:
+        """See :class:`Method`."""
+        return self._epsilon
+
+    def why_infinite(self, delta: float) -> str:
+        """See :class:`Method`."""
+        return "a part of the event is not purely private, or no pure bound holds for this law"
