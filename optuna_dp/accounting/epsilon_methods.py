@@ -10,10 +10,10 @@
 ====================  =========================================================================
 
 ``rdp`` votes where it may be the smallest: where a part of the event is known by its Renyi curve
-only, in selections whose law of T is neither geometric nor without such a curve, and at deltas so
-small that the arithmetic of the others ends. Elsewhere it is shown and has no vote
-(docs/explanation/accountants.md), nor have the bounds of others, which are shown beside these
-(:mod:`optuna_dp.accounting.beside`).
+only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
+neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
+it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
+are shown beside these (:mod:`optuna_dp.accounting.beside`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ import numpy.typing as npt
 from optuna_dp.accounting import supported_events
 from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
+from optuna_dp.accounting.events import (
+    BoundedRangeDpEvent,
+    PrivateSelectionDpEvent,
+    WorstCaseDpEvent,
+    startup_runs_of,
+)
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.run_profile import known_by_curve, pair_of
 from optuna_dp.accounting.selection.profile_bound import DataProfile
@@ -128,6 +133,8 @@ def _renyi(key: str, relation: str) -> Method:
 def _may_be_smallest(event: Any, relation: str) -> bool:
     """Whether the Renyi curve of an event may say less than its profile."""
     if isinstance(event, PrivateSelectionDpEvent) and event.trials.law in _BY_RENYI:
+        return True
+    if isinstance(event, BoundedRangeDpEvent | WorstCaseDpEvent):
         return True
     parts = supported_events.children(event)
     if parts:

@@ -52,7 +52,7 @@ def of_the_geometric_law(kind: str, seed: int) -> odp.Guarantee:
 def check_that_the_curve_is_no_smaller(guarantee: odp.Guarantee) -> None:
     for delta in DELTAS:
         found = guarantee.by_method(delta)
-        assert guarantee.epsilon(delta) <= found["rdp"] * (1.0 + 1e-9), (guarantee, delta)
+        assert guarantee.epsilon(delta) <= found["rdp"] * (1.0 + 1e-6), (guarantee, delta)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "pure", "laplace"])
@@ -102,6 +102,8 @@ def test_an_error_there_cannot_lower_the_epsilon_of_plain_selection() -> None:
         odp.selection_guarantee(odp.gaussian(1.0), NegativeBinomial(shape=-0.9, mean=1000)),
         odp.Guarantee(odp.rdp([2.0, 4.0, 16.0], [0.03, 0.06, 0.3])),
         odp.Guarantee(odp.worst_case(odp.zcdp(0.1), odp.zcdp(0.2))),
+        odp.Guarantee(odp.compose(*[odp.worst_case(odp.gaussian(10.0), odp.pure_dp(0.1))] * 200)),
+        odp.Guarantee(odp.compose(*[odp.bounded_range(0.1)] * 200)),
     ],
 )
 def test_it_votes_where_it_says_more(guarantee: odp.Guarantee) -> None:
