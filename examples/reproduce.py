@@ -27,6 +27,8 @@ SCRIPTS = (
     ("propose_test/constant_overhead_figure_3.py", "--quick", "--output", ("plotly",)),
     ("propose_test/constant_overhead_figure_4.py", "--quick", "--output", ("plotly",)),
     ("dp_hype/figure_2.py", "--quick", "--output", ("plotly",)),
+    ("dp_hype/figure_3.py", "--quick", "--output", ("plotly", "flwr")),
+    ("dp_hype/distributions.py", "--quick", "--output", ("plotly",)),
     ("dp_hype/digits.py", "--quick", "--output", ("plotly", "flwr")),
 )
 

@@ -11,36 +11,26 @@ intervals are Student's, over runs, each run averaging over several votes.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from typing import Any
 
 import numpy as np
+from clients import CANDIDATES, DataSet
 from figures import COLOURS, DELTA, main
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from optuna.distributions import CategoricalDistribution
 from plotly.subplots import make_subplots
 from scipy import stats
-from sklearn.datasets import load_digits
 
 from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, VotePolicy, voter
 from optuna_dp.voting import argmax, ballot
 
-# The three largest are scaled to this model (0.5, 0.1, 0.05 in the paper); the others are as bad.
-RATES = [2.0, 0.5, 0.2, 5e-4, 1e-4, 1e-6, 5e-7, 1e-7, 5e-8, 1e-8]
-DECAYS = [0.0, 0.1, 0.25, 0.99, 1.0]  # factor per epoch of one local training
-MOMENTA = [0.0, 0.9]
-CANDIDATES = list(itertools.product(RATES, DECAYS, MOMENTA))
 SPACE = {"candidate": CategoricalDistribution(list(range(len(CANDIDATES))))}
 EPSILONS = [0.1, 0.25, 0.5, 1.0, 3.0]
 K = 5
-LOCAL_EPOCHS, ROUNDS, EPOCHS_PER_ROUND, BATCH = 10, 5, 5, 32
-
-X, Y = load_digits(return_X_y=True)
-X = np.hstack([X / 16.0, np.ones((len(X), 1))]).astype(np.float32)
-TEST = np.random.default_rng(0).random(len(X)) < 0.2
+DIGITS = DataSet("digits")
 
 app = ClientApp()
 
@@ -52,75 +42,6 @@ def objective(params: dict[str, Any], context: Context) -> float:
 
 
 SCORES: list[np.ndarray] = []
-
-
-def split(n: int, concentration: float | None, rng: np.random.Generator) -> list[np.ndarray]:
-    """Returns each client's training records: equal parts, or Dirichlet shares of labels."""
-    train = rng.permutation(np.flatnonzero(~TEST))
-    if concentration is None:
-        return np.array_split(train, n)
-    owners = np.empty(len(train), dtype=int)
-    for label in range(10):
-        mine = Y[train] == label
-        owners[mine] = rng.choice(n, mine.sum(), p=rng.dirichlet(np.full(n, concentration)))
-    return [train[owners == client] for client in range(n)]
-
-
-def descend(weights: np.ndarray, records: np.ndarray, epochs: int,
-            rng: np.random.Generator) -> None:  # fmt: skip
-    """Trains softmax regressions of all candidates at once on some records, in place."""
-    rate, decay, momentum = (
-        np.array(c, dtype=np.float32)[:, None, None] for c in zip(*CANDIDATES, strict=True)
-    )
-    velocity = np.zeros_like(weights)
-    one_hot = np.eye(10, dtype=np.float32)[Y]
-    for epoch in range(epochs):
-        step = rate * decay**epoch  # 0 ** 0 is 1: decay 0 trains for one epoch
-        parts = max(len(records) // BATCH, 1)
-        for batch in np.array_split(rng.permutation(records), parts):
-            logits = X[batch] @ weights
-            errors = np.exp(logits - logits.max(axis=2, keepdims=True))
-            errors /= errors.sum(axis=2, keepdims=True)
-            errors -= one_hot[batch]
-            velocity *= momentum
-            velocity -= (X[batch].T @ errors) / np.float32(len(batch))
-            weights += step * velocity
-
-
-def accuracy(weights: np.ndarray, records: np.ndarray) -> np.ndarray:
-    return np.mean(np.argmax(X[records] @ weights, axis=2) == Y[records], axis=1)
-
-
-def start() -> np.ndarray:
-    """Random weights, as in a network: from zero the smallest step already classifies well, and
-    the paper's tiny learning rates would not be bad."""
-    weights = np.random.default_rng(1).normal(0.0, 0.3, (X.shape[1], 10)).astype(np.float32)
-    return np.repeat(weights[None], len(CANDIDATES), axis=0)
-
-
-def local_scores(records: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Accuracy of every candidate on a third of the client's records, trained on the others."""
-    if len(records) < 3:
-        return np.zeros(len(CANDIDATES))  # nothing to say: every candidate ties
-    held_out = max(len(records) // 3, 1)
-    weights = start()
-    descend(weights, records[held_out:], LOCAL_EPOCHS, rng)
-    return accuracy(weights, records[:held_out])
-
-
-def federated_accuracy(parts: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """Test accuracy of every candidate after FedAvg (arXiv 1602.05629)."""
-    weights = start()
-    total = sum(len(part) for part in parts)
-    for _ in range(ROUNDS):
-        average = np.zeros_like(weights)
-        for part in parts:
-            if len(part):
-                local = weights.copy()
-                descend(local, part, EPOCHS_PER_ROUND, rng)
-                average += np.float32(len(part) / total) * local
-        weights = average
-    return accuracy(weights, np.flatnonzero(TEST))
 
 
 def private_choices(n: int, epsilon: float, votes: int) -> list[int]:
@@ -142,9 +63,9 @@ def private_choices(n: int, epsilon: float, votes: int) -> list[int]:
 
 
 def one_run(n: int, concentration: float | None, votes: int, rng: np.random.Generator) -> Any:
-    parts = split(n, concentration, rng)
-    SCORES[:] = [local_scores(part, rng) for part in parts]
-    reached = federated_accuracy(parts, rng)
+    parts = DIGITS.split(n, concentration, rng)
+    SCORES[:] = [DIGITS.local_scores(part, rng) for part in parts]
+    reached = DIGITS.federated_accuracy(parts, rng)
     result = {"Opt": float(reached.max()), "RandGuess": float(reached.mean())}
     for epsilon in EPSILONS:
         chosen = private_choices(n, epsilon, votes)

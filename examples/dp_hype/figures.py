@@ -27,7 +27,8 @@ def main(
     start = time.perf_counter()
     figure, results = run(options.quick, options.seed)
     options.output.mkdir(parents=True, exist_ok=True)
-    figure.update_layout(template="simple_white", width=1100, height=480, title=name)
+    height = figure.layout.height or 480
+    figure.update_layout(template="simple_white", width=1100, height=height, title=name)
     figure.write_html(options.output / f"{name}.html", include_plotlyjs="cdn")
     (options.output / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     print(f"{options.output / name}.html and .json in {time.perf_counter() - start:.1f} s")

@@ -74,6 +74,8 @@ class ReplyChecks:
 
     def _shares(self, config: ConfigRecord, question: ConfigRecord) -> bool:
         """One share of each secret that was asked for, none of which another client has sent."""
+        if set(config) != {"nids", "shares"}:
+            return False
         nids, shares = config.get("nids"), config.get("shares")
         active, dead = (cast(list[int], question[name]) for name in ("active_nids", "dead_nids"))
         if not (_whole(nids) and isinstance(shares, list) and nids == [*active, *dead]):
@@ -98,6 +100,8 @@ class ReplyChecks:
             return False  # a weight other than one, which would be a size of data
         if len(content["fitres.metrics"]) or len(content["fitres.parameters"]):
             return False  # something besides the vote
+        if dict(cast(ConfigRecord, content["fitres.status"])) != {"code": 0, "message": ""}:
+            return False
         self._module.compat.recorddict_to_fitres(content, True)  # raises
         parts = config["masked_params"]
         if not isinstance(parts, list) or len(parts) != 2:
@@ -136,7 +140,8 @@ def _ciphertexts(config: ConfigRecord, shown: set[str], own: int) -> bool:
     """One text for each of the others that were shown."""
     targets, texts = config.get("dsts"), config.get("ctxts")
     return (
-        _whole(targets)
+        set(config) == {"dsts", "ctxts"}
+        and _whole(targets)
         and isinstance(texts, list)
         and len(texts) == len(cast(list[int], targets))
         and sorted(cast(list[int], targets)) == sorted(int(n) for n in shown if int(n) != own)

@@ -9,9 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from federated import certificates
 from optuna_dp.polling import poll
@@ -71,10 +72,21 @@ class Loopback:
         secured: With TLS, SuperNodes with keys that are registered, limits and a list of allowed
             apps on every node. Without, as the tutorial has it.
         epsilon: The nodes' limit.
+        example: The app's folder, which is copied.
+        supernode: The command that starts a node.
     """
 
-    def __init__(self, home: Path, *, secured: bool = False, epsilon: float = 5.0) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        secured: bool = False,
+        epsilon: float = 5.0,
+        example: Path = EXAMPLE,
+        supernode: Sequence[str] = ("flower-supernode",),
+    ) -> None:
         self.home, self.secured, self.epsilon = home, secured, epsilon
+        self.supernode = supernode
         self.port = free_port()
         self.logs: dict[str, Path] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -96,7 +108,7 @@ class Loopback:
         if secured:
             certificates.write(home, HOST)
         self.app = self.home / "app"
-        shutil.copytree(EXAMPLE, self.app, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(example, self.app, ignore=shutil.ignore_patterns("__pycache__"))
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         self.logs[name] = self.home / f"{name}.log"
@@ -131,7 +143,7 @@ class Loopback:
 
     def start_supernode(self, i: int, nodes: int, *, registered: bool = True) -> None:
         config = f"partition-id={i} num-partitions={nodes}"
-        command, security = ["flower-supernode"], ["--insecure"]
+        command, security = list(self.supernode), ["--insecure"]
         if self.secured:
             node = self.home / f"node-{i}"
             node.mkdir()
@@ -204,8 +216,8 @@ class Loopback:
 
 
 @contextmanager
-def loopback(home: Path, *, secured: bool = False, epsilon: float = 5.0) -> Iterator[Loopback]:
-    deployment = Loopback(home, secured=secured, epsilon=epsilon)
+def loopback(home: Path, **options: Any) -> Iterator[Loopback]:
+    deployment = Loopback(home, **options)
     try:
         yield deployment
     finally:

@@ -30,7 +30,7 @@ WILLING = VotePolicy(
 )
 
 
-def app(**options: Any) -> ClientApp:
+def app(objective: Callable[..., float] = objective, **options: Any) -> ClientApp:
     made = ClientApp()
     if not {"max_epsilon", "policy"} & set(options):
         options = {"policy": WILLING, **options}

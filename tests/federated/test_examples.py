@@ -64,6 +64,33 @@ def test_digits(tmp_path: Path) -> None:
     assert found["iid n=25"]["3"][0] > found["iid n=25"]["RandGuess"][0] + 0.3
 
 
+def test_figure_3(tmp_path: Path) -> None:
+    found = numbers("dp_hype_figure_3", tmp_path)
+    sent = [found[f"plain n=10 p={p}"]["client sends"] for p in (10, 100, 1000)]
+    # Eight bytes for each candidate, and a constant: Flower's frame.
+    assert [sent[i + 1] - sent[i] for i in (0, 1)] == pytest.approx([720, 7200], rel=0.01)
+    assert found["plain n=25 p=100"]["client sends"] == pytest.approx(sent[1], rel=0.01)
+    secure = [found[f"secure n=10 p={p}"]["client sends"] for p in (100, 1000)]
+    assert secure[1] - secure[0] == pytest.approx(7200, rel=0.02)
+    assert found["secure n=25 p=100"]["client sends"] > 2 * secure[0]  # a share for everybody
+
+
+def test_figures_4_and_7_to_9(tmp_path: Path) -> None:
+    found = numbers("dp_hype_distributions", tmp_path)
+    for name in ("4 digits", "4 breast_cancer"):
+        assert sum(found[name]) == 100
+        assert 20 <= found[name][-1] <= 40  # good candidates are few
+    skewed, even = (found[f"7 Dirichlet({c})"] for c in ("0.5", "30"))
+    share = "share of the most frequent label"
+    assert sum(skewed["sizes"]) == sum(even["sizes"])
+    assert skewed["sizes"][-1] < even["sizes"][-1]
+    assert skewed[share] > even[share] + 0.1
+    for name, figure in found.items():
+        if name.startswith("9 "):
+            assert sum(figure["counts"]) == 100
+            assert figure["best"] > 0.9
+
+
 def test_benchmark() -> None:
     lines = run("benchmark.py").splitlines()
     epsilons = [float(x) for line in lines for x in re.findall(r"epsilon ([\d.]+)", line)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
-from federated.hostile_server import ATTEMPTS, HostileServer
+from federated.hostile_server import ATTEMPTS, REASONS, HostileServer, found_nothing
 from federated.in_process import SPACE, app, votes
 from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_messages
 from optuna_dp.federated import client as client_side
@@ -50,14 +51,13 @@ def test_what_an_honest_server_asks_is_answered() -> None:
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_the_attempt_finds_nothing(attempt: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="optuna_dp"):
-        found = ATTEMPTS[attempt](hostile())
-    assert found is None or (isinstance(found, int) and not found)
+        server = hostile()
+        assert found_nothing(ATTEMPTS[attempt](server))
     # One clear line for every refusal, and no traceback: nothing went wrong here.
     lines = [r for r in caplog.records if r.name == "optuna_dp"]
-    assert lines
+    assert len(lines) == server.refusals > 0
     for line in lines:
-        assert line.getMessage().startswith("Vote refused: ")
-        assert "\n" not in line.getMessage()
+        assert re.fullmatch("Vote refused: " + REASONS[attempt], line.getMessage())
         assert line.exc_info is None
 
 
