@@ -127,7 +127,9 @@ def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
         try:
             return handler(message, context)
         except OptunaDPError as error:
-            _logger.warning("Vote refused: %s.", str(error).rstrip("."))
+            # On one line: names of parameters are in it, which the server has chosen.
+            reason = " ".join(str(error).split())
+            _logger.warning("Vote refused: %.500s.", reason.rstrip("."))
         except Exception:
             _logger.exception("Vote refused: an error; the server is told no more than that.")
         refusal = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_REFUSED)

@@ -155,6 +155,23 @@ def test_invented_clients_are_counted_as_far_as_the_policy_says() -> None:
     assert careful.collect(careful.nodes[0], query)
 
 
+def test_a_name_that_a_server_has_chosen_stays_on_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = "x\nVote answered: all is well " + 1000 * "."
+    policy = VotePolicy(max_epsilon=1.0, search_space={"x": {"low": 0.0, "high": 10.0}})
+    server = hostile(policy=policy)
+    server.space = {name: SPACE["x"]}
+    server.candidates = queries.choose_candidates(server.space, "grid", np.random.default_rng(0))
+    assert server.introduced(server.query())
+    with caplog.at_level(logging.WARNING, logger="optuna_dp"):
+        assert not server.collect(server.nodes[0], server.query())
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "optuna_dp"]
+    assert line.startswith("Vote refused: a candidate has x Vote answered: all is well")
+    assert "\n" not in line
+    assert len(line) < 600
+
+
 def _killed(honest: int, each: int, needed: int) -> int:
     """Most clients that fall, by trying: everyone names ``each`` others dead, ``needed`` kill."""
     best = 0
