@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
+from numpy import ndarray
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -64,8 +65,28 @@ def writes_a_log(trial):
     return value
 
 
+class Model:
+    """Looks like a network of torch, as a class and as an object."""
+
+    def __init__(self):
+        self.weights = np.zeros(3)
+
+    def state_dict(self):
+        return {"weights": self.weights}
+
+    def parameters(self):
+        return [self.weights]
+
+
+def has_classes_of_models(trial):
+    model = Model()
+    model.weights = train(trial.suggest_float("rate", 0.1, 1.0))
+    return score(model.weights.view(ndarray))
+
+
 HONEST = {
     "honest": honest,
+    "has classes of models and arrays": has_classes_of_models,
     "a lambda": lambda trial: honest(trial),
     "a partial": functools.partial(lambda trial, k: honest(trial), k={"a": 1}),
     "keeps its models": Keeper(),
