@@ -75,7 +75,7 @@ def contents(value: Any, depth: int = 3) -> Any:
     """Returns what can be compared of a value before and after a run."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return value
-    if isinstance(value, type):  # a model's class has a model's methods, and nothing to call them on
+    if isinstance(value, type):  # has a model's methods, and no model
         return id(value)
     if depth and isinstance(value, dict):
         return {id(k): (k, contents(v, depth - 1)) for k, v in dict.items(value)}
