@@ -121,8 +121,9 @@ def main() -> None:
     if arguments.report:
         report()
         return
-    with tempfile.TemporaryDirectory() as folder, running(arguments.engine, WORKERS):
+    with tempfile.TemporaryDirectory() as folder, running(arguments.engine, WORKERS) as all_there:
         for number in range(arguments.studies):
+            all_there()
             found = one_study(Path(folder) / str(number), random.choice(FATAL))
             with STORED.open("a") as lines:
                 lines.write(json.dumps({"engine": arguments.engine, **found}) + "\n")
