@@ -45,9 +45,9 @@ def optimize(
     """Runs a study to its end with workers wherever joblib's configuration says.
 
     ``joblib.parallel_config("loky")`` (processes on this machine, joblib's own choice),
-    ``"threading"``, ``"dask"``, ``"ray"`` or ``"spark"`` around the call says where. Each worker
-    does what ``study.optimize`` does; the study's sampler ends it. The engine sees one task per
-    worker and never how many runs there are.
+    ``"threading"``, ``"dask"``, ``"ray"`` or ``"spark"`` (untried) around the call says where.
+    Each worker does what ``study.optimize`` does; the study's sampler ends it. The engine sees one
+    task per worker and never how many runs there are.
 
     A study in memory or on SQLite is served to the workers from this process while the call
     lasts (extra ``grpc``), so that no database is needed; on PostgreSQL, MySQL, a journal or

@@ -25,6 +25,7 @@ code         notation                         meaning
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -257,7 +258,7 @@ def _coarsening(grid: HistoryGrid, law: _Law, rows: int, patience: float) -> flo
 
 
 def _pmf(trials: TrialCount, head: int) -> FloatArray:
-    return np.array([float(trials.pmf(k)) for k in range(1, head + 1)])
+    return trials.pmf(np.arange(1, head + 1))
 
 
 def _head_of(trials: NegativeBinomial) -> int:
@@ -296,10 +297,7 @@ def _intervals(
     Any cover is sound; this one spends its intervals where phi'(1 - p) falls to e^-3 of phi'(1),
     which is where the supremum over p is attained.
     """
-    dense = np.concatenate([[0.0], np.logspace(-14.0, 0.0, 2801)])
-    with np.errstate(divide="ignore"):
-        fall = np.log(trials.mean) - np.log(np.asarray(trials.pgf_derivative(1.0 - dense)))
-    fall = np.maximum.accumulate(np.clip(np.nan_to_num(fall, posinf=40.0), 0.0, 40.0))
+    dense, fall = _fall(trials)
     end = min(float(fall[-1]), 16.0)
     wanted = np.concatenate([np.arange(0.0, min(3.0, end), step), np.arange(3.0, end, 4.0 * step)])
     # Where the law hardly reacts to p, intervals are short on the scale of p itself.
@@ -310,6 +308,15 @@ def _intervals(
     keep_most = np.minimum(1.0 - c * first, big_c * (1.0 - first))
     keep_least = np.maximum(np.maximum(1.0 - big_c * last, c * (1.0 - last)), 0.0)
     return keep_most, keep_least
+
+
+@functools.lru_cache(maxsize=8)  # Long laws take a quarter of a second.
+def _fall(trials: TrialCount) -> tuple[FloatArray, FloatArray]:
+    """Returns points p in [0, 1], and log phi'(1) - log phi'(1 - p) there, at most 40."""
+    dense = np.concatenate([[0.0], np.logspace(-14.0, 0.0, 2801)])
+    with np.errstate(divide="ignore"):
+        fall = np.log(trials.mean) - np.log(np.asarray(trials.pgf_derivative(1.0 - dense)))
+    return dense, np.maximum.accumulate(np.clip(np.nan_to_num(fall, posinf=40.0), 0.0, 40.0))
 
 
 def _recursion(removal: Removal, law: _Law, c: float, big_c: float) -> Values:
@@ -325,9 +332,13 @@ def _recursion(removal: Removal, law: _Law, c: float, big_c: float) -> Values:
     else:
         after = _scaled(unit, weight)
         before = _winner(after, c, big_c)
+    # Both in one step: where steps are small, what numpy does besides the sums is most of it.
+    rows = unit.right.size
+    twice = removal.take(np.tile(np.arange(rows), 2))
     for k in range(head - 1, 0, -1):
-        after = _added(_scaled(unit, float(law.pmf[k - 1])), removal.apply(after))
-        before = _added(_winner(after, c, big_c), removal.apply(before))
+        moved = twice.apply(_joined(after, before))
+        after = _added(_scaled(unit, float(law.pmf[k - 1])), _part(moved, slice(rows)))
+        before = _added(_winner(after, c, big_c), _part(moved, slice(rows, None)))
     return before
 
 
@@ -353,3 +364,15 @@ def _scaled(values: Values, factor: float) -> Values:
 
 def _added(one: Values, other: Values) -> Values:
     return Values(one.inner + other.inner, one.left + other.left, one.right + other.right)
+
+
+def _joined(one: Values, other: Values) -> Values:
+    return Values(
+        np.concatenate([one.inner, other.inner]),
+        np.concatenate([one.left, other.left]),
+        np.concatenate([one.right, other.right]),
+    )
+
+
+def _part(values: Values, rows: slice) -> Values:
+    return Values(values.inner[rows], values.left[rows], values.right[rows])

@@ -23,10 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.arrays import FloatArray
+from optuna_dp.arrays import FloatArray, IntArray
 
 NEGLIGIBLE_MASS = 1e-13
 """O-mass beyond the outermost taps; what lies there is split between the tap and infinity."""
@@ -194,7 +193,7 @@ class Removal:
         made.keep_left = np.minimum(keep_hi @ np.exp(-grid.taps) * (1.0 - SLACK), 1.0)
         return made
 
-    def take(self, rows: slice) -> Removal:
+    def take(self, rows: slice | IntArray) -> Removal:
         """Returns the operator of some of the intervals."""
         part = object.__new__(Removal)
         part.grid = self.grid
@@ -228,19 +227,18 @@ class Removal:
         g = self.grid
         # Position of the first tap's state, for the first grid point.
         begin = g.pad_left + g.first_tap
-        stop = g.size + g.pad_left + g.last_tap
         if 8 * g.used.size < kernel.shape[1]:
             total = np.zeros((padded.shape[0], g.size))
             for tap in g.used.tolist():
                 total += kernel[:, tap, None] * padded[:, begin + tap : begin + tap + g.size]
             return total
         # What sliding_window_view returns, without its checks: they took as long as the sum.
-        taps, (row, step) = kernel.shape[1], padded.strides
-        part = padded[:, begin:stop]
-        windows: FloatArray = as_strided(
-            part,
-            (part.shape[0], part.shape[1] - taps + 1, taps),
+        row, step = padded.strides
+        windows: FloatArray = np.ndarray(
+            (padded.shape[0], g.size, kernel.shape[1]),
+            np.float64,
+            padded,
+            begin * step,
             (row, step, step),
-            writeable=False,
         )
         return np.asarray(np.einsum("pij,pj->pi", windows, kernel))
