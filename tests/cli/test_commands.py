@@ -72,6 +72,15 @@ def test_release_publishes(storage: str, tmp_path: Path) -> None:
     assert len(optuna.load_study(study_name="result", storage=public).trials) == 1
 
 
+def test_a_release_published_without_a_name_does_not_take_the_curators(
+    storage: str, tmp_path: Path
+) -> None:
+    public = f"sqlite:///{tmp_path / 'public.db'}"
+    result = runner.invoke(app, ["release", storage, "done", "--publish-to", public])
+    assert result.exit_code == 0, result.output
+    assert optuna.get_all_study_names(public) == ["release"]
+
+
 def test_a_journal_file_is_a_storage(tmp_path: Path) -> None:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend

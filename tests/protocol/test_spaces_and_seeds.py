@@ -133,6 +133,11 @@ def test_a_seed_is_warned_of_once_where_the_sampler_is_made(make: Any) -> None:
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert "31415" not in str(caught[0].message)
+    with warnings.catch_warnings(), logged() as lines:
+        warnings.simplefilter("ignore")  # Common in scripts; the log says it all the same.
+        make(31_415)
+    assert len(lines) == 1
+    assert "release() will refuse" in lines[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(None)

@@ -285,8 +285,9 @@ def test_a_mean_outside_the_unit_interval_names_the_trial(make: Any, value: floa
 def test_a_mean_outside_the_unit_interval_is_refused_at_release_too() -> None:
     study = run(MAKERS["noisy_max"](SPACE), n_trials=len(GRID))
     study._storage._get_trial(study.trials[3]._trial_id).values = [1.5]  # type: ignore[attr-defined]
-    with pytest.raises(ReleaseRefusedError, match=r"trial 3.*\[0, 1\]"):
+    with pytest.raises(ReleaseRefusedError, match=r"trial 3.*\[0, 1\]") as refused:
         odp.release(study)
+    assert "1.5" not in str(refused.value), "made of data without noise"
     assert choice_trials(study) == []
 
 
