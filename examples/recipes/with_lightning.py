@@ -67,7 +67,7 @@ def train(run, rate, clipping_norm):
     module = Digits(private)
     module.optimizer = optimizer
     trainer = lightning.Trainer(
-        max_steps=run.steps,  # and no EarlyStopping: the length must not depend on the data
+        max_steps=run.steps,  # and no EarlyStopping
         max_epochs=-1,
         logger=False,
         enable_checkpointing=False,
