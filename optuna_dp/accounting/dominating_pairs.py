@@ -173,13 +173,12 @@ class DominatingPair:
         eps = np.asarray(epsilon, dtype=np.float64)
         if np.any(np.isnan(eps)):
             raise InvalidArgumentError("epsilon", epsilon, "it must not be NaN")
+        result = np.empty(eps.shape, dtype=_LONG)
+        above = eps >= 0.0
+        result[above] = self._upper_delta(eps[above])
         # Below zero through the other direction, where nothing cancels.
-        result = np.where(
-            eps >= 0.0,
-            self._upper_delta(np.maximum(eps, 0.0)),
-            -np.expm1(np.minimum(eps, 0.0))
-            + np.exp(np.minimum(eps, 0.0)) * self._reverse._upper_delta(np.maximum(-eps, 0.0)),
-        )
+        below = eps[~above]
+        result[~above] = -np.expm1(below) + np.exp(below) * self._reverse._upper_delta(-below)
         return np.asarray(np.clip(result, 0.0, 1.0), dtype=np.float64)
 
     def epsilon(self, delta: float) -> float:

@@ -168,11 +168,9 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
     }
     if event.policy == "history" and bounds != (1.0, 1.0):
         # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_only import history_only_profiles
+        from optuna_dp.accounting.selection.history_only import history_only_bound
 
-        forward, other = history_only_profiles(pair, event.trials, bounds, startup_runs_of(event))
-        too_long = "more runs are likely than this bound can follow one by one"
-        found["history_profile"] = ProfileMethod(
-            forward, other, too_long if forward.gave_up else None
+        found["history_profile"] = history_only_bound(
+            pair, event.trials, bounds, startup_runs_of(event)
         )
     return found

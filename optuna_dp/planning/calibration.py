@@ -20,7 +20,7 @@ from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
-from optuna_dp.accounting.selection.history_only import history_only_profiles
+from optuna_dp.accounting.selection.history_only import history_only_bound
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
@@ -206,10 +206,10 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
         return _larger((both, both.reversed()), delta)
     found, sides = _by_data_profile(selection, delta)
     if _learns_from_outputs(event):
-        profiles = history_only_profiles(
+        better = history_only_bound(
             sides[0], event.trials, event.density_bounds, startup_runs_of(event)
         )
-        found = min(found, _larger(profiles, delta))
+        found = min(found, better.epsilon(delta))
     return found
 
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts.base import TrialCount
 
@@ -120,25 +121,15 @@ def _strongest(pair: DominatingPair, trials: TrialCount, target: float) -> Selec
 
 
 def _largest_epsilon(search: _Search, delta: float) -> float:
-    """Returns the lower end of a bisection: delta is exceeded there (0 if nowhere above 0)."""
+    """Returns an epsilon at which delta is exceeded, nearly the largest (0 if nowhere above 0)."""
 
-    def reached(eps: float) -> bool:
-        return search.best(eps)[0] > delta
-
-    if not reached(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while reached(high):
-        low, high = high, 2.0 * high
-        if high > _LARGEST_EPSILON:
-            return math.inf if reached(math.inf) else low
-    while high - low > 1e-7 * high:
-        middle = 0.5 * (low + high)
-        if reached(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    high = smallest_epsilon(lambda eps: search.best(eps)[0], delta, highest=_LARGEST_EPSILON)
+    if high == math.inf:
+        return high if search.best(high)[0] > delta else _LARGEST_EPSILON
+    low = high * (1.0 - 2e-9)
+    while low > 0.0 and search.best(low)[0] <= delta:
+        low = low * (1.0 - 1e-7) - 1e-300
+    return max(low, 0.0)
 
 
 class _Search:

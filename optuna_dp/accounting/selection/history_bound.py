@@ -336,9 +336,9 @@ def _recursion(removal: Removal, law: _Law, c: float, big_c: float) -> Values:
     rows = unit.right.size
     twice = removal.take(np.tile(np.arange(rows), 2))
     for k in range(head - 1, 0, -1):
-        moved = twice.apply(_joined(after, before))
-        after = _added(_scaled(unit, float(law.pmf[k - 1])), _part(moved, slice(rows)))
-        before = _added(_winner(after, c, big_c), _part(moved, slice(rows, None)))
+        moved = twice.apply(after.joined(before))
+        after = _added(_scaled(unit, float(law.pmf[k - 1])), moved.take(slice(rows)))
+        before = _added(_winner(after, c, big_c), moved.take(slice(rows, None)))
     return before
 
 
@@ -364,15 +364,3 @@ def _scaled(values: Values, factor: float) -> Values:
 
 def _added(one: Values, other: Values) -> Values:
     return Values(one.inner + other.inner, one.left + other.left, one.right + other.right)
-
-
-def _joined(one: Values, other: Values) -> Values:
-    return Values(
-        np.concatenate([one.inner, other.inner]),
-        np.concatenate([one.left, other.left]),
-        np.concatenate([one.right, other.right]),
-    )
-
-
-def _part(values: Values, rows: slice) -> Values:
-    return Values(values.inner[rows], values.left[rows], values.right[rows])

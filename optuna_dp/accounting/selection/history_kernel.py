@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.arrays import FloatArray, IntArray
+from optuna_dp.arrays import BoolArray, FloatArray, IntArray
 
 NEGLIGIBLE_MASS = 1e-13
 """O-mass beyond the outermost taps; what lies there is split between the tap and infinity."""
@@ -47,6 +47,18 @@ class Values:
     inner: FloatArray
     left: FloatArray
     right: FloatArray
+
+    def take(self, which: BoolArray | slice) -> Values:
+        """Returns some of the functions."""
+        return Values(self.inner[which], self.left[which], self.right[which])
+
+    def joined(self, other: Values) -> Values:
+        """Returns the functions of both, on the same grid."""
+        return Values(
+            np.concatenate([self.inner, other.inner]),
+            np.concatenate([self.left, other.left]),
+            np.concatenate([self.right, other.right]),
+        )
 
 
 class HistoryGrid:

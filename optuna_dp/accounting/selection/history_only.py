@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.selection import history_bound
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
@@ -56,37 +57,84 @@ class HistoryOnlyProfile:
         return smallest_epsilon(self.delta, validation.open_unit("delta", delta))
 
 
-@functools.lru_cache(maxsize=32)
-def history_only_profiles(
-    pair: DominatingPair,
-    trials: TrialCount,
-    density_bounds: tuple[float, float],
-    startup_runs: int = 0,
-) -> tuple[HistoryOnlyProfile, HistoryOnlyProfile]:
-    """Returns the bounds of both directions, (O, O') first; cached.
+class HistoryOnlyBound(ProfileMethod):
+    """The larger of the two directions, which is what a guarantee needs.
 
     The search is made for the direction that costs more, and for the other one only where that
-    would decide otherwise.
+    would decide otherwise: at the epsilons asked about.
+
+    Guarantees:
+        * ``delta(eps)`` is an upper bound for both directions; ``delta(epsilon(d)) <= d``.
+        * No answer depends on what was asked before.
 
     Args:
         pair: Dominates one run, forward; ``pair.reversed()`` in the other direction.
         trials: The law of T.
         density_bounds: (c, C), with 0 < c <= 1 <= C, of the slots after the start-up runs.
         startup_runs: How many slots, the first ones, draw from the prior itself.
+
+    Attributes:
+        gave_up: Whether the law was too long for either bound.
     """
-    # Start-up runs that are hardly ever reached cost time and gain nothing; to charge for fewer
-    # is sound, since the prior lies within every (c, C).
-    startup = min(startup_runs, history_bound._last_that_counts(trials))
-    sides = [_Side(side, trials, density_bounds, startup) for side in (pair, pair.reversed())]
-    dearer, other = sorted(sides, key=lambda side: -side.costs[1])
-    dearer.search()
-    if np.any(other.costs > dearer.costs):
-        other.search()
-    return HistoryOnlyProfile(sides[0].bounds), HistoryOnlyProfile(sides[1].bounds)
+
+    def __init__(
+        self,
+        pair: DominatingPair,
+        trials: TrialCount,
+        density_bounds: tuple[float, float],
+        startup_runs: int = 0,
+    ) -> None:
+        # Start-up runs that are hardly ever reached cost time and gain nothing; to charge for
+        # fewer is sound, since the prior lies within every (c, C).
+        startup = min(startup_runs, history_bound._last_that_counts(trials))
+        both = (pair, pair.reversed())
+        self._sides = [_Side(side, trials, density_bounds, startup) for side in both]
+        self._dearer, self._other = sorted(self._sides, key=lambda side: -side.costs[1])
+        self.gave_up = all(side.old.gave_up for side in self._sides)
+        too_long = "more runs are likely than this bound can follow one by one"
+        first, second = (side.old for side in self._sides)
+        super().__init__(first, second, too_long if self.gave_up else None)
+
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """Returns the bound on delta at each epsilon (any real number; same shape)."""
+        most, other = self._dearer.smaller.delta(epsilons), self._other.old.delta(epsilons)
+        if np.any(other > most):
+            other = self._other.smaller.delta(epsilons)
+        return np.maximum(most, other)
+
+    def epsilon(self, delta: float) -> float:
+        """Returns an epsilon >= 0 with ``delta(epsilon) <= delta``; ``inf`` if there is none."""
+        most, other = self._dearer.smaller.epsilon(delta), self._other.old.epsilon(delta)
+        return max(most, self._other.smaller.epsilon(delta)) if other > most else most
+
+    def directions(self) -> tuple[HistoryOnlyProfile, HistoryOnlyProfile]:
+        """Returns each direction by itself, (O, O') first."""
+        found = {self._dearer: self._dearer.smaller}
+        closer = np.any(self._other.costs > _costs(self._dearer.smaller))
+        found[self._other] = (
+            self._other.smaller if closer else HistoryOnlyProfile([self._other.old])
+        )
+        return found[self._sides[0]], found[self._sides[1]]
+
+
+@functools.lru_cache(maxsize=32)
+def history_only_bound(
+    pair: DominatingPair,
+    trials: TrialCount,
+    density_bounds: tuple[float, float],
+    startup_runs: int = 0,
+) -> HistoryOnlyBound:
+    """Returns the bound of :class:`HistoryOnlyBound`; cached, since it takes seconds."""
+    return HistoryOnlyBound(pair, trials, density_bounds, startup_runs)
 
 
 class _Side:
-    """One direction, and the bounds that have been found for it so far."""
+    """One direction.
+
+    Attributes:
+        old: The older bound.
+        costs: Its epsilons.
+    """
 
     def __init__(
         self,
@@ -97,28 +145,30 @@ class _Side:
     ) -> None:
         self._pair, self._trials = pair, trials
         self._density_bounds, self._startup = density_bounds, startup
-        self.bounds = [HistoryProfile(pair, trials, density_bounds)]
-        self.costs = _costs(self.bounds[0])
+        self.old = HistoryProfile(pair, trials, density_bounds)
+        self.costs = _costs(self.old)
 
-    def search(self) -> None:
-        """Adds the pointwise bound, if its search can be afforded and is likely to gain."""
+    @functools.cached_property
+    def smaller(self) -> HistoryOnlyProfile:
+        """With the pointwise bound, if its search can be afforded and is likely to gain."""
         cells = affordable_cells(self._pair, self._trials, self._startup)
-        if cells < _FEWEST_CELLS or self.bounds[0].gave_up:
-            return
+        if cells < _FEWEST_CELLS or self.old.gave_up:
+            return HistoryOnlyProfile([self.old])
         # Where little can be afforded, all of it goes into one search.
-        for some in (_FIRST_LOOK, cells) if cells > 4 * _FIRST_LOOK else (cells,):
-            bound = PointwiseProfile(
-                self._pair,
-                self._trials,
-                self._density_bounds,
-                startup_runs=self._startup,
-                cells=some,
-            )
-            self.bounds = [self.bounds[0], bound]
-            found = _costs(bound)
-            if np.all(found > _HOPELESS * self.costs):
-                break
-        self.costs = np.minimum(self.costs, found)
+        bound = self._searched(_FIRST_LOOK if cells > 4 * _FIRST_LOOK else cells)
+        if bound.cells < cells and np.any(_costs(bound) <= _HOPELESS * self.costs):
+            bound = self._searched(cells, bound)
+        return HistoryOnlyProfile([self.old, bound])
+
+    def _searched(self, cells: int, begun: PointwiseProfile | None = None) -> PointwiseProfile:
+        return PointwiseProfile(
+            self._pair,
+            self._trials,
+            self._density_bounds,
+            startup_runs=self._startup,
+            cells=cells,
+            begun=begun,
+        )
 
 
 def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int = 0) -> int:
@@ -141,5 +191,5 @@ def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int
     return int(max(1.0, _PATIENCE / seconds)) if seconds * MOST_CELLS > _PATIENCE else MOST_CELLS
 
 
-def _costs(bound: HistoryProfile) -> FloatArray:
+def _costs(bound: HistoryProfile | HistoryOnlyProfile) -> FloatArray:
     return np.array([bound.epsilon(delta) for delta in _COMPARED_AT])

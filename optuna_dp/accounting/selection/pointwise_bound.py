@@ -19,6 +19,7 @@ the start-up runs. The supremum is over step functions with three steps, covered
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -30,14 +31,14 @@ from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Removal, Values
 from optuna_dp.accounting.selection.history_stationary import solve_stationary
 from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
-from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
+from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, Searched, search
 from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts.base import TrialCount
 
 MOST_CELLS = 1500
 """Cells that the search evaluates, where they are cheap."""
 
-# Rows of one evaluation; the kernels of all cells at once would take too much memory.
+# Rows of one evaluation.
 _ROWS = 256
 
 
@@ -61,6 +62,10 @@ class PointwiseProfile(HistoryProfile):
         startup_runs: How many slots draw from the prior, at least 0.
         cells: How many cells the search may evaluate, at least 1.
         points_per_spread: Grid points per root mean square of the loss.
+        begun: The same with fewer cells: its search is gone on with, instead of a new one.
+
+    Attributes:
+        searched: The cover that was found; None if nothing had to be searched.
     """
 
     def __init__(
@@ -72,9 +77,11 @@ class PointwiseProfile(HistoryProfile):
         startup_runs: int = 0,
         cells: int = MOST_CELLS,
         points_per_spread: float = history_bound.POINTS_PER_SPREAD,
+        begun: PointwiseProfile | None = None,
     ) -> None:
+        self.searched: Searched | None = None if begun is None else begun.searched
         self._startup = validation.whole("startup_runs", startup_runs, 0)
-        self._cells = validation.whole("cells", cells, 1)
+        self.cells = validation.whole("cells", cells, 1)
         super().__init__(pair, trials, density_bounds, points_per_spread=points_per_spread)
 
     def _solve(
@@ -84,47 +91,75 @@ class PointwiseProfile(HistoryProfile):
         law = _lengthened(self._law, self._trials, self._startup)
         axis = Axis(self._trials)
         # To see where Phi ends a few cells are enough.
-        cells = self._cells if patience >= history_bound._PATIENCE else min(24, self._cells)
+        looking = patience < history_bound._PATIENCE
         coarse = HistoryGrid(self._pair, 2.0 * spacing, left, right)
-        fine = HistoryGrid(self._pair, spacing, left, right)
 
-        def evaluate(grid: HistoryGrid, kernels: StepKernels, cover: Cells) -> Values:
-            return _in_parts(
-                cover,
-                lambda part: _recursion(
-                    kernels,
-                    axis.quantiles(part.low, kernels.finite_mass),
-                    axis.quantiles(part.high, kernels.finite_mass),
-                    law,
-                    self._bounds,
-                    self._startup,
-                ),
+        def evaluate(kernels: StepKernels, part: Cells) -> Values:
+            return _recursion(
+                kernels,
+                axis.quantiles(part.low, kernels.finite_mass),
+                axis.quantiles(part.high, kernels.finite_mass),
+                law,
+                self._bounds,
+                self._startup,
             )
 
         kernels = StepKernels(coarse, self._bounds)
-        cover, values = search(
+        found = search(
             coarse,
             axis,
             kernels.step_sizes,
-            lambda part: evaluate(coarse, kernels, part),
-            cells,
+            functools.partial(evaluate, kernels),
+            min(24, self.cells) if looking else self.cells,
+            None if looking else self.searched,
         )
-        if cells < self._cells:
-            return coarse, values
+        if looking:
+            return coarse, found.values
+        self.searched = found
         # Any cover serves on any grid: the leaves found on the coarse one, on the fine one.
-        return fine, evaluate(fine, StepKernels(fine, self._bounds), cover)
+        fine = HistoryGrid(self._pair, spacing, left, right)
+        kernels = StepKernels(fine, self._bounds)
+        known = _known_on(fine, coarse, found.values)
+        return fine, _largest(known, found.cover, functools.partial(evaluate, kernels))
+
+
+def _known_on(fine: HistoryGrid, coarse: HistoryGrid, values: Values) -> FloatArray:
+    """Returns what values on a coarse grid say of the points of a fine one and, last, of t = 0.
+
+    Chords of functions that are convex and do not increase in t, shape (cells, points + 1).
+    """
+    knots = np.concatenate([[0.0], coarse.t[::-1]])
+    heights = np.column_stack([values.right, values.inner[:, ::-1]])
+    wanted = np.append(fine.t, 0.0)
+    return np.array([np.interp(wanted, knots, each) for each in heights])
+
+
+def _largest(known: FloatArray, cover: Cells, evaluate: Callable[[Cells], Values]) -> Values:
+    """Returns the values of those cells that the largest over all cells may hang on.
+
+    The others are known to be nowhere above the largest of these (or above zero), so that the
+    largest value of each point is a bound without them.
+
+    Args:
+        known: Upper bounds of the cells' values, shape (cells, points + 1), t = 0 last.
+        cover: The cells.
+        evaluate: Returns upper bounds that are closer, at the same points.
+    """
+    tops = np.zeros(known.shape[0], dtype=bool)
+    tops[known.argmax(axis=0)] = True
+    first = _in_parts(cover.take(tops), evaluate)
+    most = np.append(first.inner.max(axis=0), first.right.max())
+    rest = ~tops & np.any(known > np.maximum(most, 0.0), axis=1)
+    return first.joined(_in_parts(cover.take(rest), evaluate)) if np.any(rest) else first
 
 
 def _in_parts(cover: Cells, evaluate: Callable[[Cells], Values]) -> Values:
+    # The kernels of all cells at once would take too much memory.
     parts = [
         evaluate(Cells(cover.low[at : at + _ROWS], cover.high[at : at + _ROWS]))
         for at in range(0, cover.low.shape[0], _ROWS)
     ]
-    return Values(
-        np.concatenate([part.inner for part in parts]),
-        np.concatenate([part.left for part in parts]),
-        np.concatenate([part.right for part in parts]),
-    )
+    return functools.reduce(Values.joined, parts)
 
 
 def _lengthened(law: history_bound._Law, trials: TrialCount, startup: int) -> history_bound._Law:

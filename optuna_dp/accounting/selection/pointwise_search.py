@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
-from optuna_dp.arrays import FloatArray
+from optuna_dp.arrays import BoolArray, FloatArray
 from optuna_dp.trial_counts.base import TrialCount
 
 # Deltas whose epsilons decide where cells are refined.
@@ -32,6 +32,16 @@ class Cells:
 
     low: FloatArray
     high: FloatArray
+
+    def take(self, which: BoolArray) -> Cells:
+        """Returns some of the cells."""
+        return Cells(self.low[which], self.high[which])
+
+    def joined(self, other: Cells) -> Cells:
+        """Returns the cells of both."""
+        return Cells(
+            np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high])
+        )
 
 
 class Axis:
@@ -58,13 +68,23 @@ class Axis:
         return np.where(s <= 0.0, 0.0, np.where(s >= self.end, finite_mass, u))
 
 
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A cover of all step functions, the values of its cells, and how many were evaluated."""
+
+    cover: Cells
+    values: Values
+    spent: int
+
+
 def search(
     grid: HistoryGrid,
     axis: Axis,
     step_sizes: FloatArray,
     evaluate: Callable[[Cells], Values],
     cells: int,
-) -> tuple[Cells, Values]:
+    begun: Searched | None = None,
+) -> Searched:
     """Returns a cover and the values of its cells, after evaluating about so many cells.
 
     Args:
@@ -73,10 +93,12 @@ def search(
         step_sizes: Weight of each of the three steps, shape (3,).
         evaluate: Returns V1_1 of cells, an upper bound for every step function in each.
         cells: How many cells may be evaluated, at least 1.
+        begun: A search of the same to go on with; the outcome is what it would be without.
     """
-    cover = axis.everything()
-    values = evaluate(cover)
-    spent = 1
+    if begun is None:
+        cover = axis.everything()
+        begun = Searched(cover, evaluate(cover), 1)
+    cover, values, spent = begun.cover, begun.values, begun.spent
     weigh = _Weights(grid)
     while spent < cells:
         importance = weigh(values) * ((cover.high - cover.low) @ step_sizes) ** 2
@@ -89,16 +111,9 @@ def search(
         spent += halves.low.shape[0]
         kept = np.ones(cover.low.shape[0], dtype=bool)
         kept[chosen] = False
-        cover = Cells(
-            np.concatenate([cover.low[kept], halves.low]),
-            np.concatenate([cover.high[kept], halves.high]),
-        )
-        values = Values(
-            np.concatenate([values.inner[kept], new.inner]),
-            np.concatenate([values.left[kept], new.left]),
-            np.concatenate([values.right[kept], new.right]),
-        )
-    return cover, values
+        cover = cover.take(kept).joined(halves)
+        values = values.take(kept).joined(new)
+    return Searched(cover, values, spent)
 
 
 def _halved(cells: Cells, step_sizes: FloatArray) -> Cells:

@@ -7,8 +7,13 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.accounting.selection import history_only
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
-from optuna_dp.accounting.selection.history_only import affordable_cells, history_only_profiles
+from optuna_dp.accounting.selection.history_only import (
+    HistoryOnlyBound,
+    affordable_cells,
+    history_only_bound,
+)
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 
@@ -20,7 +25,7 @@ def test_the_smaller_of_both_bounds_counts_in_each_direction() -> None:
     pair, law, bounds = pair_of(SKEWED), odp.Geometric(6), (0.6, 3.0)
     gains = []
     for side, found in zip(
-        (pair, pair.reversed()), history_only_profiles(pair, law, bounds), strict=True
+        (pair, pair.reversed()), history_only_bound(pair, law, bounds).directions(), strict=True
     ):
         old = HistoryProfile(side, law, bounds)
         assert np.all(found.delta(EPSILONS) <= old.delta(EPSILONS))
@@ -30,21 +35,42 @@ def test_the_smaller_of_both_bounds_counts_in_each_direction() -> None:
     assert max(gains) > 1.005
 
 
+def test_the_larger_direction_counts_whatever_was_asked_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second search is put off until an epsilon hangs on it; no answer may depend on when."""
+    monkeypatch.setattr(history_only, "affordable_cells", lambda *_: 120)
+    pair, law, bounds = pair_of(SKEWED), odp.Geometric(6), (0.6, 3.0)
+    epsilons = np.linspace(0.0, 12.0, 30)
+    one = HistoryOnlyBound(pair, law, bounds)
+    first = [one.epsilon(1e-5)]
+    separately = np.concatenate([one.delta(eps[None]) for eps in epsilons[::-1]])[::-1]
+    other = HistoryOnlyBound(pair, law, bounds)
+    together = other.delta(epsilons)
+    assert separately == pytest.approx(together, rel=1e-9)
+    assert first == [other.epsilon(1e-5)]
+    assert float(other.delta(first[0])) <= 1e-5
+    larger = np.maximum.reduce([side.delta(epsilons) for side in other.directions()])
+    assert np.all(together <= larger * (1.0 + 1e-9))
+    assert first[0] == max(side.epsilon(1e-5) for side in other.directions())
+
+
 def test_more_start_up_runs_than_there_can_be_are_selection_without_adaptivity() -> None:
     pair, law = pair_of(SKEWED), odp.Geometric(3).capped(4)
     plain = max(DataProfile(side, law).epsilon(1e-5) for side in (pair, pair.reversed()))
     for runs in (4, 10**9):
-        found = history_only_profiles(pair, law, (0.7, 2.0), runs)
-        assert max(side.epsilon(1e-5) for side in found) == pytest.approx(plain, rel=0.02)
+        found = history_only_bound(pair, law, (0.7, 2.0), runs)
+        assert found.epsilon(1e-5) == pytest.approx(plain, rel=0.02)
 
 
 @pytest.mark.parametrize("law", [odp.Poisson(1e6), odp.Geometric(1e6).capped(10**6)], ids=repr)
 def test_long_laws_have_no_search(law: odp.TrialCount) -> None:
     pair = pair_of(odp.gaussian(4.0))
     assert affordable_cells(pair, law) < 100
-    both = history_only_profiles(pair, law, (0.75, 2.0), 3)
-    assert all(side.gave_up for side in both)
-    assert all(float(side.delta(50.0)) == 1.0 for side in both)
+    both = history_only_bound(pair, law, (0.75, 2.0), 3)
+    assert both.gave_up
+    assert all(side.gave_up for side in both.directions())
+    assert float(both.delta(50.0)) == 1.0
 
 
 @pytest.mark.slow
@@ -63,9 +89,9 @@ def test_reference() -> None:
 def test_one_run_at_most(law: odp.TrialCount, startup: int) -> None:
     """The recursion has one step then, and the search nothing to look for."""
     pair = pair_of(odp.gaussian(4.0))
-    found = history_only_profiles(pair, law, (0.75, 2.0), startup)
+    found = history_only_bound(pair, law, (0.75, 2.0), startup)
     plain = DataProfile(pair, law).epsilon(1e-5)
-    assert plain * 0.999 <= max(side.epsilon(1e-5) for side in found) < 1.3 * plain
+    assert plain * 0.999 <= found.epsilon(1e-5) < 1.3 * plain
 
 
 # -- the event ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
+from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile, _largest
 from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
 from optuna_dp.trial_counts import Geometric, Poisson
 
@@ -22,7 +23,7 @@ def searched(law, cells: int, seed: int) -> Cells:
         rows = part.low.shape[0]
         return Values(rng.random((rows, grid.size)), np.zeros(rows), np.ones(rows))
 
-    return search(grid, Axis(law), np.array([0.4, 0.45, 0.15]), evaluate, cells)[0]
+    return search(grid, Axis(law), np.array([0.4, 0.45, 0.15]), evaluate, cells).cover
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
@@ -48,3 +49,35 @@ def test_quantiles_run_from_nothing_to_all_finite_losses(law) -> None:
         assert u[0] == 0.0
         assert u[-1] == finite
         assert np.all(np.diff(u) >= 0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_left_out_of_the_fine_grid_is_never_the_largest(seed) -> None:
+    rng = np.random.default_rng(seed)
+    cells, points = 200, 12
+    known = rng.normal(0.0, 1.0, (cells, 1)) - rng.random((cells, points + 1)) * rng.choice(
+        [0.1, 1]
+    )
+    closer = known - rng.choice([0.01, 0.3]) * rng.random(known.shape)
+    numbered = np.repeat(np.arange(float(cells))[:, None], 3, axis=1)
+    evaluated: list[int] = []
+
+    def evaluate(part: Cells) -> Values:
+        rows = part.low[:, 0].astype(int)
+        evaluated.extend(rows.tolist())
+        return Values(closer[rows, :-1], np.zeros(rows.size), closer[rows, -1])
+
+    found = _largest(known, Cells(numbered, numbered), evaluate)
+    most = np.maximum(np.append(found.inner.max(axis=0), found.right.max()), 0.0)
+    assert np.array_equal(most, np.maximum(closer.max(axis=0), 0.0))
+    assert len(evaluated) == len(set(evaluated)) < cells
+
+
+def test_a_search_gone_on_with_ends_where_one_in_a_piece_does() -> None:
+    pair, law, bounds = randomized_response(1.0, 1e-3), Geometric(5), (0.6, 2.0)
+    whole = PointwiseProfile(pair, law, bounds, cells=300)
+    begun = PointwiseProfile(pair, law, bounds, cells=60)
+    on = PointwiseProfile(pair, law, bounds, cells=300, begun=begun)
+    t = np.linspace(0.0, 3.0, 50)
+    assert np.array_equal(whole.phi(t), on.phi(t))
+    assert begun.shape != on.shape == whole.shape
