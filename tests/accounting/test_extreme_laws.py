@@ -115,6 +115,19 @@ def test_profiles_with_close_points_become_pairs(gap: float, noise: float) -> No
     assert pair.delta(1.0) <= exact.delta(1.0) + 0.01
 
 
+@pytest.mark.parametrize("gap", [1e-6, 1e-8, 1e-10, 1e-12])
+@pytest.mark.parametrize("noise", [0.5, 2.0, 20.0])
+def test_profiles_with_close_points_at_zero_become_pairs(gap: float, noise: float) -> None:
+    """There the points of both directions stand close; masses were once off by 3e-9 at 1e-8."""
+    exact = pair_of(odp.gaussian(noise))
+    epsilons = np.concatenate([gap * np.arange(40), np.linspace(0.01, 3.0, 40)])
+    deltas = exact.delta(epsilons)
+    pair = DominatingPair.from_profile(epsilons, deltas, deltas)
+    grid = np.linspace(0.0, 4.0, 300)
+    assert np.all(pair.delta(grid) >= exact.delta(grid) - 1e-15)
+    assert pair.delta(1.0) <= exact.delta(1.0) + 1e-4
+
+
 def test_the_epsilon_of_a_renyi_curve_keeps_its_promise_to_the_last_digit() -> None:
     rng = np.random.default_rng(5)
     orders = np.array(DEFAULT_ORDERS)
