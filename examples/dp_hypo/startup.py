@@ -1,15 +1,17 @@
 """How many runs of DP-HyPO should be drawn from the prior? Equal total epsilon, by simulation.
 
-Run it with ``python examples/dp_hypo/startup.py``; a quarter of an hour. Start-up runs cost less,
-so that all runs may have less noise; they learn nothing.
+Run it with ``python examples/dp_hypo/startup.py``; half an hour of one core. It writes
+``results/startup.json``. Start-up runs cost less, so that all runs may have less noise; they learn
+nothing.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
-from experiments import DELTA, OURS, run_of, score_of, searches
+from experiments import DELTA, OURS, RESULTS, run_of, score_of, searches
 from simulate import interval, over_t
 
 import optuna_dp as odp
@@ -34,6 +36,7 @@ def noise_for(name: str, epsilon: float, startup: int) -> float:
 
 
 def main() -> None:
+    found = []
     for name, epsilon in (("digits", 3.0), ("digits", 1.0), ("breast_cancer", 1.0)):
         for startup in (1, 2, 4, 8, 16):
             noise = noise_for(name, epsilon, startup)
@@ -52,6 +55,18 @@ def main() -> None:
                 f"accuracy {mean:.4f} ± {half:.4f}",
                 flush=True,
             )
+            found.append(
+                {
+                    "data": name,
+                    "epsilon": epsilon,
+                    "startup_runs": startup,
+                    "noise": round(noise, 3),
+                    "accuracy": [round(mean, 4), round(half, 4)],
+                }
+            )
+    with open(RESULTS / "startup.json", "w") as file:
+        json.dump(found, file, indent=1)
+        file.write("\n")
 
 
 if __name__ == "__main__":
