@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from optuna_dp import testing as testing
     from optuna_dp import visualization as visualization
     from optuna_dp import voting as voting
-    from optuna_dp.accounting.events import approximate_dp as approximate_dp
-    from optuna_dp.accounting.events import bounded_range as bounded_range
     from optuna_dp.accounting.events import compose as compose
     from optuna_dp.accounting.events import dp_sgd as dp_sgd
     from optuna_dp.accounting.events import gaussian as gaussian
     from optuna_dp.accounting.events import laplace as laplace
-    from optuna_dp.accounting.events import per_client as per_client
-    from optuna_dp.accounting.events import pure_dp as pure_dp
-    from optuna_dp.accounting.events import rdp as rdp
-    from optuna_dp.accounting.events import worst_case as worst_case
     from optuna_dp.accounting.events import zcdp as zcdp
     from optuna_dp.accounting.guarantee import Guarantee as Guarantee
     from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
+    from optuna_dp.accounting.kinds.approximate import approximate_dp as approximate_dp
+    from optuna_dp.accounting.kinds.approximate import pure_dp as pure_dp
+    from optuna_dp.accounting.kinds.bounded_range import bounded_range as bounded_range
+    from optuna_dp.accounting.kinds.curve import rdp as rdp
+    from optuna_dp.accounting.kinds.per_client import per_client as per_client
+    from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
     from optuna_dp.describing import describe as describe
@@ -83,19 +83,12 @@ _HOMES = {
     "optuna_dp.planning.budget": ("plan_budget",),
     "optuna_dp.planning.budget_plan": ("BudgetPlan", "Fidelity"),
     "optuna_dp.planning.calibration": ("calibrate",),
-    "optuna_dp.accounting.events": (
-        "approximate_dp",
-        "bounded_range",
-        "compose",
-        "dp_sgd",
-        "gaussian",
-        "laplace",
-        "per_client",
-        "pure_dp",
-        "rdp",
-        "worst_case",
-        "zcdp",
-    ),
+    "optuna_dp.accounting.events": ("compose", "dp_sgd", "gaussian", "laplace", "zcdp"),
+    "optuna_dp.accounting.kinds.approximate": ("approximate_dp", "pure_dp"),
+    "optuna_dp.accounting.kinds.bounded_range": ("bounded_range",),
+    "optuna_dp.accounting.kinds.curve": ("rdp",),
+    "optuna_dp.accounting.kinds.per_client": ("per_client",),
+    "optuna_dp.accounting.kinds.worst_case": ("worst_case",),
     "optuna_dp.accounting.opacus": ("from_opacus",),
     "optuna_dp.accounting.guarantee": ("Guarantee", "selection_guarantee"),
     "optuna_dp.planning.selection_plan": ("selection_plan",),

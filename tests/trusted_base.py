@@ -30,6 +30,11 @@ def _procedure(name: str) -> str:
     return f"releasing/procedures/{name}.py"
 
 
+def _kind(name: str) -> str:
+    """Kinds of events are named in a record as well, and loaded by that name."""
+    return f"accounting/kinds/{name}.py"
+
+
 STARTS: dict[str, tuple[str, ...]] = {
     "private selection": (
         "samplers/rand_tune.py",
@@ -46,6 +51,7 @@ STARTS: dict[str, tuple[str, ...]] = {
     "runs known in part": (
         "samplers/rand_tune.py",
         "accounting/opacus.py",
+        *map(_kind, ("approximate", "curve", "worst_case")),
         _procedure("private_selection"),
         _RELEASE,
     ),
@@ -66,17 +72,20 @@ STARTS: dict[str, tuple[str, ...]] = {
     ),
     "choice among utilities": (
         "samplers/noisy_max.py",
+        *map(_kind, ("approximate", "bounded_range")),
         _procedure("utility_choice"),
         _RELEASE,
     ),
     "doubling": (
         "samplers/propose_test.py",
+        _kind("approximate"),
         _procedure("utility_choice"),
         _RELEASE,
     ),
     "votes": (
         "federated/client.py",
         "federated/server.py",
+        _kind("per_client"),
         "releasing/release.py",
     ),
 }
@@ -90,26 +99,21 @@ _HISTORY = "accounting/selection/history_only.py"
 _RENYI = "accounting/selection/renyi.py"
 _RENYI_METHOD = "accounting/renyi_method.py"
 _KNOWN_IN_PART = ("runs known in part",)
-_CHOICES = ("choice among utilities", "doubling")
 _OTHER_LAWS = ("another law of T",)
 _BY_CURVE = (*_OTHER_LAWS, *_KNOWN_IN_PART, "choice among utilities")
-_SKELLAM = "accounting/skellam.py"
-_BOUNDED_RANGE = "accounting/bounded_range.py"
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
-    ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
     ("accounting/epsilon_methods.py", _RENYI_METHOD): (*_BY_CURVE, IN_WORDS),
+    ("accounting/guarantee.py", "accounting/gaussian_dp.py"): (IN_WORDS,),
     ("accounting/guarantee.py", "accounting/rdp_curves.py"): (IN_WORDS,),
     ("accounting/guarantee.py", "accounting/run_rdp.py"): (IN_WORDS,),
-    ("accounting/guarantee.py", "accounting/gaussian_dp.py"): (IN_WORDS,),
-    ("accounting/run_profile.py", _BOUNDED_RANGE): ("choice among utilities",),
+    ("accounting/guarantee.py", _kind("per_client")): ("votes",),
+    ("accounting/guarantee.py", _kind("started")): ("with density bounds",),
+    ("accounting/run_profile.py", "accounting/known_bounds.py"): _KNOWN_IN_PART,
     ("accounting/run_profile.py", "accounting/sampled_pairs.py"): (),
-    ("accounting/run_profile.py", _SKELLAM): ("votes",),
-    ("accounting/run_rdp.py", _BOUNDED_RANGE): ("choice among utilities",),
-    ("accounting/run_rdp.py", _SKELLAM): ("votes",),
-    ("accounting/run_profile.py", "accounting/known_bounds.py"): (*_KNOWN_IN_PART, *_CHOICES),
-    ("accounting/run_rdp.py", "accounting/given_curves.py"): _KNOWN_IN_PART,
     ("accounting/run_profile.py", "accounting/selection/as_part.py"): ("pilots", *_KNOWN_IN_PART),
+    ("accounting/run_profile.py", _kind("bounded_range")): ("choice among utilities",),
+    ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
     (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
     (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,
     ("releasing/failures.py", "trial_counts/binomial.py"): _OTHER_LAWS,

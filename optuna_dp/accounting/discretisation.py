@@ -14,7 +14,8 @@ import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.plds import DEFAULT_INTERVAL, Part
+from optuna_dp.accounting.kinds.base import Part
+from optuna_dp.accounting.plds import DEFAULT_INTERVAL
 from optuna_dp.accounting.pure import pure_of
 
 # The grid step over the standard deviation of the loss of one application. Discretisation adds

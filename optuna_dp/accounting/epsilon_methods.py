@@ -31,12 +31,8 @@ import numpy.typing as npt
 from optuna_dp.accounting import supported_events
 from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import (
-    BoundedRangeDpEvent,
-    PrivateSelectionDpEvent,
-    WorstCaseDpEvent,
-    startup_runs_of,
-)
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.run_profile import known_by_curve, pair_of
 from optuna_dp.accounting.selection.profile_bound import DataProfile
@@ -134,7 +130,7 @@ def _may_be_smallest(event: Any, relation: str) -> bool:
     """Whether the Renyi curve of an event may say less than its profile."""
     if isinstance(event, PrivateSelectionDpEvent) and event.trials.law in _BY_RENYI:
         return True
-    if isinstance(event, BoundedRangeDpEvent | WorstCaseDpEvent):
+    if isinstance(event, OwnEvent) and event.curve_may_be_smaller:
         return True
     parts = supported_events.children(event)
     if parts:
@@ -171,6 +167,6 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
         from optuna_dp.accounting.selection.history_only import history_only_bound
 
         found["history_profile"] = history_only_bound(
-            pair, event.trials, bounds, startup_runs_of(event)
+            pair, event.trials, bounds, event.startup_runs
         )
     return found

@@ -1,98 +1,54 @@
 """Events to JSON and back, exactly.
 
 Only the classes listed here are read or written: a record names a class by a word of this list,
-and no module is imported on its account. Floats survive exactly (``repr`` round trip); infinities,
-which JSON lacks, are the strings "inf" and "-inf".
+and no other module is imported on its account. Floats survive exactly (``repr`` round trip);
+infinities, which JSON lacks, are the strings "inf" and "-inf".
 """
 
 from __future__ import annotations
 
+import importlib
 import json
-import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
+import attr
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting import events
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.json_records import plain
 from optuna_dp.trial_counts.base import TrialCount
 
 _MAX_DEPTH = 50
 
-# What a field holds, and how it is checked on the way in.
-_FIELDS: dict[str, tuple[type[Any], dict[str, str]]] = {
-    cls.__name__: (cls, fields)
-    for cls, fields in (
-        (dp_event.NoOpDpEvent, {}),
-        (dp_event.NonPrivateDpEvent, {}),
-        (dp_event.GaussianDpEvent, {"noise_multiplier": "non_negative"}),
-        (dp_event.LaplaceDpEvent, {"noise_multiplier": "non_negative"}),
-        (
-            dp_event.DiscreteLaplaceDpEvent,
-            {"noise_parameter": "non_negative", "sensitivity": "count"},
-        ),
-        (
-            dp_event.RandomizedResponseDpEvent,
-            {"noise_parameter": "probability", "num_buckets": "count"},
-        ),
-        (dp_event.SelfComposedDpEvent, {"event": "event", "count": "count"}),
-        (dp_event.ComposedDpEvent, {"events": "events"}),
-        (
-            dp_event.PoissonSampledDpEvent,
-            {"sampling_probability": "probability", "event": "event"},
-        ),
-        (
-            dp_event.SampledWithoutReplacementDpEvent,
-            {"source_dataset_size": "count", "sample_size": "count", "event": "event"},
-        ),
-        (
-            dp_event.RepeatAndSelectDpEvent,
-            {"event": "event", "mean": "non_negative", "shape": "number"},
-        ),
-        (
-            dp_event.MixtureOfGaussiansDpEvent,
-            {
-                "standard_deviation": "non_negative",
-                "sensitivities": "numbers",
-                "sampling_probs": "numbers",
-            },
-        ),
-        (dp_event.ZCDpEvent, {"rho": "non_negative", "xi": "non_negative"}),
-        (
-            dp_event.TruncatedSubsampledGaussianDpEvent,
-            {
-                "dataset_size": "count",
-                "sampling_probability": "probability",
-                "truncated_batch_size": "count",
-                "noise_multiplier": "non_negative",
-            },
-        ),
-        (events.ApproximateDpEvent, {"epsilon": "non_negative", "delta": "probability"}),
-        (events.BoundedRangeDpEvent, {"epsilon": "non_negative"}),
-        (events.RdpDpEvent, {"orders": "numbers", "epsilons": "numbers"}),
-        (events.WorstCaseDpEvent, {"events": "events"}),
-        (
-            events.SkellamDpEvent,
-            {"variance": "non_negative", "votes": "count", "candidates": "count"},
-        ),
-        (events.PerClientDpEvent, {"event": "event"}),
-        (
-            events.PrivateSelectionDpEvent,
-            {"run": "event", "trials": "trials", "density_bounds": "numbers", "policy": "text"},
-        ),
-        (
-            events.StartedSelectionDpEvent,
-            {
-                "run": "event",
-                "trials": "trials",
-                "density_bounds": "numbers",
-                "policy": "text",
-                "startup_runs": "count",
-            },
-        ),
-    )
+# Classes of dp-accounting, and the homes of ours: by names, so that only the kind in question is
+# loaded.
+_THEIRS = (
+    "ComposedDpEvent",
+    "DiscreteLaplaceDpEvent",
+    "GaussianDpEvent",
+    "LaplaceDpEvent",
+    "MixtureOfGaussiansDpEvent",
+    "NoOpDpEvent",
+    "NonPrivateDpEvent",
+    "PoissonSampledDpEvent",
+    "RandomizedResponseDpEvent",
+    "RepeatAndSelectDpEvent",
+    "SampledWithoutReplacementDpEvent",
+    "SelfComposedDpEvent",
+    "TruncatedSubsampledGaussianDpEvent",
+    "ZCDpEvent",
+)
+_OURS = {
+    "ApproximateDpEvent": "kinds.approximate",
+    "BoundedRangeDpEvent": "kinds.bounded_range",
+    "PerClientDpEvent": "kinds.per_client",
+    "PrivateSelectionDpEvent": "events",
+    "RdpDpEvent": "kinds.curve",
+    "SkellamDpEvent": "kinds.skellam",
+    "StartedSelectionDpEvent": "kinds.started",
+    "WorstCaseDpEvent": "kinds.worst_case",
 }
 
 
@@ -152,13 +108,61 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
+def _law(name: str, value: Any) -> TrialCount:
+    if isinstance(value, TrialCount):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(name, value, "it must be a JSON object")
+    try:
+        return TrialCount.from_json(dict(value))
+    except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(name, value, f"it must be a law of runs ({error})") from None
+
+
+def _count(name: str, value: Any) -> int:
+    return validation.whole(name, value, 0)
+
+
+# What a field of that name holds, in every class that has one.
 _SCALARS: dict[str, Callable[[str, Any], Any]] = {
-    "number": _number,
-    "non_negative": _non_negative,
-    "probability": _probability,
-    "count": lambda name, value: validation.whole(name, value, 0),
-    "text": _text,
+    **dict.fromkeys(("candidates", "count", "sample_size", "startup_runs", "votes"), _count),
+    **dict.fromkeys(("dataset_size", "num_buckets", "sensitivity", "source_dataset_size"), _count),
+    **dict.fromkeys(("delta", "sampling_probability"), _probability),
+    **dict.fromkeys(("epsilon", "mean", "rho", "variance", "xi"), _non_negative),
+    **dict.fromkeys(("noise_multiplier", "noise_parameter", "standard_deviation"), _non_negative),
+    "policy": _text,
+    "shape": _number,
+    "trials": _law,
+    "truncated_batch_size": _count,
 }
+_NUMBERS = ("density_bounds", "epsilons", "orders", "sampling_probs", "sensitivities")
+
+
+def _class_named(name: Any) -> type[Any] | None:
+    """Returns the class that a record names; None if it is none of the list."""
+    if name in _THEIRS:
+        return cast("type[Any]", getattr(dp_event, name))
+    if name in _OURS:
+        home = importlib.import_module(f"optuna_dp.accounting.{_OURS[name]}")
+        return cast("type[Any]", getattr(home, name))
+    return None
+
+
+def _fields(cls: type[Any]) -> list[str]:
+    return [field.name for field in attr.fields(cls)]
+
+
+def _checked(name: str, field: str, where: str, value: Any, of: Callable[[Any, str], Any]) -> Any:
+    """Returns what a field of a class holds, sub-events by ``of``; refuses anything else."""
+    if field in ("event", "run"):
+        return of(value, where)
+    if field == "events":
+        return [of(child, f"{where}[{i}]") for i, child in enumerate(_list(where, value))]
+    if field in _NUMBERS:
+        return [_number(f"{where}[{i}]", v) for i, v in enumerate(_list(where, value))]
+    if (name, field) == ("RandomizedResponseDpEvent", "noise_parameter"):
+        return _probability(where, value)
+    return _SCALARS[field](where, value)
 
 
 def _list(name: str, value: Any) -> list[Any]:
@@ -174,36 +178,21 @@ def _check_depth(path: str, depth: int) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0.0 else "-inf"
-    return value
-
-
 def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
     _check_depth(path, depth)
     name = type(event).__name__
-    cls, fields = _FIELDS.get(name, (None, {}))
+    cls = _class_named(name)
     if type(event) is not cls:
         raise UnsupportedEventError(event, f"the class {name} is not known to optuna-dp")
     record: dict[str, Any] = {"type": name}
-    for field, kind in fields.items():
-        where, value = f"{path}.{field}", getattr(event, field)
-        if kind == "event":
-            record[field] = _write(value, where, depth + 1)
-        elif kind == "events":
-            record[field] = [
-                _write(child, f"{where}[{i}]", depth + 1)
-                for i, child in enumerate(_list(where, value))
-            ]
-        elif kind == "numbers":
-            record[field] = [
-                _plain(_number(f"{where}[{i}]", v)) for i, v in enumerate(list(value))
-            ]
-        elif kind == "trials":
-            record[field] = value.to_json()
-        else:
-            record[field] = _plain(_SCALARS[kind](where, value))
+
+    def of(child: Any, where: str) -> dict[str, Any]:
+        return _write(child, where, depth + 1)
+
+    for field in _fields(cls):
+        value = getattr(event, field)
+        value = list(value) if field in _NUMBERS else value  # It may be an array.
+        record[field] = plain(_checked(name, field, f"{path}.{field}", value, of))
     return record
 
 
@@ -212,47 +201,30 @@ def _read(record: Any, path: str, depth: int) -> Any:
     if not isinstance(record, Mapping):
         raise InvalidArgumentError(path, record, "it must be a JSON object")
     name = record.get("type")
-    if not isinstance(name, str) or name not in _FIELDS:
+    cls = _class_named(name) if isinstance(name, str) else None
+    if cls is None:
         raise InvalidArgumentError(
-            f"{path}.type", name, f"it must be one of {', '.join(sorted(_FIELDS))}"
+            f"{path}.type", name, f"it must be one of {', '.join(sorted([*_THEIRS, *_OURS]))}"
         )
-    cls, fields = _FIELDS[name]
+    fields = _fields(cls)
     for field in record:
         if field != "type" and field not in fields:
             raise InvalidArgumentError(
                 f"{path}.{field}", record[field], f"{name} has no such field"
             )
-    values = {
-        field: _read_field(record, field, kind, f"{path}.{field}", depth)
-        for field, kind in fields.items()
-    }
+
+    def of(child: Any, where: str) -> Any:
+        return _read(child, where, depth + 1)
+
+    values = {}
+    for field in fields:
+        where = f"{path}.{field}"
+        if field not in record:
+            raise InvalidArgumentError(where, None, "the field is missing")
+        values[field] = _checked(cls.__name__, field, where, record[field], of)
     try:
         return cls(**values)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"{path}.{error.argument}", error.value, error.allowed, error.fix
         ) from None
-
-
-def _read_field(record: Mapping[str, Any], field: str, kind: str, where: str, depth: int) -> Any:
-    if field not in record:
-        raise InvalidArgumentError(where, None, "the field is missing")
-    value = record[field]
-    if kind == "event":
-        return _read(value, where, depth + 1)
-    if kind == "events":
-        return [
-            _read(child, f"{where}[{i}]", depth + 1) for i, child in enumerate(_list(where, value))
-        ]
-    if kind == "numbers":
-        return [_number(f"{where}[{i}]", v) for i, v in enumerate(_list(where, value))]
-    if kind == "trials":
-        if not isinstance(value, Mapping):
-            raise InvalidArgumentError(where, value, "it must be a JSON object")
-        try:
-            return TrialCount.from_json(dict(value))
-        except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                where, value, f"it must be a law of runs ({error})"
-            ) from None
-    return _SCALARS[kind](where, value)

@@ -16,38 +16,22 @@ def in_words(event: Any) -> str:
     if isinstance(event, dp_event.ComposedDpEvent):
         parts = [e for e in event.events if not isinstance(e, dp_event.NoOpDpEvent)]
         return "; then ".join(map(in_words, parts)) or "nothing"
-    if isinstance(event, events.WorstCaseDpEvent):
-        return "at worst one of [" + " | ".join(in_words(e) for e in event.events) + "]"
     if isinstance(event, dp_event.PoissonSampledDpEvent):
         return f"{in_words(event.event)} on a Poisson sample of {event.sampling_probability:.6g}"
     if isinstance(event, dp_event.GaussianDpEvent):
         return f"Gaussian noise of {event.noise_multiplier:g} times the sensitivity"
     if isinstance(event, dp_event.LaplaceDpEvent):
         return f"Laplace noise of {event.noise_multiplier:g} times the sensitivity"
-    if isinstance(event, events.ApproximateDpEvent):
-        if event.delta == 0.0:
-            return f"a {event.epsilon:g}-DP mechanism"
-        return f"an ({event.epsilon:g}, {event.delta:g})-DP mechanism"
-    if isinstance(event, events.BoundedRangeDpEvent):
-        return f"a choice of bounded range {event.epsilon:g}"
     if isinstance(event, dp_event.ZCDpEvent):
         return f"a {event.rho:g}-zCDP mechanism"
-    if isinstance(event, events.RdpDpEvent):
-        return f"a mechanism with a given Rényi-DP curve ({len(event.orders)} orders)"
-    if isinstance(event, events.SkellamDpEvent):
-        return (
-            f"a sum of votes for {event.votes} of {event.candidates} candidates with Skellam "
-            f"noise of variance {event.variance:.6g}"
-        )
-    if isinstance(event, events.PerClientDpEvent):
-        return f"for each client as a whole: {in_words(event.event)}"
     if isinstance(event, events.PrivateSelectionDpEvent):
         c, big_c = event.density_bounds
         within = ""
         if (c, big_c) != (1.0, 1.0):
             seen = "private outputs" if event.policy == "history" else "anything"
             within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
-            if events.startup_runs_of(event) > 0:
-                within += f" (the first {events.startup_runs_of(event)} from the prior itself)"
+            if event.startup_runs > 0:
+                within += f" (the first {event.startup_runs} from the prior itself)"
         return f"the best of T runs, T from {event.trials!r}{within}, each: {in_words(event.run)}"
-    return repr(event)
+    words = event.words(in_words) if hasattr(event, "words") else repr(event)
+    return str(words)

@@ -20,7 +20,7 @@ from optuna_dp.accounting.epsilon_methods import (
     methods_of,
 )
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.first_choice import choice_and_rest
+from optuna_dp.accounting.run_profile import first_choice
 from optuna_dp.arrays import FloatArray
 from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError
@@ -221,7 +221,7 @@ class Guarantee(Record):
             else:
                 tree.append(other)
         whole = Guarantee(events.compose(*tree), self.neighboring_relation)
-        if len(tree) > 1 and choice_and_rest(whole._judged) is not None:
+        if len(tree) > 1 and first_choice(whole._judged) is not None:
             # Nobody has said that the choice came first, so it must not be charged as if it had.
             unordered = events.compose(dp_event.NoOpDpEvent(), *tree)
             return Guarantee(unordered, self.neighboring_relation)
@@ -237,8 +237,12 @@ class Guarantee(Record):
     @functools.cached_property
     def _judged(self) -> Any:
         """The event as accountants see it."""
-        about_clients = units.unit_of(self.event) == units.CLIENT
-        return units.without_units(self.event) if about_clients else self.event
+        if units.unit_of(self.event) != units.CLIENT:
+            return self.event
+        # Only votes and what is composed with them rest on it.
+        from optuna_dp.accounting.kinds.per_client import without_units
+
+        return without_units(self.event)
 
     def _epsilons(self, delta: float) -> dict[str, float]:
         target = validation.open_unit("delta", delta)
@@ -291,5 +295,8 @@ def selection_guarantee(
     }
     if validation.whole("startup_runs", startup_runs, 0) == 0:
         return Guarantee(events.PrivateSelectionDpEvent(**how), neighboring_relation)
-    started = events.StartedSelectionDpEvent(startup_runs=startup_runs, **how)
+    # Only where there are density bounds: nothing else rests on it.
+    from optuna_dp.accounting.kinds.started import StartedSelectionDpEvent
+
+    started = StartedSelectionDpEvent(startup_runs=startup_runs, **how)
     return Guarantee(started, neighboring_relation)

@@ -8,13 +8,14 @@ epsilon >= 0 only, and what the noise may have taken is added back (:func:`fft_s
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
+from optuna_dp.accounting.kinds.base import Part
 from optuna_dp.arrays import FloatArray
 from optuna_dp.asides import aside
 from optuna_dp.errors import UnsupportedEventError
@@ -28,13 +29,6 @@ _FLOOR = 1e-16
 DEFAULT_INTERVAL = 1e-4
 _COARSEST, _FINEST = 100.0, 1e-12
 _LARGEST_EPSILON = 600.0
-
-
-class Part(NamedTuple):
-    """``times`` applications of one event."""
-
-    event: Any
-    times: int
 
 
 def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:

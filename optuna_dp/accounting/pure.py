@@ -10,6 +10,7 @@ from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting import events
+from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
@@ -24,17 +25,11 @@ def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
         return event.count * pure_of(event.event, relation) if event.count else 0.0
     if isinstance(event, dp_event.ComposedDpEvent):
         return float(sum(pure_of(e, relation) for e in event.events))
-    if isinstance(event, events.WorstCaseDpEvent):
-        return max(pure_of(e, relation) for e in event.events)
     if isinstance(event, events.PrivateSelectionDpEvent):
         run = pure_of(event.run, relation)
         return float(selection_epsilon(run, event.trials, event.density_bounds))
-    if isinstance(event, events.ApproximateDpEvent):
-        return event.epsilon if event.delta == 0.0 else np.inf
-    if isinstance(event, events.BoundedRangeDpEvent):
-        return float(event.epsilon)
-    if isinstance(event, events.RdpDpEvent):
-        return event.epsilons[-1] if np.isinf(event.orders[-1]) else np.inf
+    if isinstance(event, OwnEvent):
+        return event.pure(relation, pure_of)
     if isinstance(event, dp_event.LaplaceDpEvent) and one and event.noise_multiplier > 0.0:
         return float(1.0 / event.noise_multiplier)
     if isinstance(event, dp_event.DiscreteLaplaceDpEvent) and one:

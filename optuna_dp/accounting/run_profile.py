@@ -3,9 +3,7 @@
 How each kind of event is judged:
 
 * what dp-accounting's PLD accountant takes: its pessimistic PLD, read at epsilon >= 0;
-* :class:`ApproximateDpEvent`, repeated or not, and randomised response: closed forms;
-* :class:`WorstCaseDpEvent`: the pointwise maximum of the children's profiles, per direction, at
-  every epsilon (a maximum of epsilons at one delta is not enough);
+* kinds of our own say what their pair is (:mod:`optuna_dp.accounting.kinds`);
 * events with an RDP curve only: the profile that the curve implies. In a composition their curves
   are added first and converted once. That is sound although the steps interleave adaptively:
   a step with a dominating pair is a garbling of it, with the same kernel on D and on D' given the
@@ -13,13 +11,10 @@ How each kind of event is judged:
   to the sum of their curves, hence to one profile, and the two groups compose as two mechanisms
   (Zhu, Dong & Wang, arXiv 2106.08567v4, Theorem 10);
 * :class:`PrivateSelectionDpEvent`: the pair of the selection's bound;
-* :class:`BoundedRangeDpEvent`: its own pair (:mod:`optuna_dp.accounting.bounded_range`), and a
-  smaller one for a composition that begins with it;
 * anything else on a Poisson sample, under add or remove: a mixture of its pair
   (:mod:`optuna_dp.accounting.sampled_pairs`);
-* :class:`SkellamDpEvent`: every entry that neighbours may change is one application of the exact
-  pair of a Skellam variable and its shift by one (:mod:`optuna_dp.accounting.skellam`);
-* compositions: the convolution of the children's PLDs.
+* compositions: the convolution of the children's PLDs; one that begins with a choice of bounded
+  range has a smaller pair of its own.
 """
 
 from __future__ import annotations
@@ -34,8 +29,9 @@ from dp_accounting import dp_event
 from optuna_dp.accounting import events, plds, sampled_gaussian, supported_events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.first_choice import choice_and_rest
-from optuna_dp.accounting.plds import DEFAULT_INTERVAL, Part, interval_for
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.kinds.base import OwnEvent, Part
+from optuna_dp.accounting.plds import DEFAULT_INTERVAL, interval_for
 
 
 def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
@@ -88,7 +84,7 @@ def _pair_cached(key: str, relation: str) -> DominatingPair:
     if not parts:
         return DominatingPair.identity()
     if len(parts) == 1 and parts[0].times == 1:
-        pair = _pair_of_part(parts[0].event, relation)
+        pair = _pair_of_part(canonical_key(parts[0].event), relation)
         if pair is not None:
             return pair
     return plds.pair_of_pld(
@@ -117,7 +113,7 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
         or supported_events.never_touches(event)
     ):
         return
-    if choice_and_rest(event) is not None:
+    if first_choice(event) is not None:
         yield event, count  # The order within it matters.
     elif isinstance(event, dp_event.SelfComposedDpEvent):
         yield from _leaves(event.event, count * event.count)
@@ -128,45 +124,42 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
         yield event, count
 
 
-# Judged by a pair of their own, not by dp-accounting's PLD.
-_BY_PAIR = (
-    events.BoundedRangeDpEvent,
-    events.WorstCaseDpEvent,
-    events.PrivateSelectionDpEvent,
-    dp_event.RandomizedResponseDpEvent,
-)
+def known_by_curve(leaf: Any, relation: str) -> bool:
+    """Whether an event without parts has a Renyi-DP curve and no profile."""
+    if isinstance(leaf, OwnEvent):
+        return leaf.known_by_curve
+    return not (
+        isinstance(leaf, dp_event.RandomizedResponseDpEvent)
+        or first_choice(leaf) is not None
+        or _is_on_a_sample(leaf, relation)
+        or supported_events.has_profile(leaf, relation)
+    )
 
 
-# What _parts makes of events of which a bound is known and no mechanism, and of answers at random.
-_KNOWN_IN_PART = (
-    dp_event.SelfComposedDpEvent,
-    dp_event.ComposedDpEvent,
-    dp_event.RandomizedResponseDpEvent,
-    events.WorstCaseDpEvent,
-)
-
-
-def _is_by_pair(event: Any, relation: str) -> bool:
-    if isinstance(event, _BY_PAIR) or choice_and_rest(event) is not None:
-        return True
+def _is_on_a_sample(event: Any, relation: str) -> bool:
     # Under other relations it has a Renyi curve, or was refused.
     return relation == "add_or_remove_one" and supported_events.sampled_by_pair(event, relation)
 
 
-def known_by_curve(leaf: Any, relation: str) -> bool:
-    """Whether an event without parts has a Renyi-DP curve and no profile."""
-    return not (
-        isinstance(leaf, events.ApproximateDpEvent | events.SkellamDpEvent)
-        or _is_by_pair(leaf, relation)
-        or supported_events.has_profile(leaf, relation)
-    )
+def first_choice(event: Any) -> tuple[Any, Any] | None:
+    """Returns the choice with which a composition begins and what follows, if it does."""
+    start = event
+    for _ in range(2):  # The first part of a composition may itself be one event, repeated.
+        if isinstance(start, dp_event.ComposedDpEvent | dp_event.SelfComposedDpEvent):
+            start = next(iter(supported_events.children(start)), None)
+    if not isinstance(start, OwnEvent) or not start.cheaper_first:
+        return None
+    # Only choices among utilities rest on it.
+    from optuna_dp.accounting.kinds.bounded_range import choice_and_rest
+
+    return choice_and_rest(event)
 
 
 def _parts(event: Any, relation: str) -> list[Part]:
     """Returns the applications of the tree, equal ones counted and some joined into one part.
 
     Joined: the Gaussians (their composition is one Gaussian: Dong, Roth & Su, arXiv 1905.02383v3,
-    Corollary 3.3), equal ApproximateDpEvents (closed form), and all that have an RDP curve only.
+    Corollary 3.3), what a kind of ours joins by itself, and all that have an RDP curve only.
     """
     counts: dict[str, Part] = {}
     for leaf, count in _leaves(event, 1):
@@ -176,66 +169,56 @@ def _parts(event: Any, relation: str) -> list[Part]:
     rdp_only: list[Any] = []
     precision = 0.0
     for leaf, count in counts.values():
-        repeated = dp_event.SelfComposedDpEvent(leaf, count)
         if isinstance(leaf, dp_event.GaussianDpEvent):
             precision += count / leaf.noise_multiplier**2
-        elif isinstance(leaf, events.ApproximateDpEvent):
-            parts.append(Part(repeated, 1))
-        elif isinstance(leaf, events.SkellamDpEvent):
-            if (changes := leaf.changes(relation)) > 0:
-                parts.append(Part(leaf, count * changes))  # one application is one entry
         elif known_by_curve(leaf, relation):
-            rdp_only.append(repeated)
+            rdp_only.append(dp_event.SelfComposedDpEvent(leaf, count))
         else:
-            parts.append(Part(leaf, count))
+            parts.append(
+                leaf.part(count, relation) if isinstance(leaf, OwnEvent) else Part(leaf, count)
+            )
     if precision > 0.0:
         parts.append(Part(dp_event.GaussianDpEvent(precision**-0.5), 1))
     if rdp_only:
         parts.append(Part(dp_event.ComposedDpEvent(rdp_only), 1))
-    return parts
+    return [part for part in parts if part.times > 0]
 
 
-def _pair_of_part(event: Any, relation: str) -> DominatingPair | None:
+@functools.lru_cache(maxsize=64)
+def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     """Returns the pair of one application, None if dp-accounting makes its PLD."""
-    first = choice_and_rest(event)
-    if first is not None or isinstance(event, events.BoundedRangeDpEvent):
-        # Only choices among utilities rest on it.
-        from optuna_dp.accounting import bounded_range
-
-        if first is None:
-            return bounded_range.pair_of_choice(event.epsilon)
-        return bounded_range.pair_with_rest(first[0].epsilon, pair_of(first[1], relation))
-    if isinstance(event, dp_event.PoissonSampledDpEvent) and _is_by_pair(event, relation):
-        # No sampler of this package draws samples.
-        from optuna_dp.accounting.sampled_pairs import sampled
-
-        return sampled(pair_of(event.event, relation), event.sampling_probability)
-    if isinstance(event, events.SkellamDpEvent):
-        # Only votes rest on it.
-        from optuna_dp.accounting.skellam import shift_pair
-
-        return shift_pair(event.variance)
-    if isinstance(event, events.PrivateSelectionDpEvent):
+    event = event_from_json(json.loads(key))
+    first = first_choice(event)
+    if first is not None:
+        choice, rest = first
+        pair: DominatingPair = choice.pair_before(pair_of(rest, relation))
+        return pair
+    if isinstance(event, PrivateSelectionDpEvent):
         # Only what composes a selection with other things rests on it.
         from optuna_dp.accounting.selection.as_part import pair_of_selection
 
         return pair_of_selection(event, pair_of(event.run, relation))
-    if isinstance(event, _KNOWN_IN_PART):
+    if isinstance(event, OwnEvent):
+        return event.pair(relation, pair_of)
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        pair = event.event.pair_of_many(event.count)
+        return pair
+    if _is_on_a_sample(event, relation):
+        # No sampler of this package draws samples.
+        from optuna_dp.accounting.sampled_pairs import sampled
+
+        return sampled(pair_of(event.event, relation), event.sampling_probability)
+    if isinstance(event, dp_event.ComposedDpEvent | dp_event.RandomizedResponseDpEvent):
         # Only runs that are described by what is known of them rest on it.
         from optuna_dp.accounting.known_bounds import pair_of_what_is_known
 
-        return pair_of_what_is_known(event, relation, pair_of)
+        return pair_of_what_is_known(event, relation)
     return None
 
 
 def _composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
-    pairs = [
-        _pair_cached(canonical_key(part.event), relation)  # cached: a selection takes seconds
-        if _is_by_pair(part.event, relation)
-        else _pair_of_part(part.event, relation)
-        for part in parts
-    ]
+    pairs = [_pair_of_part(canonical_key(part.event), relation) for part in parts]
     if any(pair is not None and pair.is_infinite for pair in pairs):
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
     interval = interval_for(parts, pairs, relation)

@@ -21,6 +21,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp.accounting import events, supported_events
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
+from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
@@ -85,27 +86,13 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         for child in event.events:
             total = total + of(child)
         return total
-    if isinstance(event, events.WorstCaseDpEvent):
-        return np.asarray(np.max([of(e) for e in event.events], axis=0))
     if isinstance(event, events.PrivateSelectionDpEvent):
         run = of(event.run)
         result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
         return np.where(np.isnan(result), np.inf, result)
-    if isinstance(event, events.RdpDpEvent):
-        # Only runs that are described by such a curve rest on it.
-        from optuna_dp.accounting.given_curves import interpolated_rdp
-
-        return interpolated_rdp(event.orders, event.epsilons, orders)
-    if isinstance(event, events.BoundedRangeDpEvent):
-        # Only choices among utilities rest on it.
-        from optuna_dp.accounting.bounded_range import rdp
-
-        return rdp(event.epsilon, orders)
-    if isinstance(event, events.SkellamDpEvent):
-        # Only votes rest on it.
-        from optuna_dp.accounting.skellam import rdp_bound
-
-        return rdp_bound(event.variance, event.changes(relation), orders)
+    own = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
+    if own is not None:
+        return own
     pure = pure_of(event, relation)
     bound = pure_rdp(pure, orders)
     if supported_events.has_rdp(event, relation):

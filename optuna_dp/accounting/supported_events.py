@@ -14,29 +14,17 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp.accounting import events
+from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.errors import UnsupportedEventError
-
-# Ours, and those whose children are judged one by one.
-_OWN_LEAVES = (
-    dp_event.NoOpDpEvent,
-    dp_event.NonPrivateDpEvent,
-    dp_event.ZCDpEvent,
-    events.ApproximateDpEvent,
-    events.BoundedRangeDpEvent,
-    events.RdpDpEvent,
-    events.SkellamDpEvent,
-)
 
 
 def children(event: Any) -> list[Any]:
     """Returns the sub-events that are judged on their own, none for a leaf."""
-    if isinstance(event, (dp_event.ComposedDpEvent, events.WorstCaseDpEvent)):
+    if isinstance(event, dp_event.ComposedDpEvent):
         return list(event.events)
     if isinstance(event, dp_event.SelfComposedDpEvent):
         return [event.event]
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        return [event.run]
-    return []
+    return event.children() if isinstance(event, OwnEvent) else []
 
 
 def has_profile(leaf: Any, relation: str) -> bool:
@@ -73,14 +61,12 @@ def check_supported(event: Any, relation: str) -> None:
     """
     for child in children(event):
         check_supported(child, relation)
-    if isinstance(event, events.SkellamDpEvent) and relation == "add_or_remove_one":
-        raise UnsupportedEventError(
-            event,
-            "a client that leaves takes its share of the noise along, so the two worlds differ in "
-            "their variance, which this event does not cover. Use the relation 'replace_one', or "
-            "'null_client' (the client stays and votes for nothing).",
-        )
-    if children(event) or isinstance(event, _OWN_LEAVES):
+    why = event.refusal(relation) if isinstance(event, OwnEvent) else None
+    if why is not None:
+        raise UnsupportedEventError(event, why)
+    if children(event) or isinstance(event, (OwnEvent, dp_event.NoOpDpEvent)):
+        return
+    if isinstance(event, (dp_event.NonPrivateDpEvent, dp_event.ZCDpEvent)):
         return
     if relation == "add_or_remove_one" and sampled_by_pair(event, relation):
         return check_supported(event.event, relation)
@@ -115,8 +101,8 @@ def non_private_reason(event: Any) -> str | None:
             return reason
     if isinstance(event, dp_event.NonPrivateDpEvent):
         return "it contains a NonPrivateDpEvent"
-    if isinstance(event, events.RdpDpEvent) and math.isinf(min(event.epsilons)):
-        return "an RdpDpEvent has no finite value at any order"
+    if isinstance(event, OwnEvent):
+        return event.not_private()
     if isinstance(event, dp_event.ZCDpEvent) and not math.isfinite(event.rho + event.xi):
         return "a ZCDpEvent has no finite rho"
     if isinstance(event, dp_event.RandomizedResponseDpEvent):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attr
 from dp_accounting import dp_event
 
 from optuna_dp.errors import InvalidArgumentError
@@ -46,18 +45,6 @@ def unit_of(event: Any) -> str | None:
             _FIX,
         )
     return found.pop() if found else None
-
-
-def without_units(event: Any) -> Any:
-    """Returns the event as accountants judge it: they need not know whose data it speaks of."""
-    if hasattr(type(event), "unit") and hasattr(event, "event"):
-        return without_units(event.event)
-    for field in ("event", "run"):
-        if isinstance(getattr(event, field, None), dp_event.DpEvent):
-            return attr.evolve(event, **{field: without_units(getattr(event, field))})
-    if hasattr(event, "events"):
-        return attr.evolve(event, events=type(event.events)(map(without_units, event.events)))
-    return event
 
 
 def _parts(event: Any) -> list[Any] | None:

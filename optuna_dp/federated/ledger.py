@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from flwr.app import ConfigRecord, Context
 
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.federated.policy import VoteRefusedError
 

@@ -25,8 +25,9 @@ from typing import Any
 import tomllib
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import SkellamDpEvent, compose
+from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated.query import VoteQuery
 from optuna_dp.voting.plan import checked_adjacency, repeated

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from optuna_dp.accounting.events import bounded_range, compose
+from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.kinds.bounded_range import bounded_range
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.planning.budget_plan import BudgetPlan, run_event, sgd_training

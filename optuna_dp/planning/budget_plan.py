@@ -321,7 +321,8 @@ def run_event(training: Any, score_noise: float | None, score: str | None) -> An
     is in one of the two ("disjoint": the worse of them). Without noise no score is paid for.
     """
     # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.events import compose, worst_case
+    from optuna_dp.accounting.events import compose
+    from optuna_dp.accounting.kinds.worst_case import worst_case
     from optuna_dp.scoring import score_event
 
     if score_noise is None:

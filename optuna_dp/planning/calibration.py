@@ -16,7 +16,7 @@ from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
@@ -207,7 +207,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     found, sides = _by_data_profile(selection, delta)
     if _learns_from_outputs(event):
         better = history_only_bound(
-            sides[0], event.trials, event.density_bounds, startup_runs_of(event)
+            sides[0], event.trials, event.density_bounds, event.startup_runs
         )
         found = min(found, better.epsilon(delta))
     return found

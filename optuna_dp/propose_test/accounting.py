@@ -26,7 +26,7 @@ def iteration_event(epsilon: float, iterations: int = 1) -> dp_accounting.DpEven
     """
     import dp_accounting  # start-up time
 
-    from optuna_dp.accounting.events import ApproximateDpEvent  # start-up time
+    from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent  # start-up time
 
     epsilon = validation.positive("epsilon", epsilon)
     iterations = validation.whole("iterations", iterations, minimum=1)

@@ -41,7 +41,9 @@ class NoisyMaxPlan:
     def event(self) -> dp_accounting.DpEvent:
         """The choice as an event: an ``epsilon``-DP mechanism, of bounded range with Gumbel."""
         if self.noise == "gumbel":
-            from optuna_dp.accounting.events import BoundedRangeDpEvent  # start-up time
+            from optuna_dp.accounting.kinds.bounded_range import (
+                BoundedRangeDpEvent,  # start-up time
+            )
 
             return BoundedRangeDpEvent(self.epsilon)
         return iteration_event(self.epsilon)

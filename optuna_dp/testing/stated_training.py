@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dp_accounting import dp_event
 
-from optuna_dp.accounting.events import WorstCaseDpEvent
+from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
 from optuna_dp.errors import InvalidArgumentError
 
 

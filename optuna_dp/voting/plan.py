@@ -12,8 +12,9 @@ from typing import Any
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import SkellamDpEvent, compose
+from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record

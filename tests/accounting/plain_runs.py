@@ -8,9 +8,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import (
-    dp_sgd,
-)
+from optuna_dp.accounting.events import dp_sgd
 
 
 def sgd(noise: float, steps: int = 2344, rate: float = 256 / 60000) -> Any:

@@ -20,16 +20,15 @@ from optuna_dp.accounting import (
 )
 from optuna_dp.accounting.events import (
     PrivateSelectionDpEvent,
-    approximate_dp,
     compose,
     dp_sgd,
     gaussian,
     laplace,
-    pure_dp,
-    rdp,
-    worst_case,
     zcdp,
 )
+from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
+from optuna_dp.accounting.kinds.curve import rdp
+from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.run_profile import pair_of, pld_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric

@@ -16,17 +16,10 @@ from optuna_dp.accounting import (
     run_profile,
 )
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import (
-    PrivateSelectionDpEvent,
-    approximate_dp,
-    compose,
-    gaussian,
-    laplace,
-    pure_dp,
-    rdp,
-    worst_case,
-    zcdp,
-)
+from optuna_dp.accounting.events import PrivateSelectionDpEvent, compose, gaussian, laplace, zcdp
+from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
+from optuna_dp.accounting.kinds.curve import rdp
+from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of, pld_of
 from optuna_dp.accounting.run_rdp import rdp_of

@@ -14,17 +14,16 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 from optuna_dp.accounting import events, run_rdp
 from optuna_dp.accounting.events import (
     PrivateSelectionDpEvent,
-    approximate_dp,
     compose,
     dp_sgd,
     gaussian,
     laplace,
-    pure_dp,
-    rdp,
-    worst_case,
     zcdp,
 )
 from optuna_dp.accounting.given_curves import interpolated_rdp
+from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
+from optuna_dp.accounting.kinds.curve import rdp
+from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,

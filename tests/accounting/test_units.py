@@ -9,7 +9,8 @@ from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
+from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
 from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.accounting.units import unit_of
 from optuna_dp.errors import InvalidArgumentError
@@ -22,7 +23,7 @@ TREES = {
     "repeated": lambda run: dp_event.SelfComposedDpEvent(
         dp_event.ComposedDpEvent([run, odp.gaussian(9.0)]), 3
     ),
-    "one of": lambda run: odp.accounting.events.WorstCaseDpEvent((run, odp.gaussian(9.0))),
+    "one of": lambda run: WorstCaseDpEvent((run, odp.gaussian(9.0))),
     "selected": lambda run: (
         odp.selection_guarantee(
             dp_event.ComposedDpEvent([run, odp.gaussian(9.0)]), odp.Geometric(mean=5)

@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federat
 from flwr.clientapp import ClientApp
 
 from federated.in_process import Wire, objective, vote
-from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     InProcessGrid,

@@ -16,7 +16,7 @@ pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federat
 pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
 
 import optuna_dp as odp
-from optuna_dp.accounting.events import SkellamDpEvent
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "federated_recipe" / "recipe.py"
 

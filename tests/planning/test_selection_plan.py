@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.accounting.events import startup_runs_of
 from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import selection_plan
@@ -333,7 +332,7 @@ def test_start_up_runs_are_those_of_rows_within_density_bounds_alone() -> None:
 
     def runs(search: Search) -> int:
         event = judge.guarantee(search, law, 4.0).event
-        return startup_runs_of(getattr(event, "events", [event])[-1])
+        return getattr(event, "events", [event])[-1].startup_runs
 
     assert runs(Search("geometric", 3, (0.75, 2.0))) == 4
     assert runs(Search("geometric", 3)) == 0

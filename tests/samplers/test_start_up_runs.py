@@ -9,7 +9,6 @@ import pytest
 from support import exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.accounting.events import startup_runs_of
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.plan import Plan
@@ -26,7 +25,7 @@ def sampler_of(count: int = 6, **how: Any) -> DPHyPOSampler:
 
 
 def charged(study: optuna.Study) -> int:
-    return startup_runs_of(odp.release(study, odp.gaussian(4.0)).guarantee.event)
+    return odp.release(study, odp.gaussian(4.0)).guarantee.event.startup_runs
 
 
 @pytest.mark.parametrize(

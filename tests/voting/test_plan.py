@@ -10,8 +10,10 @@ import pytest
 
 from optuna_dp.accounting import skellam
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.accounting.events import SkellamDpEvent, compose, gaussian, per_client
+from optuna_dp.accounting.events import compose, gaussian
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.kinds.per_client import per_client
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.voting import VotePlan
 

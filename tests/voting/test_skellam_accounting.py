@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from optuna_dp.accounting import skellam
-from optuna_dp.accounting.events import SkellamDpEvent, compose, gaussian, per_client
+from optuna_dp.accounting.events import compose, gaussian
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.kinds.per_client import per_client
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 
 
 @pytest.mark.parametrize("variance", [0.02, 1.0, 12.5**2, 103.0**2, 1e6])

@@ -28,12 +28,9 @@ import numpy.typing as npt
 from scipy import fft, special
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import (
-    ApproximateDpEvent,
-    WorstCaseDpEvent,
-    neighboring_relation,
-)
-from optuna_dp.accounting.kinds.approximate import randomized_response
+from optuna_dp.accounting.events import neighboring_relation
+from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent, randomized_response
+from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 

@@ -15,7 +15,7 @@ from dp_accounting import dp_event
 from scipy.stats import binom
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import BoundedRangeDpEvent
+from optuna_dp.accounting.kinds.bounded_range import BoundedRangeDpEvent
 
 # Where the losses end, over their range: tried one after the other, for all choices alike.
 _ENDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)

@@ -14,7 +14,7 @@ from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.sampled_pairs import sampled
 from optuna_dp.accounting.supported_events import sampled_by_pair
 from optuna_dp.errors import UnsupportedEventError
@@ -52,7 +52,7 @@ def _selection(event: PrivateSelectionDpEvent, relation: str, delta: float) -> f
         return 0.0
     found = [strongest_attack(pair, event.trials, delta).epsilon for pair in pairs]
     # The policies of these attacks adapt from the second run on; start-up runs forbid it.
-    if event.density_bounds != (1.0, 1.0) and startup_runs_of(event) == 0:
+    if event.density_bounds != (1.0, 1.0) and event.startup_runs == 0:
         policy: Literal["history", "data"] = "data" if event.policy == "data" else "history"
         found += [
             strongest_policy_attack(

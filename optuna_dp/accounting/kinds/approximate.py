@@ -3,12 +3,87 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import attr
 import numpy as np
+from dp_accounting import dp_event
+from scipy.stats import binom
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
+from optuna_dp.accounting.kinds.base import OwnEvent, Part
 from optuna_dp.errors import InvalidArgumentError
+
+
+def _as_epsilon(value: Any) -> float:
+    return validation.non_negative("epsilon", value)
+
+
+def _as_delta(value: Any) -> float:
+    delta = validation.number("delta", value)
+    if not 0.0 <= delta < 1.0:
+        raise InvalidArgumentError(
+            "delta", value, "it must lie in [0, 1)", "delta = 1 protects nothing."
+        )
+    return delta
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ApproximateDpEvent(OwnEvent):
+    """A mechanism known only to be (epsilon, delta)-DP; pure when delta is 0.
+
+    Attributes:
+        epsilon: Non-negative, finite.
+        delta: In [0, 1).
+    """
+
+    epsilon: float = attr.ib(converter=_as_epsilon)
+    delta: float = attr.ib(default=0.0, converter=_as_delta)
+
+    def words(self, of: Callable[[Any], str]) -> str:
+        """See :class:`OwnEvent`."""
+        if self.delta == 0.0:
+            return f"a {self.epsilon:g}-DP mechanism"
+        return f"an ({self.epsilon:g}, {self.delta:g})-DP mechanism"
+
+    def part(self, count: int, relation: str) -> Part:
+        """See :class:`OwnEvent`; equal ones together have a closed form."""
+        return Part(dp_event.SelfComposedDpEvent(self, count), 1)
+
+    def pair_of_many(self, count: int) -> DominatingPair:
+        """Returns the pair of ``count`` applications, exactly."""
+        return _repeated_response(self.epsilon, self.delta, count)
+
+    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+        """See :class:`OwnEvent`."""
+        return self.epsilon if self.delta == 0.0 else math.inf
+
+
+def pure_dp(epsilon: float) -> ApproximateDpEvent:
+    """Returns the event of any epsilon-DP mechanism.
+
+    Args:
+        epsilon: Non-negative, finite.
+
+    Raises:
+        InvalidArgumentError: If it is negative, infinite or NaN.
+    """
+    return ApproximateDpEvent(epsilon, 0.0)
+
+
+def approximate_dp(epsilon: float, delta: float) -> ApproximateDpEvent:
+    """Returns the event of any (epsilon, delta)-DP mechanism.
+
+    Args:
+        epsilon: Non-negative, finite.
+        delta: In [0, 1).
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+    """
+    return ApproximateDpEvent(epsilon, delta)
 
 
 def randomized_response(epsilon: float, delta: float = 0.0) -> DominatingPair:
@@ -36,3 +111,30 @@ def randomized_response(epsilon: float, delta: float = 0.0) -> DominatingPair:
     low = rest * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
     high = rest / (1.0 + math.exp(-epsilon))
     return DominatingPair(np.array([-epsilon, epsilon]), np.array([low, high]), delta, delta)
+
+
+def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPair:
+    """The pair of ``count`` adaptive (epsilon, delta)-DP mechanisms, exactly.
+
+    Kairouz, Oh & Viswanath, arXiv 1311.0776v4: randomised response dominates each, so the loss
+    is a binomial number of +epsilon less the rest, unless some mechanism showed the data.
+    """
+    if count == 1 or epsilon == 0.0:
+        shown = -math.expm1(count * math.log1p(-delta))
+        return randomized_response(epsilon, shown)
+    shown = -math.expm1(count * math.log1p(-delta))
+    up = np.arange(count + 1)
+    losses = (2.0 * up - count) * epsilon
+    mass = (1.0 - shown) * binom.pmf(up, count, 1.0 / (1.0 + math.exp(-epsilon)))
+    return without_extremes(losses, mass, mass[::-1], shown)
+
+
+def without_extremes(losses: Any, mass: Any, prime: Any, shown: float) -> DominatingPair:
+    """A pair of these atoms; losses too large for floats count as infinite, which claims less."""
+    keep = np.abs(losses) <= LARGEST_EPSILON
+    return DominatingPair(
+        losses[keep],
+        mass[keep],
+        min(shown + float(mass[~keep].sum()), 1.0),
+        min(shown + float(prime[~keep].sum()), 1.0),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import PrivateSelectionDpEvent, startup_runs_of
+from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.selection.profile_bound import DataProfile, smallest_epsilon
 from optuna_dp.arrays import FloatArray
 
@@ -38,7 +38,7 @@ def pair_of_selection(event: PrivateSelectionDpEvent, pair: DominatingPair) -> D
         from optuna_dp.accounting.selection.history_only import history_only_bound
 
         better = history_only_bound(
-            pair, event.trials, event.density_bounds, startup_runs_of(event)
+            pair, event.trials, event.density_bounds, event.startup_runs
         ).directions()
         profiles = [(*old, new) for old, new in zip(profiles, better, strict=True)]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
+import optuna_dp as odp
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.selection_attack import selection_attack_delta, strongest_attack
@@ -39,9 +40,9 @@ EVENTS = {
     "mixed": events.compose(
         events.dp_sgd(noise_multiplier=1.0, sample_rate=0.02, steps=100),
         events.laplace(4.0),
-        events.approximate_dp(0.2, 1e-6),
+        odp.approximate_dp(0.2, 1e-6),
     ),
-    "approximate": events.approximate_dp(0.7, 1e-4),
+    "approximate": odp.approximate_dp(0.7, 1e-4),
     "zcdp": events.zcdp(0.1),
 }
 
@@ -191,11 +192,11 @@ def test_infinite_attacks_are_proved_not_assumed() -> None:
 
 
 def test_alternatives_and_refusals() -> None:
-    worst = events.worst_case(events.gaussian(4.0), events.laplace(2.0))
+    worst = odp.worst_case(events.gaussian(4.0), events.laplace(2.0))
     assert len(attainable_pairs(worst)) == 2
-    gaussians = events.worst_case(events.gaussian(4.0), events.gaussian(2.0))
+    gaussians = odp.worst_case(events.gaussian(4.0), events.gaussian(2.0))
     assert len(attainable_pairs(events.compose(gaussians, gaussians))) == 4
     with pytest.raises(UnsupportedEventError, match="RdpDpEvent"):
-        attainable_pairs(events.rdp([2.0, 4.0], [0.1, 0.2]))
+        attainable_pairs(odp.rdp([2.0, 4.0], [0.1, 0.2]))
     with pytest.raises(InvalidArgumentError, match="relation"):
         attainable_pairs(events.gaussian(1.0), "swap")

@@ -1,0 +1,70 @@
+"""What an event of a kind that dp-accounting does not have says of itself: how it is judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from dp_accounting import dp_event
+
+from optuna_dp.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.dominating_pairs import DominatingPair
+
+
+class Part(NamedTuple):
+    """``times`` applications of one event."""
+
+    event: Any
+    times: int
+
+
+# dp_accounting ships no types, so its classes are Any to mypy: hence the ignore.
+class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
+    """Base of the kinds of this package. Each says in one place what accountants ask of it.
+
+    Attributes:
+        known_by_curve: Whether it has a Renyi-DP curve only, and no pair.
+        curve_may_be_smaller: Whether its curve may say less than its pair.
+        cheaper_first: Whether it may cost less where a composition begins with it.
+    """
+
+    known_by_curve: ClassVar[bool] = False
+    curve_may_be_smaller: ClassVar[bool] = False
+    cheaper_first: ClassVar[bool] = False
+
+    def children(self) -> list[Any]:
+        """Returns the sub-events that are judged on their own."""
+        return []
+
+    def refusal(self, relation: str) -> str | None:
+        """Returns why it cannot be judged under this relation; None if it can."""
+        return None
+
+    def not_private(self) -> str | None:
+        """Returns why it protects nothing; None if it protects."""
+        return None
+
+    def words(self, of: Callable[[Any], str]) -> str:
+        """Returns what was done to the data, as text; ``of`` gives the words of another event."""
+        raise NotImplementedError
+
+    def part(self, count: int, relation: str) -> Part:
+        """Returns what ``count`` applications are in a composition."""
+        return Part(self, count)
+
+    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+        """Returns the pair of one application; ``pair_of`` gives that of another event."""
+        raise NotImplementedError
+
+    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+        """Returns an epsilon for which it is epsilon-DP; ``pure_of`` gives another event's."""
+        return math.inf
+
+    def curve(
+        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+    ) -> FloatArray | None:
+        """Returns its Renyi-DP curve, None for that of any mechanism of its pure epsilon."""
+        return None
