@@ -20,7 +20,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import asides
-from optuna_dp.accounting import beside
 
 if TYPE_CHECKING:
     from optuna_dp import dashboard as dashboard
@@ -166,6 +165,12 @@ def _grid(*question: Any) -> Any:
     return interval_for(*question)
 
 
+def _points(*question: Any) -> Any:
+    from optuna_dp.accounting.reading_points import reading_points  # start-up time
+
+    return reading_points(*question)
+
+
 def _retries(storage: Any) -> None:
     from optuna_dp.protocol.retries import without_retries  # start-up time
 
@@ -179,11 +184,13 @@ def _reminders(evidence: Any) -> None:
 
 
 # Nothing that a guarantee rests on imports any of these; see there.
-beside.show_beside(_comparisons, _attack)
+asides.offer("bounds of others", _comparisons)
+asides.offer("attack", _attack)
 asides.offer("page of a notebook", _page)
 asides.offer("entry of a registry", _registry)
 asides.offer("reminders of a release", _reminders)
 asides.offer("grid of a composition", _grid)
+asides.offer("points of a profile", _points)
 asides.offer("a storage without retries", _retries)
 
 

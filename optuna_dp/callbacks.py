@@ -223,10 +223,13 @@ class PrivacyCallback:
         other = next((r for r in recorded if not mine.same_cost(r)), None)
         if other is None:
             return
+        # Start-up time: most workers agree.
+        from optuna_dp.accounting.event_words import differences_of_runs
+
         spoilt = " and the study cannot be released: start a new one" if ran else ""
         raise PlanError(
             "This PrivacyCallback states another cost of a run than the one that the study has "
-            f"on record: {mine.differences(other)} (on record). A study has one "
+            f"on record: {differences_of_runs(mine, other)} (on record). A study has one "
             f"cost{spoilt}. {ONE_COST}"
         )
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from optuna_dp.dashboard import annotate_published
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
-from optuna_dp.releasing.procedures import is_in_the_open
+from optuna_dp.releasing.openness import is_in_the_open
 from optuna_dp.releasing.release import Release
 
 if TYPE_CHECKING:

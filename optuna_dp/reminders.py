@@ -18,7 +18,8 @@ from fractions import Fraction
 from optuna.study import Study
 
 from optuna_dp.errors import ExactScoreWarning
-from optuna_dp.protocol.records import is_ours, score
+from optuna_dp.protocol.records import score
+from optuna_dp.protocol.retries import is_ours
 from optuna_dp.releasing.runs import Evidence
 
 _logger = logging.getLogger("optuna_dp")

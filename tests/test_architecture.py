@@ -15,7 +15,16 @@ import optuna_dp
 # A file may import from its own room and from those before it; rooms of one layer do not know
 # each other.
 LAYERS = [
-    {"errors", "asides", "json_records", "validation", "polling", "arrays", "numbers_shown"},
+    {
+        "errors",
+        "asides",
+        "json_records",
+        "validation",
+        "polling",
+        "arrays",
+        "numbers_shown",
+        "differences",
+    },
     {"trial_counts", "pruners"},
     {"accounting", "densities"},
     {"accounting/attacks", "accounting/comparisons", "propose_test", "scoring", "voting"},

@@ -12,7 +12,7 @@ P, P'                  laws of one run's output on D and on D'
 l = log(O/O')          ``losses``; O-mass of an atom ``mass``, its O'-mass ``mass_prime``
 O[l = inf]             ``infinite_mass``; O'[l = -inf] is ``null_mass``
 H_t(P || P')           ``delta(epsilon)`` with t = e^epsilon, the hockey stick or privacy profile
-G(p)                   ``trade_off(p)`` = sup{ O'(E) : O(E) <= p }
+G(p)                   ``attacks.trade_off`` = sup{ O'(E) : O(E) <= p }
 a, eps(a)              ``orders``, ``rdp``: Renyi divergence of order a, sup over both directions
 T, m                   ``trials`` (the law of the number of runs), ``trials.mean``
 phi(s) = E[s^T]        ``trials.pgf``; its derivative ``trials.pgf_derivative``
@@ -22,9 +22,10 @@ lo(p), hi(x)           bounds of a run's mass above p given that the prior's is 
 Phi(t)                 the convex function whose mean under O bounds the selection's delta
 =====================  ===========================================================================
 
-Modules: ``events`` (what one run costs) and ``event_json``; ``supported_events`` (what can be
-judged); ``dominating_pairs``; ``run_profile`` (one run's pair, with ``plds`` and
-``discretisation`` below it) and ``run_rdp`` (its Renyi-DP curve, with ``rdp_curves`` below it);
-``selection``, the bounds; ``epsilon_methods`` and ``guarantee``. ``attacks`` and ``comparisons``
-are shown beside a guarantee (``beside``) and no part of it.
+Modules: ``events`` (what one run costs), ``kinds`` (those that dp-accounting does not have) and
+``event_json``; ``supported_events`` (what can be judged); ``dominating_pairs``; ``run_profile``
+(one run's pair, with ``plds`` below it) and ``run_rdp`` (its Renyi-DP curve, with ``rdp_curves``
+below it); ``selection``, the bounds; ``epsilon_methods`` and ``guarantee``. ``attacks`` and
+``comparisons`` are shown beside a guarantee and no part of it; ``discretisation`` and
+``reading_points`` choose grids, of which any is sound.
 """

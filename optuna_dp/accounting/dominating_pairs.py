@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -175,10 +174,10 @@ class DominatingPair:
             raise InvalidArgumentError("epsilon", epsilon, "it must not be NaN")
         result = np.empty(eps.shape, dtype=_LONG)
         above = eps >= 0.0
-        result[above] = self._upper_delta(eps[above])
+        result[above] = self.upper_delta(eps[above])
         # Below zero through the other direction, where nothing cancels.
         below = eps[~above]
-        result[~above] = -np.expm1(below) + np.exp(below) * self._reverse._upper_delta(-below)
+        result[~above] = -np.expm1(below) + np.exp(below) * self._reverse.upper_delta(-below)
         return np.asarray(np.clip(result, 0.0, 1.0), dtype=np.float64)
 
     def epsilon(self, delta: float) -> float:
@@ -190,29 +189,10 @@ class DominatingPair:
         Returns:
             The epsilon, ``inf`` when ``delta`` is below the mass of infinite loss.
         """
-        delta = validation.number("delta", delta)
-        if not 0.0 <= delta <= 1.0:
-            raise InvalidArgumentError("delta", delta, "it must lie in [0, 1]")
-        if delta < self.infinite_mass:
-            return math.inf
-        if float(self.delta(0.0)) <= delta:
-            return 0.0
-        knots = self.losses[self.losses > 0.0]
-        if knots.size == 0:
-            # All finite losses are negative: h(1) is the infinite mass, handled above.
-            return 0.0
-        # First knot where the profile is low enough; the last one is (delta >= infinite_mass).
-        first = int(np.argmax(self._upper_delta(knots) <= delta))
-        start = self.losses.size - knots.size + first
-        tail, tail_prime = float(self._tails[0][start]), float(self._tails[1][start])
-        guess = float(knots[first])
-        if tail > delta and tail_prime > 0.0:
-            guess = min(guess, math.log(tail - delta) - math.log(tail_prime))
-        guess = max(guess, 0.0)
-        step = math.ulp(guess)
-        while guess < knots[first] and float(self.delta(guess)) > delta:
-            guess, step = guess + step, 2.0 * step
-        return min(guess, float(knots[first]))
+        # Guarantees invert their own bounds: hardly anything rests on it.
+        from optuna_dp.accounting.pair_epsilon import smallest_epsilon_of_pair
+
+        return smallest_epsilon_of_pair(self, delta)
 
     def reversed(self) -> DominatingPair:
         """Returns (O', O): the same mechanism in the other direction."""
@@ -228,7 +208,7 @@ class DominatingPair:
         return other
 
     @cached_property
-    def _tails(self) -> tuple[npt.NDArray[np.longdouble], npt.NDArray[np.longdouble]]:
+    def tails(self) -> tuple[npt.NDArray[np.longdouble], npt.NDArray[np.longdouble]]:
         """Masses of O and of O' at and above each atom, shape (n + 1,) each."""
         tail = np.zeros(self.losses.size + 1, dtype=_LONG)
         prime = np.zeros(self.losses.size + 1, dtype=_LONG)
@@ -238,9 +218,9 @@ class DominatingPair:
         prime[:-1] = np.cumsum(exact[::-1])[::-1]
         return tail + _LONG(self.infinite_mass), prime
 
-    def _upper_delta(self, eps: FloatArray) -> npt.NDArray[np.longdouble]:
+    def upper_delta(self, eps: FloatArray) -> npt.NDArray[np.longdouble]:
         """The hockey stick at eps >= 0 (callers clip)."""
-        tail, prime = self._tails
+        tail, prime = self.tails
         index = np.searchsorted(self.losses, eps, side="right")
         with np.errstate(over="ignore", invalid="ignore"):
             taken = np.exp(eps.astype(_LONG)) * prime[index]
@@ -289,16 +269,6 @@ _END: _Point = (math.inf, 0.0)  # stands for slope zero
 def _height(point: _Point) -> float:
     x, value = point
     return value if x >= 0.0 else -math.expm1(x) + math.exp(x) * value
-
-
-def _slope(a: _Point, b: _Point) -> float:
-    """Slope of h in t from a to b."""
-    if b[0] == math.inf:
-        return 0.0
-    rise = _height(b) - _height(a)
-    if a[0] == -math.inf:
-        return rise / math.exp(b[0])
-    return rise / (math.exp(a[0]) * math.expm1(b[0] - a[0]))
 
 
 def _jump(a: _Point, b: _Point, c: _Point) -> float:
@@ -350,7 +320,7 @@ def _pair_of_hull(hull: Sequence[_Point]) -> DominatingPair | None:
     jumps = np.array([_jump(*hull[i : i + 3]) for i in range(len(knots))])
     mass = np.where(losses >= 0.0, jumps, jumps * np.exp(np.minimum(losses, 0.0)))
     first, last = knots[0], knots[-1]
-    null_mass = first[1] if first[0] <= 0.0 else 1.0 + _slope(_START, first)
+    null_mass = first[1] if first[0] <= 0.0 else 1.0 + (_height(first) - 1.0) / math.exp(first[0])
     infinite, null = _unit(_height(last)), _unit(null_mass)
     off = max(
         abs(float(mass.sum()) + infinite - 1.0),
@@ -375,7 +345,7 @@ def _give_back_rounding(pair: DominatingPair, hull: Sequence[_Point]) -> Dominat
         wanted = np.array([v for _, v in knots])
         # Half a unit in the last place is below what the given doubles can say; without this
         # allowance a profile near one, which mixing can hardly raise, would need a large weight.
-        short = wanted.astype(_LONG) - one._upper_delta(eps) - np.spacing(wanted) / 2
+        short = wanted.astype(_LONG) - one.upper_delta(eps) - np.spacing(wanted) / 2
         slack = (wanted > 0.0) & (wanted < 1.0) & (short > -_ROUNDING * wanted)
         if np.any(slack):
             needed = (short[slack] + _ROUNDING * wanted[slack]) / (1.0 - wanted[slack])

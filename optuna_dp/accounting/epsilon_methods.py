@@ -13,7 +13,7 @@
 only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
 neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
 it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
-are shown beside these (:mod:`optuna_dp.accounting.beside`).
+are shown beside these (:mod:`optuna_dp.asides`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def _epsilons(key: str, relation: str, delta: float) -> Mapping[str, float]:
     if "rdp" not in found and min(found.values()) == math.inf:
         # Not before deltas_of asks it as well, so that delta(epsilon(d)) <= d.
         end = _last_deltas(key, relation)
-        first = min(method.epsilon(end) for method in methods.values())
+        first = 0.0 if end >= 1.0 else math.inf
+        if 0.0 < end < 1.0:
+            first = min(method.epsilon(end) for method in methods.values())
         found["rdp"] = max(first, _renyi_epsilon(key, relation, delta))
     return MappingProxyType(found)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from dp_accounting import dp_event
+from dp_accounting import dp_event, privacy_accountant
+from dp_accounting.pld import PLDAccountant
 
 from optuna_dp.accounting import events
 
@@ -35,3 +37,39 @@ def in_words(event: Any) -> str:
         return f"the best of T runs, T from {event.trials!r}{within}, each: {in_words(event.run)}"
     words = event.words(in_words) if hasattr(event, "words") else repr(event)
     return str(words)
+
+
+def differences_of_runs(mine: Any, theirs: Any) -> str:
+    """Says where two records of a run's cost differ, argument by argument; empty if nowhere.
+
+    Args:
+        mine: What has an ``event``, a ``neighboring_relation`` and ``output_attributes``.
+        theirs: The like.
+    """
+    found = []
+    if mine.event != theirs.event:
+        here, there = in_words(mine.event), in_words(theirs.event)
+        if here == there:  # They differ in what the words leave out.
+            here, there = repr(mine.event), repr(theirs.event)
+        found.append(f"run is {here} here and {there} there")
+    for name in ("neighboring_relation", "output_attributes"):
+        here, there = getattr(mine, name), getattr(theirs, name)
+        if here != there:
+            found.append(f"{name} is {here!r} here and {there!r} there")
+    return "; ".join(found)
+
+
+def why_unsupported(event: Any, relation: str) -> str:
+    """Says why dp-accounting judges an event by no accountant, and what to do about it."""
+    try:
+        PLDAccountant(events.neighboring_relation(relation)).compose(event)
+    except privacy_accountant.UnsupportedEventError as error:
+        reason = str(error)
+    else:
+        reason = "its RDP is not known for this relation"
+    message = f"under the relation {relation!r}, dp-accounting says: {reason}"
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return f"{message} On a sample, any event is judged under 'add_or_remove_one' only."
+    if re.search(r"\bLaplaceDpEvent", repr(event)) and relation == "replace_one":
+        return f"{message} Describe it as pure_dp(2 / noise_multiplier)."
+    return f"{message} Describe it by what is known of it: rdp(...), approximate_dp(...)."

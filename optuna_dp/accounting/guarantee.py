@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting import beside, events, supported_events, units
+from optuna_dp.accounting import events, supported_events, units
 from optuna_dp.accounting.epsilon_methods import (
     all_epsilons_of,
     deltas_of,
@@ -173,7 +173,7 @@ class Guarantee(Record):
         the event.
         """
         bound = self.epsilon(delta)
-        return beside.attack_on(self._judged, self.neighboring_relation, delta), bound
+        return aside("attack", self._judged, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -250,7 +250,7 @@ class Guarantee(Record):
 
     def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
         target = validation.open_unit("delta", delta)
-        return beside.comparisons_of(self._judged, self.neighboring_relation, target)
+        return dict(aside("bounds of others", self._judged, self.neighboring_relation, target))
 
 
 def selection_guarantee(

@@ -13,22 +13,19 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
-from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
 from optuna_dp.accounting.kinds.base import Part
 from optuna_dp.arrays import FloatArray
 from optuna_dp.asides import aside
 from optuna_dp.errors import UnsupportedEventError
 
-# Points per direction at which a PLD is read: half of them evenly up to where its profile ends,
-# half evenly over the part above _CENTRAL_DELTA, where the answers are.
-POINTS = 8000
-_CENTRAL_DELTA = 1e-10
 # Below this a profile of double precision means nothing.
-_FLOOR = 1e-16
+FLOOR = 1e-16
 DEFAULT_INTERVAL = 1e-4
 _COARSEST, _FINEST = 100.0, 1e-12
-_LARGEST_EPSILON = 600.0
+# At which the public profile is read, should dp-accounting hide its distributions.
+_POINTS = 1000
 
 
 def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:
@@ -80,9 +77,9 @@ def native_pld(event: Any, relation: str, interval: float) -> Any:
     parts = private_parts(accountant)
     if parts is not None:
         return privacy_loss_distribution.PrivacyLossDistribution(*parts)
-    top = min(accountant.get_epsilon(_FLOOR), accountant.get_epsilon(1e-12) * 1.5 + interval)
-    top = top if math.isfinite(top) else _LARGEST_EPSILON
-    epsilons = np.linspace(0.0, top, POINTS // 8)
+    top = min(accountant.get_epsilon(FLOOR), accountant.get_epsilon(1e-12) * 1.5 + interval)
+    top = top if math.isfinite(top) else LARGEST_EPSILON
+    epsilons = np.linspace(0.0, top, _POINTS)
     deltas = np.array([accountant.get_delta(float(e)) for e in epsilons])
     return pld_of_pair(DominatingPair.from_profile(epsilons, deltas, deltas), interval)
 
@@ -96,15 +93,9 @@ def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
     """
     parts = private_parts(pld)
     forward, reverse = (pld, pld) if parts is None else parts
-    top = max(_end_of_profile(side, _FLOOR + slack) for side in (forward, reverse))
-    middle = min(top, max(_epsilon(side, _CENTRAL_DELTA) for side in (forward, reverse)))
-    epsilons = np.union1d(
-        np.linspace(0.0, top, POINTS // 2), np.linspace(0.0, middle, POINTS // 2)
-    )
-    # Two points closer than rounding would only make noise; the last one ends the profile.
-    keep = np.diff(epsilons, append=math.inf) > 1e-3 * top / POINTS
-    keep[0] = True
-    epsilons = epsilons[keep]
+    # Any points are sound (tests/test_asides.py): between them from_profile rounds up.
+    epsilons = np.asarray(aside("points of a profile", forward, reverse, slack), dtype=np.float64)
+    epsilons = epsilons[epsilons <= LARGEST_EPSILON]
     return DominatingPair.from_profile(
         epsilons, *(_deltas(side, epsilons) + slack for side in (forward, reverse))
     )
@@ -116,7 +107,7 @@ def _deltas(side: Any, epsilons: FloatArray) -> FloatArray:
     For a dense distribution dp-accounting's sums are added up here, in the same order, by numpy
     instead of a loop in Python, which takes longer than the composition.
     """
-    atoms = _dense_atoms(side)
+    atoms = dense_atoms(side)
     if atoms is None:
         values = np.asarray(side.get_delta_for_epsilon(epsilons), dtype=np.float64)
     else:
@@ -129,7 +120,7 @@ def _deltas(side: Any, epsilons: FloatArray) -> FloatArray:
     return np.clip(values, 0.0, 1.0)
 
 
-def _dense_atoms(side: Any) -> tuple[FloatArray, FloatArray, float] | None:
+def dense_atoms(side: Any) -> tuple[FloatArray, FloatArray, float] | None:
     """Returns (losses, their mass, infinite mass) of a dense loss distribution, or None."""
     names = ("_lower_loss", "_discretization", "_probs", "_infinity_mass")
     parts: list[Any] = [getattr(side, name, None) for name in names]
@@ -138,31 +129,6 @@ def _dense_atoms(side: Any) -> tuple[FloatArray, FloatArray, float] | None:
     first, interval, probs, infinite = parts
     masses = np.asarray(probs, dtype=np.float64)
     return (np.arange(masses.size) + first) * interval, masses, float(infinite)
-
-
-def _end_of_profile(side: Any, level: float) -> float:
-    """Returns an epsilon >= 0 beyond which delta stays within ``level`` of its limit."""
-    limit = float(side.get_delta_for_epsilon([math.inf])[0])
-    return min(_epsilon(side, min(limit + level, 1.0)), _LARGEST_EPSILON)
-
-
-def _epsilon(side: Any, delta: float) -> float:
-    """Returns ``side.get_epsilon_for_delta(delta)``, without its walk down the grid in Python."""
-    atoms = _dense_atoms(side)
-    if atoms is None:
-        return float(side.get_epsilon_for_delta(delta))
-    losses, probs, infinite = atoms
-    if infinite > delta:
-        return math.inf
-    upper = np.cumsum(np.concatenate([[infinite], probs[::-1]]))
-    with np.errstate(over="ignore", under="ignore"):
-        lower = np.cumsum(np.concatenate([[0.0], probs[::-1] * np.exp(-losses[::-1])]))
-        # The first atom from above at which the profile exceeds delta.
-        high = upper[:-1] - np.exp(losses[::-1]) * lower[:-1] >= delta
-    taken = int(np.argmax(high[1:])) + 1 if high[1:].any() else losses.size
-    if upper[taken] <= lower[taken] + delta:
-        return 0.0
-    return math.log((upper[taken] - delta) / lower[taken]) if lower[taken] > 0.0 else math.inf
 
 
 def pld_of_pair(pair: DominatingPair, interval: float) -> Any:

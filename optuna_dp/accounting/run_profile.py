@@ -56,51 +56,22 @@ def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
     return _pair_cached(key, relation)
 
 
-def pld_of(event: Any, relation: str = "add_or_remove_one") -> Any:
-    """Returns dp-accounting's PrivacyLossDistribution of the whole tree, ours included.
-
-    For composing with other mechanisms. Its deltas carry FFT noise of some 1e-14;
-    :func:`pair_of` adds that back.
-
-    Args:
-        event: Any supported event tree.
-        relation: "add_or_remove_one" or "replace_one", for the whole tree.
-
-    Raises:
-        UnsupportedEventError: Nothing judges a sub-event (named), before any work.
-    """
-    events.neighboring_relation(relation)
-    key = canonical_key(event)
-    supported_events.check_supported(event, relation)
-    return _pld_cached(key, relation)
-
-
 @functools.lru_cache(maxsize=64)
 def _pair_cached(key: str, relation: str) -> DominatingPair:
     event = event_from_json(json.loads(key))
     if supported_events.non_private_reason(event) is not None:
         return DominatingPair.infinite()
-    parts = _parts(event, relation)
+    parts = parts_of(event, relation)
     if not parts:
         return DominatingPair.identity()
     if len(parts) == 1 and parts[0].times == 1:
-        pair = _pair_of_part(canonical_key(parts[0].event), relation)
+        # Kept here, so not twice: a chain of choices is a chain of calls.
+        pair = _pair_of_part.__wrapped__(canonical_key(parts[0].event), relation)
         if pair is not None:
             return pair
     return plds.pair_of_pld(
-        _composed(parts, relation), plds.fft_slack(sum(part.times for part in parts))
+        composed(parts, relation), plds.fft_slack(sum(part.times for part in parts))
     )
-
-
-@functools.lru_cache(maxsize=8)
-def _pld_cached(key: str, relation: str) -> Any:
-    event = event_from_json(json.loads(key))
-    parts = (
-        [] if supported_events.non_private_reason(event) is not None else _parts(event, relation)
-    )
-    if not parts:
-        return plds.pld_of_pair(_pair_cached(key, relation), DEFAULT_INTERVAL)
-    return _composed(parts, relation)
 
 
 # -- the parts of a composition ------------------------------------------------------------------
@@ -155,7 +126,7 @@ def first_choice(event: Any) -> tuple[Any, Any] | None:
     return choice_and_rest(event)
 
 
-def _parts(event: Any, relation: str) -> list[Part]:
+def parts_of(event: Any, relation: str) -> list[Part]:
     """Returns the applications of the tree, equal ones counted and some joined into one part.
 
     Joined: the Gaussians (their composition is one Gaussian: Dong, Roth & Su, arXiv 1905.02383v3,
@@ -190,8 +161,7 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     event = event_from_json(json.loads(key))
     first = first_choice(event)
     if first is not None:
-        choice, rest = first
-        pair: DominatingPair = choice.pair_before(pair_of(rest, relation))
+        pair: DominatingPair = first[0].pair_before(pair_of(first[1], relation))
         return pair
     if isinstance(event, PrivateSelectionDpEvent):
         # Only what composes a selection with other things rests on it.
@@ -216,7 +186,7 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     return None
 
 
-def _composed(parts: list[Part], relation: str) -> Any:
+def composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
     pairs = [_pair_of_part(canonical_key(part.event), relation) for part in parts]
     if any(pair is not None and pair.is_infinite for pair in pairs):

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp_accounting import dp_event, privacy_accountant
+from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp.accounting import events
 from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.errors import UnsupportedEventError
+
+# Ours, and those of dp-accounting's that are judged here.
+_JUDGED = (OwnEvent, dp_event.NoOpDpEvent, dp_event.NonPrivateDpEvent, dp_event.ZCDpEvent)
 
 
 def children(event: Any) -> list[Any]:
@@ -64,31 +67,17 @@ def check_supported(event: Any, relation: str) -> None:
     why = event.refusal(relation) if isinstance(event, OwnEvent) else None
     if why is not None:
         raise UnsupportedEventError(event, why)
-    if children(event) or isinstance(event, (OwnEvent, dp_event.NoOpDpEvent)):
-        return
-    if isinstance(event, (dp_event.NonPrivateDpEvent, dp_event.ZCDpEvent)):
+    if children(event) or isinstance(event, _JUDGED):
         return
     if relation == "add_or_remove_one" and sampled_by_pair(event, relation):
         return check_supported(event.event, relation)
     if isinstance(event, dp_event.ComposedDpEvent):
         return  # an empty composition does nothing
     if not (has_profile(event, relation) or has_rdp(event, relation)):
-        raise UnsupportedEventError(event, _refusal(event, relation))
+        # Only the words of a refusal rest on it.
+        from optuna_dp.accounting.event_words import why_unsupported
 
-
-def _refusal(event: Any, relation: str) -> str:
-    try:
-        PLDAccountant(events.neighboring_relation(relation)).compose(event)
-    except privacy_accountant.UnsupportedEventError as error:
-        reason = str(error)
-    else:
-        reason = "its RDP is not known for this relation"
-    message = f"under the relation {relation!r}, dp-accounting says: {reason}"
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return f"{message} On a sample, any event is judged under 'add_or_remove_one' only."
-    if _holds(event, dp_event.LaplaceDpEvent) and relation == "replace_one":
-        return f"{message} Describe it as pure_dp(2 / noise_multiplier)."
-    return f"{message} Describe it by what is known of it: rdp(...), approximate_dp(...)."
+        raise UnsupportedEventError(event, why_unsupported(event, relation))
 
 
 def non_private_reason(event: Any) -> str | None:

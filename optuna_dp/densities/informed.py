@@ -19,6 +19,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.densities.encoding import grid
+from optuna_dp.densities.given_points import to_internal
 from optuna_dp.densities.prior import (
     BaseDistribution,
     Candidates,
@@ -30,7 +31,6 @@ from optuna_dp.densities.prior import (
     from_unit,
     n_points,
     to_external,
-    to_internal,
     unit_points,
 )
 from optuna_dp.densities.shares import integer_masses, uniform_masses

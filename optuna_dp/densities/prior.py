@@ -213,15 +213,6 @@ def to_external(distribution: BaseDistribution, value: float) -> Any:
     return value
 
 
-def to_internal(distribution: BaseDistribution, value: Any) -> float | None:
-    """The internal representation of a value, or None if the distribution does not contain it."""
-    try:
-        internal = float(distribution.to_internal_repr(value))
-    except (TypeError, ValueError):
-        return None
-    return internal if distribution._contains(internal) else None
-
-
 def n_points(distribution: BaseDistribution) -> int | None:
     """How many values a parameter can take; None if it is continuous."""
     d = distribution

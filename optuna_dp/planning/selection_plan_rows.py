@@ -36,7 +36,8 @@ from optuna_dp.planning.calibration import Unknown, profile_epsilon, rough_epsil
 from optuna_dp.planning.target_search import Scale, guided, largest_within
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.binomial import Binomial
-from optuna_dp.trial_counts.negative_binomial import Geometric, Logarithmic, NegativeBinomial
+from optuna_dp.trial_counts.logarithmic import Logarithmic
+from optuna_dp.trial_counts.negative_binomial import Geometric, NegativeBinomial
 from optuna_dp.trial_counts.poisson import Poisson
 
 Bounds = tuple[float, float]

@@ -53,16 +53,6 @@ class Design(Record):
         """A digest that two designs share only if they are equal."""
         return hashlib.sha256(canonical_json(self.to_json()).encode()).hexdigest()
 
-    def differences(self, other: Design) -> str:
-        """Says in words where two designs differ (empty if nowhere)."""
-        mine, theirs = _flat(self.to_json()), _flat(other.to_json())
-        names = sorted(set(mine) | set(theirs))
-        return "; ".join(
-            f"{name}: {mine.get(name)!r} against {theirs.get(name)!r}"
-            for name in names
-            if mine.get(name) != theirs.get(name)
-        )
-
 
 @dataclass(frozen=True)
 class Plan(Record):
@@ -103,13 +93,6 @@ class Plan(Record):
             if not sound:
                 raise ValueError(f"its {name} is damaged")
 
-    def after(self, runs: int) -> int:
-        """Returns the first slot behind so many selection runs; what is passed over is no run."""
-        end = (self.selection_from or 0) + runs
-        for number in self.passed_over:
-            end += number < end
-        return end
-
     @classmethod
     def drawn(cls, design: Design, slots: int, selection_from: int | None) -> Plan:
         """Returns a new plan with a nonce from the operating system."""
@@ -119,38 +102,16 @@ class Plan(Record):
     @classmethod
     def from_json(cls, data: Any) -> Plan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        plan = super().from_json(_with_what_version_1_left_out(data))
+        record = data
+        if isinstance(data, dict) and data.get("version") == 1:
+            # Only plans of optuna-dp 0.1.0 rest on it.
+            from optuna_dp.protocol.plan_of_version_1 import with_what_it_left_out
+
+            record = with_what_it_left_out(data, _VERSION)
+        plan = super().from_json(record)
         return replace(plan, digest=digest_of(data))
 
 
 def digest_of(record: Any) -> str:
     """Returns the SHA-256 of the record of a plan."""
     return hashlib.sha256(canonical_json(record).encode()).hexdigest()
-
-
-def _with_what_version_1_left_out(data: Any) -> Any:
-    """The record of a plan, as this version writes it; anything but version 1 is left as it is.
-
-    Version 0.1.0 of optuna-dp wrote plans of version 1, without ``selection_from``: there it
-    follows from the procedure.
-    """
-    if not isinstance(data, dict) or set(data) != {"version", "design", "slots", "nonce"}:
-        return data
-    if type(data["version"]) is not int or data["version"] != 1:
-        return data
-    design = Design.from_json(data["design"])
-    first = {
-        "private_selection": 0,
-        "pilots_then_selection": design.settings.get("pilots"),
-    }.get(design.procedure)
-    return {**data, "version": _VERSION, "selection_from": first}
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in data.items():
-        if isinstance(value, dict):
-            flat.update(_flat(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = value
-    return flat

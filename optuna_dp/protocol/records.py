@@ -30,12 +30,9 @@ GAVE_UP_KEY = "optuna_dp:gave_up_waiting"
 UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
 INDEPENDENT_KEY = "optuna_dp:independent:"
 NOT_DRAWN_KEY = "optuna_dp:not_drawn"
-PILOT_KEY = "optuna_dp:pilot"
-PROPOSER_KEY = "optuna_dp:proposer"
 PUBLISHED_KEY = "optuna_dp:published"
 DESCRIPTION_KEY = "optuna_dp:description"
 RELEASED_KEY = "optuna_dp:released"
-FROZEN_KEY = "optuna_dp:frozen"
 TIE_BITS = 128
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
@@ -185,17 +182,11 @@ def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
     storage.set_trial_state_values(trial_id, TrialState.FAIL)
 
 
-def vouch_unstarted(storage: BaseStorage, study_id: int, number: int, nonce: str) -> None:
-    """Notes beside the study that a failed trial never began.
-
-    For a trial that was told to have failed by other means than this package: nothing can be
-    written to it any more.
-    """
-    storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", nonce)
-
-
 def vouched_unstarted(storage: BaseStorage, study_id: int, nonce: str) -> set[int]:
-    """Returns the numbers of the trials for which :func:`vouch_unstarted` was called."""
+    """Returns the numbers of the failed trials that somebody vouches never began.
+
+    See :func:`optuna_dp.protocol.recovery.vouch_unstarted`.
+    """
     prefix = f"{UNSTARTED_KEY}:"
     attrs = storage.get_study_system_attrs(study_id)
     return {
@@ -216,16 +207,6 @@ def did_nothing(trial: FrozenTrial) -> bool:
         and not trial.user_attrs
         and DRAW_KEY not in trial.system_attrs
     )
-
-
-def is_ours(storage: BaseStorage, study_id: int) -> bool:
-    """Whether a study was begun by a sampler of optuna-dp."""
-    trial_id = leader_id(storage, study_id)
-    if trial_id is None:
-        return False
-    leader = storage.get_trial(trial_id)
-    trials = storage.get_all_trials(study_id, deepcopy=False) if did_nothing(leader) else [leader]
-    return any(PLAN_KEY in t.system_attrs or SLOT_KEY in t.system_attrs for t in trials)
 
 
 def holds_new_plan(trial: FrozenTrial) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
@@ -19,7 +20,6 @@ from optuna_dp.protocol.records import (
     fail_unstarted,
     holds_new_plan,
     read_plan,
-    vouch_unstarted,
 )
 from optuna_dp.validation import whole
 
@@ -134,3 +134,12 @@ def _open(study: Study) -> list[OpenTrial]:
         for trial in sorted(trials, key=lambda t: t.number)
         if trial.state == TrialState.RUNNING
     ]
+
+
+def vouch_unstarted(storage: BaseStorage, study_id: int, number: int, nonce: str) -> None:
+    """Notes beside the study that a failed trial never began.
+
+    For a trial that was told to have failed by other means than this package: nothing can be
+    written to it any more.
+    """
+    storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", nonce)

@@ -14,7 +14,8 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
-from optuna_dp.protocol.records import is_ours
+from optuna_dp.protocol.plan import PLAN_KEY
+from optuna_dp.protocol.records import SLOT_KEY, did_nothing, leader_id
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -61,3 +62,13 @@ def without_retries(storage: BaseStorage) -> None:
                     type(retries).__name__,
                 )
             told = True
+
+
+def is_ours(storage: BaseStorage, study_id: int) -> bool:
+    """Whether a study was begun by a sampler of optuna-dp."""
+    trial_id = leader_id(storage, study_id)
+    if trial_id is None:
+        return False
+    leader = storage.get_trial(trial_id)
+    trials = storage.get_all_trials(study_id, deepcopy=False) if did_nothing(leader) else [leader]
+    return any(PLAN_KEY in t.system_attrs or SLOT_KEY in t.system_attrs for t in trials)

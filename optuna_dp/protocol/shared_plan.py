@@ -16,7 +16,6 @@ from optuna_dp.errors import PlanError
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import PLAN_KEY, Design, Plan
 from optuna_dp.protocol.records import PUBLISHED_KEY, fail_unstarted, read_plan, write_plan
-from optuna_dp.protocol.succession import is_next, may_succeed, succeed
 from optuna_dp.protocol.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -56,14 +55,10 @@ def plan_for(
             return found
         if leader is None or not leader.state.is_finished():
             return None
-        if not may_succeed(storage, study_id, leader):
-            return (
-                "trial 0 ended without writing it (it was added by hand, or made by another "
-                "sampler)"
-            )
-        if is_next(storage, study_id, trial.number):
-            return succeed(storage, study_id, new_plan())
-        return None
+        # Only studies whose first worker died rest on it.
+        from optuna_dp.protocol.succession import plan_in_place
+
+        return plan_in_place(storage, study_id, leader, trial.number, new_plan)
 
     answer = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
     if isinstance(answer, Plan):
@@ -94,11 +89,14 @@ def check_same_design(mine: Design, fingerprint: str, plan: Plan) -> None:
     (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
     """
     if mine != plan.design and fingerprint != plan.design.fingerprint:
+        # Only the words of a refusal rest on it.
+        from optuna_dp.differences import differences
+
         raise PlanError(
             "This worker is configured differently from the study's plan "
-            f"({mine.differences(plan.design)}; here against the plan). All workers of a "
-            "study need the same sampler with the same arguments. A run has been lost to this "
-            "worker, so the study cannot be released: stop it and start a new one."
+            f"({differences(mine.to_json(), plan.design.to_json())}; here against the plan). "
+            "All workers of a study need the same sampler with the same arguments. A run has been "
+            "lost to this worker, so the study cannot be released: stop it and start a new one."
         )
 
 

@@ -24,12 +24,35 @@ Interleavings (``docs/how-to/resume-and-recover.md`` tells the user's side):
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.protocol.plan import PLAN_KEY, Plan
 from optuna_dp.protocol.records import did_nothing, ended, holds_new_plan, read_plan
+
+
+def plan_in_place(
+    storage: BaseStorage,
+    study_id: int,
+    leader: FrozenTrial,
+    number: int,
+    new_plan: Callable[[], Plan],
+) -> Plan | str | None:
+    """Returns the plan in place of one that a leader did not write, if this trial may make it.
+
+    Returns:
+        The plan that holds; or why there can be none; or None if another worker makes it.
+    """
+    if not may_succeed(storage, study_id, leader):
+        return (
+            "trial 0 ended without writing it (it was added by hand, or made by another sampler)"
+        )
+    if is_next(storage, study_id, number):
+        return succeed(storage, study_id, new_plan())
+    return None
 
 
 def may_succeed(storage: BaseStorage, study_id: int, leader: FrozenTrial) -> bool:

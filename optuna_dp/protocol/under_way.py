@@ -70,10 +70,6 @@ class UnderWay:
             weakref.WeakKeyDictionary()
         )
 
-    def __len__(self) -> int:
-        with self._lock:
-            return sum(len(known) for known in self._known.values())
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (UnderWay, (self._most,))
 

@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.densities.policy import RunOutcome
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
+from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import GATE_KEY, ended, score
 from optuna_dp.protocol.waiting import Waiting
 
@@ -92,3 +93,11 @@ def completed_batches(
         advice=f"To keep n workers busy, give {batches} of n." if batches else "",
     )
     return poll(read, timeout=timeout, on_pause=waiting.pause)
+
+
+def slot_behind(plan: Plan, runs: int) -> int:
+    """Returns the first slot behind so many selection runs; what is passed over is no run."""
+    end = (plan.selection_from or 0) + runs
+    for number in plan.passed_over:
+        end += number < end
+    return end

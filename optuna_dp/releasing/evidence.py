@@ -180,21 +180,11 @@ def _check_run(
 
 
 def _check_startup(trial: FrozenTrial, plan: Plan) -> None:
-    """A start-up run is drawn from the prior: a uniform one parameter by parameter.
+    if plan.design.settings.get("startup_runs") is not None:
+        # Only where there are density bounds: nothing else rests on it.
+        from optuna_dp.releasing.startup_evidence import check_startup
 
-    Those draws are made again from the slot's record; joint ones are within density bounds.
-    """
-    runs = plan.design.settings.get("startup_runs")
-    draw = trial.system_attrs.get(DRAW_KEY)
-    if runs is None or draw is None or trial.number >= plan.after(runs):
-        return
-    if plan.design.settings.get("prior") == {"prior": "uniform"} or "density_ratio" in draw:
-        raise ReleaseRefusedError(
-            "it is one of the first runs, which the plan says are drawn from the prior, and it "
-            "was drawn in view of others.",
-            trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Give every worker the same version of optuna-dp.",
-        )
+        check_startup(trial, plan)
 
 
 def _planned_space(plan: Plan) -> dict[str, BaseDistribution]:

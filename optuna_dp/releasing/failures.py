@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.runs import Evidence
 
@@ -94,17 +92,3 @@ def check_failures(evidence: Evidence, failures: Any) -> int | None:
             "of its own run: failures='chance'.",
         )
     return len(failed) - longest_block(failed)[1] if failures == "lost" else None
-
-
-def of_runs_that_were_told(evidence: Evidence, runs: int) -> Design:
-    """The design of the same search with as many selection runs as were told."""
-    # Nothing that does not tell the number of runs rests on it.
-    from optuna_dp.trial_counts.binomial import Binomial
-
-    exactly = Binomial(runs, mean=runs).to_json()
-    settings = dict(evidence.plan.design.settings)
-    if "selection" in settings:
-        settings["selection"] = {**settings["selection"], "trials": exactly}
-    else:
-        settings["trials"] = exactly
-    return replace(evidence.plan.design, settings=settings)

@@ -11,7 +11,7 @@ from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY
 from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.failures import check_failures, of_runs_that_were_told
+from optuna_dp.releasing.failures import check_failures
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
@@ -92,8 +92,7 @@ def release(
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
     _refuse_a_copy(study, evidence)
     procedure = procedure_of(evidence.plan.design)
-    if not procedure.runs_are_private:
-        _refuse_outputs(output_attributes, artifact_store)
+    procedure.check_outputs(output_attributes, artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
         raise InvalidArgumentError(
             "artifact_store",
@@ -108,14 +107,25 @@ def release(
     procedure.check(evidence)
     procedure.settle(evidence)
     winner = procedure.winner(evidence)
-    design = evidence.plan.design if lost is None else of_runs_that_were_told(evidence, lost)
+    design = evidence.plan.design
+    if lost is not None:
+        # Nothing that does not tell the number of runs rests on it.
+        from optuna_dp.releasing.runs_told import of_runs_that_were_told
+
+        design = of_runs_that_were_told(evidence, lost)
+    artifact = None
+    if winner is not None and artifact_store is not None:
+        # Only releases with artifacts rest on it.
+        from optuna_dp.releasing.artifacts import artifact_of
+
+        artifact = artifact_of(study, winner, artifact_store)
     guarantee = procedure.guarantee(design, record)
     found = Release(
         params=None if winner is None else dict(winner.params),
         value=procedure.value(evidence, winner),
         guarantee=guarantee,
         attributes={**_attributes(winner, record), **procedure.attributes(evidence)},
-        artifact=_artifact(study, winner, artifact_store),
+        artifact=artifact,
         distributions=procedure.distributions(evidence, winner),
         delta=record.delta if delta is None else open_unit("delta", delta),
         design=design,
@@ -136,17 +146,6 @@ def _description(study: Study) -> DataDescription | None:
     from optuna_dp.releasing.statements.data_description import read_description
 
     return read_description(study)
-
-
-def _refuse_outputs(attributes: Sequence[str] | None, store: ArtifactStore | None) -> None:
-    for name, value in (("output_attributes", attributes), ("artifact_store", store)):
-        if value:
-            raise InvalidArgumentError(
-                name,
-                value,
-                "the candidates' trainings are not private, so nothing of them may be released",
-                "Leave it out; give the final model to release(study).with_training.",
-            )
 
 
 def _run_record(
@@ -175,9 +174,12 @@ def _run_record(
         else (recorded.output_attributes if recorded else ()),
     )
     if recorded is not None and given != recorded:
+        # Only the words of a refusal rest on it.
+        from optuna_dp.accounting.event_words import differences_of_runs
+
         raise ReleaseRefusedError(
             "The arguments of release differ from what the study recorded: "
-            f"{given.differences(recorded)}.",
+            f"{differences_of_runs(given, recorded)}.",
             fix="Leave them out, or start a new study with the right ones.",
         )
     return given
@@ -191,27 +193,6 @@ def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]
         for name in record.output_attributes
         if name in winner.user_attrs
     }
-
-
-def _artifact(
-    study: Study, winner: FrozenTrial | None, store: ArtifactStore | None
-) -> bytes | None:
-    if winner is None or store is None:
-        return None
-    # Start-up time: most studies have no artifacts.
-    from optuna.artifacts import get_all_artifact_meta
-
-    found = get_all_artifact_meta(winner, storage=study._storage)
-    if len(found) > 1:
-        raise ReleaseRefusedError(
-            f"The winning run has {len(found)} artifacts.",
-            fix="Upload one artifact per run (for example a zip file).",
-        )
-    if not found:
-        return None
-    # Names and ids stay behind: they may tell the trial.
-    with store.open_reader(found[0].artifact_id) as reader:
-        return reader.read()
 
 
 def _refuse_a_copy(study: Study, evidence: Evidence) -> None:

@@ -15,14 +15,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.protocol.open_runs import began, end_of, output
+from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.plan import Plan
-from optuna_dp.protocol.records import (
-    GATE_KEY,
-    GAVE_UP_KEY,
-    PILOT_KEY,
-    direction_of,
-    ended,
-)
+from optuna_dp.protocol.records import GATE_KEY, GAVE_UP_KEY, direction_of, ended
 from optuna_dp.releasing.runs import Evidence, Run
 from optuna_dp.releasing.slot_records import slot_record
 from optuna_dp.samplers.budget_settings import BudgetSettings

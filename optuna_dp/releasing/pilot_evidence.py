@@ -15,7 +15,8 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.protocol.records import DRAW_KEY, FROZEN_KEY, PILOT_KEY, SLOT_KEY
+from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
+from optuna_dp.protocol.records import DRAW_KEY, SLOT_KEY
 from optuna_dp.releasing.runs import Evidence
 from optuna_dp.samplers.pilot_settings import PilotSettings, outputs_digest
 

@@ -106,19 +106,10 @@ class Release:
             >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
             True
         """
-        # Start-up time: dp-accounting is slow to load.
-        from optuna_dp.accounting.events import compose
+        # Only releases with a training rest on it.
+        from optuna_dp.releasing.with_training import with_training
 
-        found = self.search_guarantee
-        training = event if self.training is None else compose(self.training, event)
-        return replace(
-            self,
-            # In this order: the choice was made before the training, and cannot depend on it.
-            guarantee=replace(found, event=compose(found.event, training)),
-            training=training,
-            value=self.value if value is None else value,
-            artifact=self.artifact if artifact is None else artifact,
-        )
+        return with_training(self, event, value=value, artifact=artifact)
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""

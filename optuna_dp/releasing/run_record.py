@@ -104,24 +104,6 @@ class RunRecord(Record):
         """Whether two records say the same of a run; the delta is for display only."""
         return replace(self, delta=other.delta) == other
 
-    def differences(self, other: RunRecord) -> str:
-        """Says in words where two records differ, argument by argument; empty if nowhere."""
-        # Start-up time: samplers and refusals do without an accountant.
-        from optuna_dp.accounting.event_words import in_words
-
-        found = []
-        if self.event != other.event:
-            mine, theirs = in_words(self.event), in_words(other.event)
-            if mine == theirs:  # They differ in what the words leave out.
-                mine, theirs = repr(self.event), repr(other.event)
-            found.append(f"run is {mine} here and {theirs} there")
-        for name in ("neighboring_relation", "output_attributes"):
-            if getattr(self, name) != getattr(other, name):
-                found.append(
-                    f"{name} is {getattr(self, name)!r} here and {getattr(other, name)!r} there"
-                )
-        return "; ".join(found)
-
     @classmethod
     def from_json(cls, data: Any) -> RunRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`OptunaDPError` on anything else."""
@@ -173,8 +155,12 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
     found = run_records(storage.get_study_system_attrs(study_id))
     other = next((record for record in found if not record.same_cost(found[0])), None)
     if other is not None:
+        # Only the words of a refusal rest on it.
+        from optuna_dp.accounting.event_words import differences_of_runs
+
         raise ReleaseRefusedError(
-            f"Its workers recorded different costs of a run: {found[0].differences(other)}.",
+            f"Its workers recorded different costs of a run: "
+            f"{differences_of_runs(found[0], other)}.",
             fix=f"Start a new study. {ONE_COST}",
         )
     return found[0] if found else None

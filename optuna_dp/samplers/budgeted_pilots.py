@@ -14,14 +14,9 @@ from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol.open_runs import began
+from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    GATE_KEY,
-    PILOT_KEY,
-    SLOT_KEY,
-    fail_unstarted,
-)
+from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, SLOT_KEY, fail_unstarted
 from optuna_dp.protocol.shared_plan import refuse
 from optuna_dp.samplers.budget_choice import Choose
 from optuna_dp.samplers.budget_runs import (
@@ -125,11 +120,14 @@ class BudgetedPilots(PilotPhase):
             return True
         mine, fingerprint = self._own_design(study)
         if mine != plan.design and fingerprint != plan.design.fingerprint:
+            # Only the words of a refusal rest on it.
+            from optuna_dp.differences import differences
+
             # Before it begins, so that nothing but a pilot's number is lost.
             raise PlanError(
                 "This worker is configured differently from the study's plan "
-                f"({mine.differences(plan.design)}; here against the plan). All workers of a "
-                "study need the same sampler with the same arguments."
+                f"({differences(mine.to_json(), plan.design.to_json())}; here against the plan). "
+                "All workers of a study need the same sampler with the same arguments."
             )
         if trial.number < self._pilots:
             self._budget.drop_enqueued_too_early(study)

@@ -16,7 +16,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from optuna_dp.densities.prior import check_space, n_points, to_external, to_internal
+from optuna_dp.densities.given_points import to_internal
+from optuna_dp.densities.prior import check_space, n_points, to_external
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.validation import whole

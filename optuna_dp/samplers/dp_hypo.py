@@ -12,7 +12,7 @@ from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
+from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes, slot_behind
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.validation import whole
@@ -160,7 +160,7 @@ class DPHyPOSampler(SelectionSampler):
         )
 
     def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
-        if number < plan.after(self._startup):
+        if number < slot_behind(plan, self._startup):
             return self._search_space or {}
         if self._search_space is not None:
             return self._search_space
@@ -169,12 +169,12 @@ class DPHyPOSampler(SelectionSampler):
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         if self._startup == 0 or not isinstance(self._prior, UniformPrior):
             return False
-        return trial.number < self._plan_of(study, trial).after(self._startup)
+        return trial.number < slot_behind(self._plan_of(study, trial), self._startup)
 
     def _draw(
         self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        if number < plan.after(self._startup):
+        if number < slot_behind(plan, self._startup):
             return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}
         direction: Literal["maximize", "minimize"] = (
             "maximize" if plan.design.direction == "maximize" else "minimize"

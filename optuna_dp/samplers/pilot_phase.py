@@ -9,7 +9,8 @@ from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import WaitError
 from optuna_dp.protocol.draws import check_choices, drawn_once
-from optuna_dp.protocol.records import GAVE_UP_KEY, PROPOSER_KEY
+from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
+from optuna_dp.protocol.records import GAVE_UP_KEY
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.samplers.proposals import Proposer, memory
 from optuna_dp.samplers.selection import SelectionSampler

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 from optuna.pruners import BasePruner, NopPruner
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.protocol.records import PILOT_KEY, ended, was_enqueued
+from optuna_dp.protocol.pilot_keys import PILOT_KEY
+from optuna_dp.protocol.records import ended, was_enqueued
 from optuna_dp.pruners import SilencedPruner, WithinTrialPruner, guarded
 
 if TYPE_CHECKING:

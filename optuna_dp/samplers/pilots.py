@@ -26,8 +26,8 @@ from optuna_dp.densities.policy import Policy, search_bounds
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
+from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
 from optuna_dp.protocol.plan import Design
-from optuna_dp.protocol.records import FROZEN_KEY, PILOT_KEY
 from optuna_dp.protocol.slots import checked_seed
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.samplers.budget_choice import Choose

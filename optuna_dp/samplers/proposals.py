@@ -27,7 +27,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.open_runs import output
-from optuna_dp.protocol.records import PROPOSER_KEY
+from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
 
 _LONG_AGO = datetime.datetime(2000, 1, 1)
 _NAME = "pilots"

@@ -16,8 +16,9 @@ from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
+from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
 from optuna_dp.protocol.plan import Plan
-from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, PROPOSER_KEY, ended
+from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, ended
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
 from optuna_dp.samplers.proposals import Proposer, memory

@@ -19,7 +19,8 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.pruners import NopPruner
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.densities.prior import UniformPrior, to_internal
+from optuna_dp.densities.given_points import to_internal
+from optuna_dp.densities.prior import UniformPrior
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from optuna_dp.trial_counts.base import TrialCount as TrialCount
     from optuna_dp.trial_counts.binomial import Binomial as Binomial
     from optuna_dp.trial_counts.capped import Capped as Capped
+    from optuna_dp.trial_counts.logarithmic import Logarithmic as Logarithmic
     from optuna_dp.trial_counts.negative_binomial import Geometric as Geometric
-    from optuna_dp.trial_counts.negative_binomial import Logarithmic as Logarithmic
     from optuna_dp.trial_counts.negative_binomial import NegativeBinomial as NegativeBinomial
     from optuna_dp.trial_counts.once import Once as Once
     from optuna_dp.trial_counts.poisson import Poisson as Poisson
@@ -53,7 +53,7 @@ _HOMES = {
     "Binomial": "binomial",
     "Capped": "capped",
     "Geometric": "negative_binomial",
-    "Logarithmic": "negative_binomial",
+    "Logarithmic": "logarithmic",
     "NegativeBinomial": "negative_binomial",
     "Once": "once",
     "Poisson": "poisson",

@@ -31,7 +31,7 @@ _HOMES = {
     "binomial": "binomial",
     "capped": "capped",
     "geometric": "negative_binomial",
-    "logarithmic": "negative_binomial",
+    "logarithmic": "logarithmic",
     "negative_binomial": "negative_binomial",
     "once": "once",
     "poisson": "poisson",
@@ -152,13 +152,7 @@ class TrialCount(Record, ABC):
         Returns:
             A float for one number, else an array of the shape of ``n``.
         """
-        if np.ndim(n) == 0:
-            return self._tail_at(_whole("n", n))
-        array = np.asarray(n)
-        _whole_numbers("n", array)
-        return np.asarray(
-            [self._tail_at(int(x)) for x in array.ravel()], dtype=np.float64
-        ).reshape(array.shape)
+        return _at_each("n", n, self._tail_at)
 
     @overload
     def cdf(self, k: int) -> float: ...
@@ -173,13 +167,7 @@ class TrialCount(Record, ABC):
         Returns:
             A float for one number, else an array of the shape of ``k``.
         """
-        if np.ndim(k) == 0:
-            return self._cdf_at(_whole("k", k))
-        array = np.asarray(k)
-        _whole_numbers("k", array)
-        return np.asarray([self._cdf_at(int(x)) for x in array.ravel()], dtype=np.float64).reshape(
-            array.shape
-        )
+        return _at_each("k", k, self._cdf_at)
 
     def quantile(self, p: float) -> int:
         """Returns the smallest k with ``cdf(k) >= p``.
@@ -378,6 +366,16 @@ def _whole_numbers(name: str, value: Any) -> FloatArray:
     if array.size and array.dtype.kind not in "iu":
         raise InvalidArgumentError(name, value, "it must hold whole numbers only")
     return array.astype(np.float64)
+
+
+def _at_each(name: str, value: Any, function: Callable[[int], float]) -> float | FloatArray:
+    """Returns a float for one whole number, an array of that shape for an array of them."""
+    if np.ndim(value) == 0:
+        return function(_whole(name, value))
+    array = np.asarray(value)
+    _whole_numbers(name, array)
+    found = [function(int(x)) for x in array.ravel()]
+    return np.asarray(found, dtype=np.float64).reshape(array.shape)
 
 
 def _unit(name: str, value: Any) -> FloatArray:

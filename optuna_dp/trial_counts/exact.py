@@ -22,27 +22,3 @@ def context() -> Any:
     ctx = mpmath.MPContext()
     ctx.prec = PRECISION
     return ctx
-
-
-def negative_binomial_tail(ctx: Any, n: int, shape: float, gamma: float) -> Any:
-    """Returns P[T > n] of the truncated negative binomial law with exactly these parameters.
-
-    The incomplete beta integral of ``other_shapes.tail`` as a hypergeometric
-    function. At shape 0 that function has a removable singularity which mpmath resolves slowly;
-    the law is continuous in its shape, so 2^-280 stands in for 0 (which moves no probability
-    by more than 2^-260).
-    """
-    if n <= 0:
-        return ctx.mpf(1)
-    g = ctx.mpf(gamma)
-    z = 1 - g
-    if z == 0:
-        return ctx.mpf(0)
-    if shape == 1.0:
-        return z**n
-    eta = ctx.mpf(shape) if abs(shape) > 2.0**-280 else ctx.ldexp(1, -280)
-    with ctx.workprec(PRECISION + 2 * n.bit_length()):
-        ratio = ctx.gammaprod([n + 1 + eta], [n + 2, 1 + eta])
-    norm = eta / -ctx.expm1(eta * ctx.log(g))
-    series = ctx.hyp2f1(n + 1 + eta, 1, n + 2, z, maxterms=10**7)
-    return ratio * norm * z ** (n + 1) * g**eta * series

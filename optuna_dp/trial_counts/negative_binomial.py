@@ -1,4 +1,4 @@
-"""The truncated negative binomial laws, geometric (shape 1) and logarithmic (shape 0) included."""
+"""The truncated negative binomial laws, geometric (shape 1) included."""
 
 from __future__ import annotations
 
@@ -116,10 +116,7 @@ class NegativeBinomial(TrialCount):
         if self.shape == 1.0:
             values = self.gamma * np.exp((safe - 1.0) * math.log1p(-self.gamma))
         else:
-            # Nothing that is drawn from a geometric law rests on it.
-            from optuna_dp.trial_counts import other_shapes
-
-            values = other_shapes.pmf(safe, self.shape, self.gamma)
+            values = _other_shapes().pmf(safe, self.shape, self.gamma)
         return np.where(k >= 1.0, values, 0.0)
 
     def _tail(self, n: int) -> float:
@@ -129,32 +126,14 @@ class NegativeBinomial(TrialCount):
             return 0.0
         if self.shape == 1.0:
             return math.exp(n * math.log1p(-self.gamma)) if n < 1e300 else 0.0
-        from optuna_dp.trial_counts import other_shapes  # As above.
-
-        return other_shapes.tail(n, self.shape, self.gamma)
-
-    def _log_stop(self, s: FloatArray) -> FloatArray:
-        """log(1 - z s), from whichever end keeps the digits."""
-        z = 1.0 - self.gamma
-        drop = z * s
-        return np.asarray(
-            np.where(
-                drop < 0.5,
-                np.log1p(-np.minimum(drop, 0.5)),
-                np.log(self.gamma + z * (1.0 - s)),
-            )
-        )
+        return float(_other_shapes().tail(n, self.shape, self.gamma))
 
     def _pgf(self, s: FloatArray) -> FloatArray:
         if self.gamma == 1.0:
             return s
-        x, top = -self._log_stop(s), self.log_inverse_gamma
-        if abs(self.shape) * top < 1e-300:
-            return x / top
-        if self.shape < 0.0:
-            return np.asarray(np.expm1(self.shape * x) / math.expm1(self.shape * top))
-        ratio = np.expm1(-self.shape * x) / math.expm1(-self.shape * top)
-        return np.asarray(np.exp(self.shape * (x - top)) * ratio)
+        if self.shape == 1.0:
+            return np.asarray(self.gamma * s / (self.gamma + (1.0 - self.gamma) * (1.0 - s)))
+        return np.asarray(_other_shapes().pgf(s, self.shape, self.gamma))
 
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
         z = 1.0 - self.gamma
@@ -164,14 +143,16 @@ class NegativeBinomial(TrialCount):
     def _hit(self, fraction: float) -> float:
         if self.gamma == 1.0:
             return fraction
-        growth = math.log1p((1.0 - self.gamma) * fraction / self.gamma)
-        top = self.log_inverse_gamma
-        if abs(self.shape) * top < 1e-300:
-            return growth / top
-        return math.expm1(-self.shape * growth) / math.expm1(-self.shape * top)
+        if self.shape == 1.0:
+            return fraction / (self.gamma + (1.0 - self.gamma) * fraction)
+        return float(_other_shapes().hit(fraction, self.shape, self.gamma))
 
     def _exact_tail(self, ctx: Any, n: int) -> Any:
-        return exact.negative_binomial_tail(ctx, n, self.shape, self.gamma)
+        if n <= 0 or self.gamma == 1.0:
+            return ctx.mpf(n <= 0)
+        if self.shape == 1.0:
+            return (1 - ctx.mpf(self.gamma)) ** n
+        return _other_shapes().exact_tail(ctx, n, self.shape, self.gamma)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the law as plain data."""
@@ -217,34 +198,14 @@ class Geometric(NegativeBinomial):
     law: ClassVar[str] = "geometric"
 
     def __init__(self, mean: float) -> None:
-        super().__init__(shape=1.0, mean=_given(mean))
+        super().__init__(shape=1.0, mean=given_mean(mean))
 
     def __repr__(self) -> str:
         return f"Geometric(mean={self.mean!r})"
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)
-class Logarithmic(NegativeBinomial):
-    """Logarithmic law, P[T = k] proportional to (1-gamma)^k / k, k = 1, 2, 3, ...
-
-    Args:
-        mean: E[T], at least 1 (exactly 1: T = 1 always).
-
-    Raises:
-        InvalidArgumentError: If an argument is not allowed.
-    """
-
-    law: ClassVar[str] = "logarithmic"
-
-    def __init__(self, mean: float) -> None:
-        super().__init__(shape=0.0, mean=_given(mean))
-
-    def __repr__(self) -> str:
-        return f"Logarithmic(mean={self.mean!r})"
-
-
-def _given(mean: Any) -> Any:
-    """Returns ``mean``; these laws have no other argument that could stand for it."""
+def given_mean(mean: Any) -> Any:
+    """Returns ``mean``, the one argument of laws of a given shape; refuses None."""
     if mean is None:
         raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
     return mean
@@ -256,11 +217,8 @@ def mean_from_gamma(shape: float, gamma: float) -> float:
         return 1.0
     if shape == 1.0:
         return 1.0 / gamma
-    # Nothing that is drawn from a geometric law rests on it.
-    from optuna_dp.trial_counts.other_shapes import log_mean
-
     try:
-        return math.exp(log_mean(shape, -math.log(gamma)))
+        return math.exp(_other_shapes().log_mean(shape, -math.log(gamma)))
     except OverflowError:
         return math.inf
 
@@ -268,12 +226,7 @@ def mean_from_gamma(shape: float, gamma: float) -> float:
 def _gamma_from_mean(shape: float, mean: float) -> float:
     if mean == 1.0:
         return 1.0
-    gamma = 1.0 / mean
-    if shape != 1.0:
-        # Nothing that is drawn from a geometric law rests on it.
-        from optuna_dp.trial_counts.other_shapes import solve_gamma
-
-        gamma = solve_gamma(shape, mean)
+    gamma = 1.0 / mean if shape == 1.0 else float(_other_shapes().solve_gamma(shape, mean))
     if gamma < exact.SMALLEST_GAMMA:
         raise InvalidArgumentError(
             "mean",
@@ -282,3 +235,10 @@ def _gamma_from_mean(shape: float, mean: float) -> float:
             "Use a smaller mean or a shape further from -1.",
         )
     return gamma
+
+
+def _other_shapes() -> Any:
+    # Nothing that is drawn from a geometric law rests on it.
+    from optuna_dp.trial_counts import other_shapes
+
+    return other_shapes

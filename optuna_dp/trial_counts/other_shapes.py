@@ -7,11 +7,12 @@ would cancel: gamma close to 0 or 1, shapes close to 0, probabilities far in a t
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.trial_counts.exact import SMALLEST_GAMMA
+from optuna_dp.trial_counts.exact import PRECISION, SMALLEST_GAMMA
 from optuna_dp.trial_counts.special import scipy, stirling_error
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -124,3 +125,48 @@ def log_mean(shape: float, log_inverse_gamma: float) -> float:
     x = log_inverse_gamma
     log_odds = x + math.log(-math.expm1(-x))  # log(1/gamma - 1) without overflow
     return log_odds + log_norm(shape, x)
+
+
+def pgf(s: FloatArray, shape: float, gamma: float) -> FloatArray:
+    """Returns phi(s) for 0 < gamma < 1."""
+    x, top = -_log_stop(s, gamma), -math.log(gamma)
+    if abs(shape) * top < 1e-300:
+        return np.asarray(x / top)
+    if shape < 0.0:
+        return np.asarray(np.expm1(shape * x) / math.expm1(shape * top))
+    ratio = np.expm1(-shape * x) / math.expm1(-shape * top)
+    return np.asarray(np.exp(shape * (x - top)) * ratio)
+
+
+def _log_stop(s: FloatArray, gamma: float) -> FloatArray:
+    """log(1 - z s), from whichever end keeps the digits."""
+    z = 1.0 - gamma
+    drop = z * s
+    far = np.log(gamma + z * (1.0 - s))
+    return np.asarray(np.where(drop < 0.5, np.log1p(-np.minimum(drop, 0.5)), far))
+
+
+def hit(fraction: float, shape: float, gamma: float) -> float:
+    """Returns 1 - phi(1 - fraction) for 0 < gamma < 1."""
+    growth = math.log1p((1.0 - gamma) * fraction / gamma)
+    top = -math.log(gamma)
+    if abs(shape) * top < 1e-300:
+        return growth / top
+    return math.expm1(-shape * growth) / math.expm1(-shape * top)
+
+
+def exact_tail(ctx: Any, n: int, shape: float, gamma: float) -> Any:
+    """Returns P[T > n], n >= 1, of the law with exactly these parameters, 0 < gamma < 1.
+
+    The incomplete beta integral of :func:`tail` as a hypergeometric function. At shape 0 that
+    function has a removable singularity which mpmath resolves slowly; the law is continuous in
+    its shape, so 2^-280 stands in for 0 (which moves no probability by more than 2^-260).
+    """
+    g = ctx.mpf(gamma)
+    z = 1 - g
+    eta = ctx.mpf(shape) if abs(shape) > 2.0**-280 else ctx.ldexp(1, -280)
+    with ctx.workprec(PRECISION + 2 * n.bit_length()):
+        ratio = ctx.gammaprod([n + 1 + eta], [n + 2, 1 + eta])
+    norm = eta / -ctx.expm1(eta * ctx.log(g))
+    series = ctx.hyp2f1(n + 1 + eta, 1, n + 2, z, maxterms=10**7)
+    return ratio * norm * z ** (n + 1) * g**eta * series

@@ -21,7 +21,7 @@ from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.propose_test.accounting import composed_epsilon as composed_pure
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.procedures import is_in_the_open
+from optuna_dp.releasing.openness import is_in_the_open
 from optuna_dp.releasing.release import Release
 from optuna_dp.samplers.utility_choice import read_trace
 from optuna_dp.samplers.utility_settings import UtilitySettings
@@ -252,8 +252,8 @@ def _published(parts: list[tuple[Any, int]], relation: str, delta: float) -> flo
 def _repeated(key: str, count: int, relation: str, delta: float) -> float:
     """One distribution of losses for every count: the same event is not judged anew."""
     # Start-up time: other figures do without an accountant.
+    from optuna_dp.accounting.pld_of_event import pld_of
     from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
-    from optuna_dp.accounting.run_profile import pld_of
     from optuna_dp.accounting.run_rdp import rdp_of
 
     event = event_from_json(json.loads(key))

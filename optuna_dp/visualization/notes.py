@@ -13,7 +13,8 @@ from optuna_dp.protocol.open_runs import output
 from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.procedures import is_in_the_open, procedure_of
+from optuna_dp.releasing.openness import is_in_the_open
+from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.statements import description_of
 from optuna_dp.releasing.statements.markdown import METHODS
 from optuna_dp.samplers.budget_settings import BudgetSettings

@@ -184,7 +184,7 @@ class TestFromProfile:
         values = np.array([float(gaussian_delta(e, 4.0)) for e in eps])
         monkeypatch.setattr(dominating_pairs, "_give_back_rounding", lambda pair, hull: pair)
         made = DominatingPair.from_profile(eps, values, values)
-        assert not np.all(made._upper_delta(eps) >= values.astype(np.longdouble))
+        assert not np.all(made.upper_delta(eps) >= values.astype(np.longdouble))
 
     def test_small_deltas_at_large_losses_do_not_cancel(self) -> None:
         """A mechanism with delta 1e-14 at loss 60, and its mirror image."""

@@ -12,7 +12,7 @@ import pytest
 from dp_accounting import dp_event
 
 import optuna_dp as odp
-from optuna_dp.accounting import beside
+from optuna_dp import asides
 from optuna_dp.accounting.epsilon_methods import epsilons_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
@@ -147,7 +147,7 @@ def test_bounds_of_others_have_no_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*question: object) -> dict[str, tuple[float, str]]:
         return dict.fromkeys(NAMES_OF_OTHERS, (0.0, ""))
 
-    monkeypatch.setattr(beside, "_comparisons", broken)
+    monkeypatch.setitem(asides._functions, "bounds of others", broken)
     for name, guarantee in found.items():
         assert guarantee.by_method(DELTA)[name] == 0.0
         assert (guarantee.epsilon(DELTA), guarantee.delta(0.5)) == honest[name]

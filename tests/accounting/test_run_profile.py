@@ -29,7 +29,8 @@ from optuna_dp.accounting.events import (
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case
-from optuna_dp.accounting.run_profile import pair_of, pld_of
+from optuna_dp.accounting.pld_of_event import pld_of
+from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.trial_counts import Geometric
 
@@ -138,7 +139,7 @@ class TestPrivateAccess:
         for side in plds.private_parts(pld_of(sgd(0.8, steps=steps))) or ():
             theirs = np.clip(side.get_delta_for_epsilon(epsilons), 0.0, 1.0)
             assert np.array_equal(plds._deltas(side, epsilons), theirs)
-        assert (steps == 1) or plds._dense_atoms(side) is not None
+        assert (steps == 1) or plds.dense_atoms(side) is not None
 
     def test_falls_back_to_the_public_profile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         event = sgd(0.9, steps=50)
@@ -272,7 +273,7 @@ class TestResources:
     def test_large_compositions_stay_small_in_memory(self, event: Any) -> None:
         pair = pair_of(event)
         assert pair.losses.size <= 20_000
-        parts = run_profile._parts(event, "add_or_remove_one")
+        parts = run_profile.parts_of(event, "add_or_remove_one")
         interval = discretisation.interval_for(parts, [None], "add_or_remove_one")
         reach = discretisation.loss_reach(parts[0].event, "add_or_remove_one")
         assert 2 * reach / interval <= 1.001 * discretisation.MAX_ATOMS

@@ -20,8 +20,9 @@ from optuna_dp.accounting.events import PrivateSelectionDpEvent, compose, gaussi
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case
+from optuna_dp.accounting.pld_of_event import pld_of
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
-from optuna_dp.accounting.run_profile import pair_of, pld_of
+from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.accounting.selection import as_part
 from optuna_dp.trial_counts import Geometric

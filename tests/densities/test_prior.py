@@ -17,13 +17,13 @@ from optuna.distributions import (
 from scipy import stats
 
 from optuna_dp.densities.encoding import encode_params, encoded
+from optuna_dp.densities.given_points import to_internal
 from optuna_dp.densities.informed import FixedCandidates, JointPrior, MarginalPrior
 from optuna_dp.densities.prior import (
     Prior,
     UniformPrior,
     draw_one,
     from_unit,
-    to_internal,
     unit_points,
 )
 from optuna_dp.errors import InvalidArgumentError

@@ -10,7 +10,8 @@ from support import objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.planning.budget_plan import BudgetPlan, PaidRuns, assembled
-from optuna_dp.protocol.records import PILOT_KEY, SLOT_KEY
+from optuna_dp.protocol.pilot_keys import PILOT_KEY
+from optuna_dp.protocol.records import SLOT_KEY
 
 X: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0)}
 

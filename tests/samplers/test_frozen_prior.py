@@ -24,7 +24,8 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
     WaitError,
 )
-from optuna_dp.protocol.records import DRAW_KEY, FROZEN_KEY, PILOT_KEY
+from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
+from optuna_dp.protocol.records import DRAW_KEY
 
 # The barrier and the frozen prior.
 

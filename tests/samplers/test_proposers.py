@@ -16,7 +16,7 @@ from support import RUN, exactly, study_of
 from utility_support import LOOP, run
 
 import optuna_dp as odp
-from optuna_dp.protocol.records import PROPOSER_KEY
+from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
 from optuna_dp.samplers import utility_choice
 
 PLANE: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(-1.0, 1.0)}

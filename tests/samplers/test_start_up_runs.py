@@ -11,9 +11,10 @@ from support import exactly, finished_study, objective, study_of
 import optuna_dp as odp
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.protocol.plan import Plan
 from optuna_dp.protocol.records import DRAW_KEY, fail_unstarted, read_plan
+from optuna_dp.protocol.visible_runs import slot_behind
 from optuna_dp.releasing.statements.private_selection import facts_of
+from optuna_dp.samplers import dp_hypo
 from optuna_dp.samplers.dp_hypo import DPHyPOSampler
 from optuna_dp.samplers.selection import SelectionSettings
 
@@ -79,7 +80,8 @@ def test_an_informed_prior_is_drawn_from_too() -> None:
 
 @pytest.mark.parametrize("prior", [None, FixedCandidates([{"x": -0.5}, {"x": 0.5}])], ids=type)
 def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None:
-    monkeypatch.setattr(Plan, "after", lambda plan, runs: 0)  # a worker that breaks the promise
+    # A worker that breaks the promise.
+    monkeypatch.setattr(dp_hypo, "slot_behind", lambda plan, runs: 0)
     study = finished_study(sampler_of(startup_runs=3, prior=prior))
     monkeypatch.undo()
     with pytest.raises(ReleaseRefusedError, match="drawn in view of others"):
@@ -96,7 +98,7 @@ def test_slots_that_are_no_runs_do_not_count_among_the_first() -> None:
     assert len(lost) == 2
     runs = [trial for trial in study.trials if trial.number not in lost]
     assert [DRAW_KEY in trial.system_attrs for trial in runs[:6]] == [False] * 3 + [True] * 3
-    assert plan.after(3) == runs[3].number
+    assert slot_behind(plan, 3) == runs[3].number
     assert charged(study) == 3
 
 

@@ -43,8 +43,3 @@ def procedure_of(design: Design) -> Procedure:
     module, name = _HOMES[design.procedure]
     found: Procedure = getattr(importlib.import_module(f"{__name__}.{module}"), name)()
     return found
-
-
-def is_in_the_open(design: Design) -> bool:
-    """Whether the outputs of all runs of this design are paid for, and may be shown."""
-    return design.procedure != VOTE and procedure_of(design).in_the_open

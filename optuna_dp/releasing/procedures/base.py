@@ -67,6 +67,10 @@ class Procedure(ABC):
         """Refuses a study that lacks what this procedure needs beyond sound runs."""
         return
 
+    def check_outputs(self, attributes: Any, store: Any) -> None:
+        """Refuses outputs of the winner that may not be released; both are what release() got."""
+        return
+
     def settle(self, evidence: Evidence) -> None:
         """Makes and records a private choice that has not been made; once, whoever makes it."""
         return

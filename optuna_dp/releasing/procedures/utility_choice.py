@@ -42,6 +42,18 @@ class UtilityChoice(Procedure):
             )
         return UtilitySettings.from_json(design.settings).plan.event()
 
+    def check_outputs(self, attributes: Any, store: Any) -> None:
+        """See :class:`Procedure`."""
+        for name, value in (("output_attributes", attributes), ("artifact_store", store)):
+            if value:
+                raise InvalidArgumentError(
+                    name,
+                    value,
+                    "the candidates' trainings are not private, so nothing of them may be "
+                    "released",
+                    "Leave it out; give the final model to release(study).with_training.",
+                )
+
     def settle(self, evidence: Evidence) -> None:
         """See :class:`Procedure`."""
         stages = UtilitySettings.from_json(evidence.plan.design.settings).stages

@@ -1,0 +1,16 @@
+"""Points that somebody gave, as a search space holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+
+
+def to_internal(distribution: BaseDistribution, value: Any) -> float | None:
+    """The internal representation of a value, or None if the distribution does not contain it."""
+    try:
+        internal = float(distribution.to_internal_repr(value))
+    except (TypeError, ValueError):
+        return None
+    return internal if distribution._contains(internal) else None
