@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from optuna_dp.describing import describe as describe
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.budget_plan import BudgetPlan as BudgetPlan
-    from optuna_dp.planning.budget_plan import Fidelity as Fidelity
     from optuna_dp.planning.calibration import calibrate as calibrate
+    from optuna_dp.planning.fidelity import Fidelity as Fidelity
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
     from optuna_dp.propose_test import partition as partition
     from optuna_dp.protocol.recovery import recover as recover
@@ -80,7 +80,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "optuna_dp.planning.budget": ("plan_budget",),
-    "optuna_dp.planning.budget_plan": ("BudgetPlan", "Fidelity"),
+    "optuna_dp.planning.budget_plan": ("BudgetPlan",),
+    "optuna_dp.planning.fidelity": ("Fidelity",),
     "optuna_dp.planning.calibration": ("calibrate",),
     "optuna_dp.accounting.events": ("compose", "dp_sgd", "gaussian", "laplace", "zcdp"),
     "optuna_dp.accounting.kinds.approximate": ("approximate_dp", "pure_dp"),

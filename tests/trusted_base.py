@@ -120,7 +120,7 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/guarantee.py", _kind("per_client")): ("votes",),
     ("accounting/guarantee.py", _kind("started")): ("with density bounds",),
     ("accounting/run_profile.py", "accounting/known_bounds.py"): _KNOWN_IN_PART,
-    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): (),
+    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): ("with a budget",),
     ("accounting/run_profile.py", "accounting/selection/as_part.py"): (
         "pilots",
         *_KNOWN_IN_PART,
@@ -178,14 +178,14 @@ UNTRUSTED = (
 )
 
 # What a budget pays for: data, which the release reads and the accounting judges.
-PLANS_OF_STUDIES = "planning/budget_plan.py"
+PLANS_OF_STUDIES = ("planning/budget_plan.py", "planning/fidelity.py")
 # The guarantee of a vote rests on what the clients send, so these are its own.
 OF_VOTES = "federated/"
 
 
 def is_untrusted(file: str, procedure: str) -> bool:
     """Whether nobody relies on a file."""
-    if file == PLANS_OF_STUDIES:
+    if file in PLANS_OF_STUDIES:
         return False
     return file.startswith(UNTRUSTED) and not (procedure == "votes" and file.startswith(OF_VOTES))
 

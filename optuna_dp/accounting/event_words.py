@@ -19,7 +19,10 @@ def in_words(event: Any) -> str:
         parts = [e for e in event.events if not isinstance(e, dp_event.NoOpDpEvent)]
         return "; then ".join(map(in_words, parts)) or "nothing"
     if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return f"{in_words(event.event)} on a Poisson sample of {event.sampling_probability:.6g}"
+        inner = in_words(event.event)
+        # Of all of it: without brackets the last part alone would seem to be on the sample.
+        inner = inner if isinstance(event.event, dp_event.GaussianDpEvent) else f"[{inner}]"
+        return f"{inner} on a Poisson sample of {event.sampling_probability:.6g}"
     if isinstance(event, dp_event.GaussianDpEvent):
         return f"Gaussian noise of {event.noise_multiplier:g} times the sensitivity"
     if isinstance(event, dp_event.LaplaceDpEvent):

@@ -72,6 +72,7 @@ def budget(
         # Start-up time: the accountants are slow to load, and --help needs none.
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
+        from optuna_dp.planning.calibration import profile_epsilon
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
@@ -94,18 +95,20 @@ def budget(
         with Console(stderr=True).status("Accounting ..."):
             plan = plan_budget(**given, **more)
             found = alternatives(plan)
+            # As the plan was judged: Renyi accounting besides takes a second and is never less.
+            spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
             script.write_text(_script(given | more))
     if as_json:
         record = {
             "plan": plan.to_json(),
-            "epsilon": plan.guarantee.epsilon(delta),
+            "epsilon": spent,
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, found, given | more, script)
+    _print(Console(), plan, spent, found, given | more, script)
 
 
 _ARGUMENTS = (
@@ -144,6 +147,7 @@ def _recommendation(plan: BudgetPlan) -> str:
 def _print(
     console: Console,
     plan: BudgetPlan,
+    spent: float,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -151,7 +155,6 @@ def _print(
     # Start-up time: --help and refusals come at once.
     from rich.table import Table
 
-    spent = plan.guarantee.epsilon(plan.delta)
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
     )

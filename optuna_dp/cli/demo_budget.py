@@ -17,8 +17,8 @@ from dp_accounting.rdp import RdpAccountant
 
 import optuna_dp as odp
 from optuna_dp import digits
-from optuna_dp.planning.budget_plan import run_event, sgd_training
 from optuna_dp.planning.calibration import NOISE
+from optuna_dp.planning.fidelity import run_event, sgd_training
 from optuna_dp.planning.target_search import largest_within
 
 if TYPE_CHECKING:

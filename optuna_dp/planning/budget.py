@@ -27,14 +27,13 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.budget_plan import (
     BudgetPlan,
-    PaidRuns,
     assembled,
+    checked_sample,
     checked_score,
-    run_event,
     rung_sizes,
-    sgd_training,
 )
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
+from optuna_dp.planning.fidelity import PaidRuns, rate_within, run_event, sgd_training
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
 
@@ -56,6 +55,8 @@ _MOST_STEPS = 10_000_000
 _UNUSED = 0.007
 
 Training = Callable[[float, int], Any]
+# From noise, steps and the sample that is trained on to what that costs a record of the sample.
+_OnSample = Callable[[float, int, float | None], Any]
 
 
 def default_noise_increase(epsilon: float) -> float:
@@ -76,6 +77,7 @@ def plan_budget(
     pilot_epochs: float | None = None,
     pilot_steps: int | None = None,
     noise_increase: float | None = None,
+    sample: float | None = None,
     score: str | None = "training",
     score_final: bool = True,
     spare_runs: int = 0,
@@ -112,6 +114,12 @@ def plan_budget(
         noise_increase: What the last run pays for the pilots, above 1. Unless given, 1.08, and
             1.15 where ``epsilon`` is below 2 (by experiment:
             ``docs/explanation/transfer.md``).
+        sample: Chance of a record to join the secret sample that a pilot trains and is scored on,
+            drawn afresh by each pilot (:meth:`Fidelity.draw_sample`); the last run has all
+            records. In (0, 1); with ``"add_or_remove_one"``. Epochs of a pilot are then passes
+            over its sample, with batches as large as the last run's; ``run`` is asked for the
+            cost to a record of the sample. It saves computing, not privacy: DP-SGD does as well
+            with short pilots, which sample by themselves (docs/explanation/budget.md).
         score: Which records runs are scored on. ``"training"``: those trained on; training and
             score both count. ``"disjoint"``: private records that are never trained on, told
             apart by a rule that looks at nothing but the record itself; the worse of the two
@@ -145,10 +153,13 @@ def plan_budget(
     checked_score(score)
     if not isinstance(score_final, bool):
         raise InvalidArgumentError("score_final", score_final, "it must be True or False")
+    share = checked_sample(sample, neighboring_relation)
     training, rate, length, pilot_length = _lengths(
-        records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps
+        records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps, share
     )
-    split = _Split(target, float(delta), neighboring_relation, training, rate, score, score_final)
+    split = _Split(
+        target, float(delta), neighboring_relation, training, rate, score, score_final, share
+    )
     last, ratio = split.last(1 + spare, length, increase)
     rungs = split.rungs(sizes, pilot_length, last, increase, ratio)
     return assembled(
@@ -168,10 +179,11 @@ class _Split:
     epsilon: float
     delta: float
     relation: str
-    training: Training
+    training: _OnSample
     sample_rate: float | None
     score: str | None
     score_final: bool
+    sample: float | None
 
     def last(self, count: int, steps: int, increase: float) -> tuple[PaidRuns, float]:
         """Returns the last runs: ``increase`` times the noise at which they cost everything.
@@ -184,7 +196,7 @@ class _Split:
             score_noise = None
 
         def runs(noise: float, score_noise: float | None) -> PaidRuns:
-            event = run_event(self.training(noise, steps), score_noise, self.score)
+            event = run_event(self.training(noise, steps, None), score_noise, self.score)
             return PaidRuns(count, noise, steps, score_noise, event)
 
         start = self._start(whole / count, steps)
@@ -218,17 +230,21 @@ class _Split:
         room = whole * (1.0 - increase**-2)
         total = sum(n * 4.0**i for i, n in enumerate(sizes))
         shares = [room * 4.0**i / total for i in range(len(sizes))]
+        if (sample := self.sample) is not None:
+            # mu of a mechanism on a sample: mu'^2 = sample^2 (e^(mu^2) - 1), the central limit's.
+            shares = [math.log1p(share / sample**2) for share in shares]
         score_noises = [self._score_noise(share, _PILOT_SCORE_SHARE) for share in shares]
 
         def rungs(noise: float) -> list[PaidRuns]:
             found = []
             for i, (count, score_noise) in enumerate(zip(sizes, score_noises, strict=True)):
                 own = noise / 2.0**i
-                event = run_event(self.training(own, steps), score_noise, self.score)
-                found.append(PaidRuns(count, own, steps, score_noise, event))
+                training = self.training(own, steps, sample)
+                event = run_event(training, score_noise, self.score, sample)
+                found.append(PaidRuns(count, own, steps, score_noise, event, sample))
             return found
 
-        start = self._start(shares[0], steps)
+        start = self._start(shares[0], steps, sample)
         if self.sample_rate is None:
             # Squared cost goes as steps / noise^2.
             of_last = whole * increase**-2 / last.count
@@ -245,6 +261,8 @@ class _Split:
             )
         found = rungs(noise)
         signal = last.noise_multiplier * math.sqrt(last.steps) / (noise * math.sqrt(steps))
+        if self.sample_rate is None and sample is not None:
+            signal *= sample
         if signal < _FAINTEST:
             raise InvalidArgumentError(
                 "pilots",
@@ -299,15 +317,16 @@ class _Split:
     def _estimate(self, paid: list[PaidRuns]) -> float:
         """Returns about what these runs of DP-SGD cost together."""
         assert self.sample_rate is not None
-        parts = [
-            Steps(self.sample_rate, run.noise_multiplier, run.steps * run.count) for run in paid
-        ]
-        if self.score == "training":
-            parts += [
-                Steps(1.0, run.score_noise_multiplier, run.count)
-                for run in paid
-                if run.score_noise_multiplier is not None
-            ]
+        parts = []
+        for run in paid:
+            if run.sample is not None:
+                # About a Gaussian mechanism on the sample.
+                noise = self._squared(run, run.sample) ** -0.5
+                parts.append(Steps(run.sample, noise, run.count))
+                continue
+            parts.append(Steps(self.sample_rate, run.noise_multiplier, run.steps * run.count))
+            if run.score_noise_multiplier is not None and self.score == "training":
+                parts.append(Steps(1.0, run.score_noise_multiplier, run.count))
         return estimated_epsilon(
             parts,
             self.delta,
@@ -315,13 +334,24 @@ class _Split:
             replace_one=self.relation == "replace_one",
         )
 
-    def _start(self, squared: float, steps: int) -> float:
+    def _squared(self, run: PaidRuns, sample: float) -> float:
+        """Returns about mu^2 of one run on its sample, the score's included."""
+        assert self.sample_rate is not None
+        rate = rate_within(sample, self.sample_rate)
+        # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
+        found = rate**2 * run.steps * math.expm1(min(run.noise_multiplier**-2, 500.0))
+        if self.score == "training" and run.score_noise_multiplier is not None:
+            found += run.score_noise_multiplier**-2
+        return found
+
+    def _start(self, squared: float, steps: int, sample: float | None = None) -> float:
         """Returns about the noise at which a training costs this much."""
         if self.sample_rate is None:
             return 1.0
-        # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
+        # See _squared, the other way round.
         moved = 2.0 if self.relation == "replace_one" else 1.0
-        return moved / math.sqrt(math.log1p(squared / (self.sample_rate**2 * steps)))
+        rate = rate_within(sample, self.sample_rate)
+        return moved / math.sqrt(math.log1p(squared / (rate**2 * steps)))
 
     def _score_noise(self, squared: float, share: float) -> float | None:
         if self.score is None:
@@ -366,7 +396,8 @@ def _lengths(
     run: Any,
     steps: Any,
     pilot_steps: Any,
-) -> tuple[Training, float | None, int, int]:
+    sample: float | None,
+) -> tuple[_OnSample, float | None, int, int]:
     """Returns how a training's event is made, its sampling rate, its steps, and a pilot's."""
     of_sgd = {
         "records": records,
@@ -417,16 +448,24 @@ def _lengths(
         )
     passes = validation.positive("epochs", epochs)
     rate = batch / count
+    on_sample = rate_within(sample, rate)
+    if sample is not None and batch > count * sample * (1.0 + 1e-9):
+        raise InvalidArgumentError(
+            "sample",
+            sample,
+            f"a sample of about {count * sample:.4g} records is smaller than a batch of {batch:g}",
+            f"It must be at least {significant_up(rate)}.",
+        )
     few = passes if pilot_epochs is None else validation.positive("pilot_epochs", pilot_epochs)
     if few > passes:
         raise InvalidArgumentError(
             "pilot_epochs", pilot_epochs, f"it must be at most epochs, {epochs}"
         )
 
-    def training(noise: float, steps: int) -> Any:
-        return sgd_training(noise, rate, steps)
+    def training(noise: float, steps: int, sample: float | None) -> Any:
+        return sgd_training(noise, rate_within(sample, rate), steps)
 
-    return training, rate, _steps(passes, rate), _steps(few, rate)
+    return training, rate, _steps(passes, rate), _steps(few, on_sample)
 
 
 def _steps(epochs: float, rate: float) -> int:
@@ -438,8 +477,8 @@ def _steps(epochs: float, rate: float) -> int:
     return steps
 
 
-def _checked(run: Training) -> Training:
-    def training(noise: float, steps: int) -> Any:
+def _checked(run: Training) -> _OnSample:
+    def training(noise: float, steps: int, sample: float | None) -> Any:
         event = run(noise, steps)
         return as_event("what run returns", event)
 

@@ -18,9 +18,11 @@ from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
-from optuna_dp.planning.budget_plan import BudgetPlan, run_event, sgd_training
-from optuna_dp.planning.calibration import NOISE, profile_epsilon
-from optuna_dp.planning.target_search import Found, guided, largest_within
+from optuna_dp.planning.budget_plan import BudgetPlan
+from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
+from optuna_dp.planning.fidelity import run_event, sgd_training
+from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
+from optuna_dp.planning.target_search import Found, guided
 from optuna_dp.trial_counts.negative_binomial import Geometric
 
 _DENSITY_BOUNDS = (0.75, 2.0)
@@ -65,47 +67,58 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     def training(noise: float) -> Any:
         return sgd_training(noise, rate, steps)
 
-    def run(noise: float) -> Any:
-        return run_event(training(noise), score, plan.score)
-
-    def chosen(noise: float) -> Any:
-        return compose(bounded_range(_CHOICE_SHARE * plan.epsilon), training(noise))
-
-    def selection(u: float, mean: float, bounds: tuple[float, float]) -> float:
-        found = selection_guarantee(
-            run(NOISE.value(u)),
+    def selection(u: float, mean: float, bounds: tuple[float, float]) -> Guarantee:
+        return selection_guarantee(
+            run_event(training(NOISE.value(u)), score, plan.score),
             Geometric(mean),
             density_bounds=bounds,
             neighboring_relation=plan.neighboring_relation,
         )
-        return profile_epsilon(found, plan.delta)
 
-    def single(u: float, event: Callable[[float], Any]) -> float:
-        return Guarantee(event(NOISE.value(u)), plan.neighboring_relation).epsilon(plan.delta)
+    def about(u: float, others: tuple[float | None, ...], delta: float) -> float:
+        """What a training of this noise costs beside Gaussian mechanisms, in milliseconds."""
+        parts = [Steps(rate, NOISE.value(u), steps)]
+        parts += [Steps(1.0, noise, 1) for noise in others if noise is not None]
+        replaced = plan.neighboring_relation == "replace_one"
+        return estimated_epsilon(parts, delta, near=plan.epsilon, replace_one=replaced)
 
-    def noise_of(cost: Callable[[float], float]) -> float | None:
-        return _noise(largest_within(cost, plan.epsilon, start, tolerance=_TOLERANCE), plan)
+    def single(event: Callable[[float], Any], *others: float) -> float | None:
+        def cost(u: float) -> float:
+            paid = Guarantee(event(NOISE.value(u)), plan.neighboring_relation)
+            return profile_epsilon(paid, plan.delta)
 
-    def adaptive() -> float | None:
-        # The slow one: led by what the same search costs without adaptivity.
+        rough = partial(about, others=others, delta=plan.delta)
+        found = guided(cost, rough, plan.epsilon, start, ratio=1.0, tolerance=_TOLERANCE)
+        return _noise(found, plan)
+
+    def selected(mean: int) -> Found:
+        def cost(u: float) -> float:
+            return profile_epsilon(selection(u, mean, (1.0, 1.0)), plan.delta)
+
+        # One run where it counts; the search costs about so much more.
+        rough = partial(about, others=(score,), delta=plan.delta / mean)
+        return guided(cost, rough, plan.epsilon, start, ratio=1.15, tolerance=_TOLERANCE)
+
+    def adaptive(without: Found) -> float | None:
+        # The slow one: led by the older of its bounds, which is about so much larger.
         found = guided(
-            lambda u: selection(u, 10, _DENSITY_BOUNDS),
-            lambda u: selection(u, 10, (1.0, 1.0)),
+            lambda u: profile_epsilon(selection(u, 10, _DENSITY_BOUNDS), plan.delta),
+            lambda u: rough_epsilon(selection(u, 10, _DENSITY_BOUNDS), plan.delta),
             plan.epsilon,
-            start,
-            ratio=1.25,
+            replace(start, start=without.at - 0.05, slope=without.slope),
+            ratio=0.96,
             tolerance=_LOOSE,
         )
         return _noise(found, plan)
 
-    def rand_tune(mean: int) -> Alternative:
-        noise = noise_of(partial(selection, mean=mean, bounds=(1.0, 1.0)))
-        return Alternative(
-            f"RandTune, mean {mean}", noise, f"secret, {mean} on average", float(mean)
-        )
+    def rand_tune(mean: int, found: Found) -> Alternative:
+        secret = f"secret, {mean} on average"
+        return Alternative(f"RandTune, mean {mean}", _noise(found, plan), secret, float(mean))
 
+    choice = _CHOICE_SHARE * plan.epsilon
     start = replace(NOISE, start=-math.log(plan.final.noise_multiplier))
     pilots = sum(n * rung.steps for n, rung in zip(plan.rung_sizes, plan.rungs, strict=True))
+    few = selected(10)
     return [
         Alternative(
             "pilots, then one run (this plan)",
@@ -113,18 +126,19 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
             f"{plan.pilots} + 1",
             pilots / steps + 1.0,
         ),
-        Alternative("no tuning", noise_of(partial(single, event=training)), "1", 1.0),
-        rand_tune(10),
-        rand_tune(30),
+        Alternative("no tuning", single(training), "1", 1.0),
+        rand_tune(10, few),
+        rand_tune(30, selected(30)),
         Alternative(
             "DP-HyPO (0.75, 2), mean 10",
-            adaptive(),
+            adaptive(few),
             "secret, 10 on average",
             10.0,
         ),
         Alternative(
             f"noisy max of {_CANDIDATES}, partitions",
-            noise_of(partial(single, event=chosen)),
+            # Such a choice costs about as much as Gaussian noise of two over its range.
+            single(lambda noise: compose(bounded_range(choice), training(noise)), 2.0 / choice),
             f"{_CANDIDATES} without privacy + 1",
             _CANDIDATES + 1.0,
         ),

@@ -8,12 +8,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
 from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.planning.fidelity import (
+    Fidelity,
+    PaidRuns,
+    rate_within,
+    run_event,
+    sgd_training,
+)
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -34,41 +41,8 @@ _KEYS = {
     "rungs",
     "final",
 }
-
-
-@dataclass(frozen=True)
-class Fidelity:
-    """What one run may spend: its noise, its length, and the noise of its score.
-
-    ``learning_rate_factor`` is what a pilot multiplies the searched learning rate by, so that the
-    rate that suits the pilot's noise answers for the one that suits the last run's. In DP-SGD the
-    weights move by (rate * steps * gradient) against noise of (rate * noise * sqrt(steps)), and
-    the best rate keeps the latter about constant. So the factor is ``noise * sqrt(steps)`` of the
-    last run over that of the pilot: below 1 for a noisy pilot, 1 for the last run. It is for SGD,
-    with or without momentum. **Adam** divides by its own second moment, in which the noise
-    dominates, so its best rate hardly moves with the noise: leave the factor out (and for shorter
-    pilots multiply the rate by ``sqrt(final.steps / run.steps)``).
-
-    Attributes:
-        noise_multiplier: Noise of one step over the clipping norm.
-        steps: Number of noisy steps, at least 1.
-        sample_rate: Chance of a record to join a step; None if the plan was made from ``run``.
-        score_noise_multiplier: For :func:`optuna_dp.scoring.private_accuracy` and the like; None
-            if no score on private records is paid for.
-        learning_rate_factor: See above; 1 for the last run.
-        event: What the run costs, its score included.
-        is_pilot: Whether it is a pilot; the last run and spare ones are not.
-        rung: The rung of a pilot, from 0; of the last run, the number of rungs.
-    """
-
-    noise_multiplier: float
-    steps: int
-    sample_rate: float | None
-    score_noise_multiplier: float | None
-    learning_rate_factor: float
-    event: dp_event.DpEvent = field(repr=False, hash=False)
-    is_pilot: bool
-    rung: int
+# Only a plan that has one says so: a record without it is read as ever.
+_SAMPLE = "sample"
 
 
 @dataclass(frozen=True)
@@ -126,6 +100,7 @@ class BudgetPlan:
                 "it does not go with replace_one, where one exchange may change both parts",
                 "Plan with score='training', which pays for both, or with add_or_remove_one.",
             )
+        checked_sample(self.sample, self.neighboring_relation)
 
     def _repr_html_(self) -> str:
         return str(aside("page of a notebook", self))
@@ -136,9 +111,10 @@ class BudgetPlan:
             for count, rung in zip(self.rung_sizes, self.rungs, strict=True)
         )
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
+        on = "" if self.sample is None else f", each on a secret sample of {self.sample:g}"
         return (
-            f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {rungs}, then one run "
-            f"of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
+            f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {rungs}{on}, then one "
+            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
         )
 
     @property
@@ -155,6 +131,11 @@ class BudgetPlan:
     def pilot(self) -> Fidelity:
         """What a pilot of the first rung may spend."""
         return self.rungs[0]
+
+    @property
+    def sample(self) -> float | None:
+        """Chance of a record to join a pilot's sample; None if pilots run on everything."""
+        return self.rungs[0].sample
 
     @property
     def event(self) -> dp_event.DpEvent:
@@ -214,6 +195,7 @@ class BudgetPlan:
                 for rung, size in zip(self.rungs, self.rung_sizes, strict=True)
             ],
             "final": _run_to_json(self.final, self._finals),
+            **({} if self.sample is None else {_SAMPLE: self.sample}),
         }
 
     @classmethod
@@ -225,45 +207,30 @@ class BudgetPlan:
                 an event that is not that of the noise and steps beside it, say.
             UnsupportedEventError: If no accountant judges an event.
         """
-        _check_keys("data", data, _KEYS)
+        sampled = isinstance(data, Mapping) and _SAMPLE in data
+        _check_keys("data", data, _KEYS | {_SAMPLE} if sampled else _KEYS)
         if data["format"] != _FORMAT or data["version"] != 1 or data["version"] is True:
             raise _not_ours("data", data)
         rate = data["sample_rate"]
         if not isinstance(data["rungs"], list) or not data["rungs"]:
             raise _not_ours("data", data)
-        runs = [_run_from_json(run) for run in [*data["rungs"], data["final"]]]
+        sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
+        rungs = [_run_from_json(run, sample) for run in data["rungs"]]
         plan = assembled(
             epsilon=validation.positive("epsilon", data["epsilon"]),
             delta=validation.open_unit("delta", data["delta"]),
             neighboring_relation=data["neighboring_relation"],
             sample_rate=None if rate is None else validation.positive("sample_rate", rate),
             score=data["score"],
-            runs=runs,
+            runs=[*rungs, _run_from_json(data["final"], None)],
         )
-        if rate is not None:
-            for given in [*plan.rungs, plan.final]:
-                expected = run_event(
-                    sgd_training(given.noise_multiplier, rate, given.steps),
-                    given.score_noise_multiplier,
-                    plan.score,
+        for given in [*plan.rungs, plan.final]:
+            if not _is_as_stated(given, plan.score):
+                raise InvalidArgumentError(
+                    "data", data, "an event is not that of its noise multiplier, steps and sample"
                 )
-                if given.event != expected:
-                    raise InvalidArgumentError(
-                        "data", data, "an event is not that of its noise multiplier and steps"
-                    )
         plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
         return plan
-
-
-@dataclass(frozen=True)
-class PaidRuns:
-    """So many runs of one kind, as the planner and a record describe them."""
-
-    count: int
-    noise_multiplier: float
-    steps: int
-    score_noise_multiplier: float | None
-    event: Any
 
 
 def assembled(
@@ -283,15 +250,18 @@ def assembled(
         factor = (last.noise_multiplier * math.sqrt(last.steps)) / (
             run.noise_multiplier * math.sqrt(run.steps)
         )
+        if sample_rate is None and run.sample is not None:
+            factor *= run.sample  # its steps average over so much fewer records
         return Fidelity(
             noise_multiplier=run.noise_multiplier,
             steps=run.steps,
-            sample_rate=sample_rate,
+            sample_rate=None if sample_rate is None else rate_within(run.sample, sample_rate),
             score_noise_multiplier=run.score_noise_multiplier,
             learning_rate_factor=1.0 if run is last else factor,
             event=run.event,
             is_pilot=run is not last,
             rung=rung,
+            sample=run.sample,
         )
 
     return BudgetPlan(
@@ -304,31 +274,6 @@ def assembled(
         final=fidelity(last, len(rungs)),
         spare_runs=last.count - 1,
     )
-
-
-def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
-    """Returns the event of a DP-SGD training."""
-    # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.events import dp_sgd
-
-    return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
-
-
-def run_event(training: Any, score_noise: float | None, score: str | None) -> Any:
-    """Returns what a training and its score cost together.
-
-    A record is in the score's data set besides the training's ("training": both are paid), or it
-    is in one of the two ("disjoint": the worse of them). Without noise no score is paid for.
-    """
-    # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.events import compose
-    from optuna_dp.accounting.kinds.worst_case import worst_case
-    from optuna_dp.scoring import score_event
-
-    if score_noise is None:
-        return training
-    joined = worst_case if score == "disjoint" else compose
-    return joined(training, score_event(score_noise))
 
 
 def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
@@ -345,6 +290,32 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
             "The best of each rung climb to the next, as in (16, 4).",
         )
     return sizes
+
+
+def checked_sample(value: Any, neighboring_relation: str) -> float | None:
+    """Returns the share of the records that a pilot's sample holds, None for all of them."""
+    if value is None:
+        return None
+    sample = validation.open_unit("sample", value)
+    if neighboring_relation != "add_or_remove_one":
+        raise InvalidArgumentError(
+            "sample",
+            value,
+            f"a secret sample is charged under 'add_or_remove_one' only, not "
+            f"{neighboring_relation!r}",
+            "Leave out sample, or plan with add_or_remove_one.",
+        )
+    return sample
+
+
+def _is_as_stated(run: Fidelity, score: str | None) -> bool:
+    """Whether a run's event is that of the noise, steps and sample beside it."""
+    if run.sample_rate is None:
+        # What the caller's function makes of noise and steps is not known here.
+        rate = getattr(run.event, "sampling_probability", None)
+        return run.sample is None or rate == run.sample
+    training = sgd_training(run.noise_multiplier, run.sample_rate, run.steps)
+    return bool(run.event == run_event(training, run.score_noise_multiplier, score, run.sample))
 
 
 def checked_score(value: Any) -> None:
@@ -371,7 +342,7 @@ def _run_to_json(run: Fidelity, count: int) -> dict[str, Any]:
     }
 
 
-def _run_from_json(data: Any) -> PaidRuns:
+def _run_from_json(data: Any, sample: float | None) -> PaidRuns:
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from optuna_dp.accounting.event_json import event_from_json
 
@@ -385,6 +356,7 @@ def _run_from_json(data: Any) -> PaidRuns:
             None if noise is None else validation.positive("score_noise_multiplier", noise)
         ),
         event=event_from_json(data["event"]),
+        sample=sample,
     )
 
 

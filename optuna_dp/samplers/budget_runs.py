@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.densities.surrogate import ScoreModel
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
-from optuna_dp.planning.budget_plan import Fidelity
+from optuna_dp.planning.fidelity import Fidelity
 from optuna_dp.polling import poll
 from optuna_dp.protocol.open_runs import began, may_begin
 from optuna_dp.protocol.records import GATE_KEY, ended, fail_unstarted, read_plan, was_enqueued

@@ -109,6 +109,7 @@ class BudgetSettings(Record):
             "Search": f"{sampler}: {plan.pilots} pilots in the open, then one run. Nothing is "
             "selected in secret: the guarantee is that of showing the outputs of all runs",
             **rungs,
+            **({} if plan.sample is None else {"The samples": _SAMPLES.format(plan.sample)}),
             "The last run": f"{in_words(plan.final.event)}{more}. Its hyperparameters: "
             f"{_CHOICES.get(self.choose, f'chosen by {self.choose} from the outputs of pilots')}, "
             "unless a person who saw the pilots' outputs gave others",
@@ -134,6 +135,11 @@ def _read(text: str) -> BudgetSettings:
     return BudgetSettings.from_json(json.loads(text))
 
 
+_SAMPLES = (
+    "each pilot trains and is scored on a secret sample of its own, which a record joins with "
+    "probability {:g}, independently of all others; drawn by the objective, not by this package. "
+    "The last run has all records"
+)
 _SCORES: dict[str | None, str] = {
     "training": "computed on the records trained on, with noise, and charged beside the training",
     "disjoint": "computed with noise on private records never trained on; the worse of training "

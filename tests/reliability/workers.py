@@ -18,7 +18,8 @@ import optuna
 from optuna.storages import BaseStorage
 
 import optuna_dp as odp
-from optuna_dp.planning.budget_plan import PaidRuns, assembled
+from optuna_dp.planning.budget_plan import assembled
+from optuna_dp.planning.fidelity import PaidRuns
 
 from .storages import open_storage
 

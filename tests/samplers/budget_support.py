@@ -9,7 +9,8 @@ from optuna.distributions import FloatDistribution
 from support import objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.planning.budget_plan import BudgetPlan, PaidRuns, assembled
+from optuna_dp.planning.budget_plan import BudgetPlan, assembled
+from optuna_dp.planning.fidelity import PaidRuns
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.records import SLOT_KEY
 

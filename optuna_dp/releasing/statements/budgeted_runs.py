@@ -41,6 +41,8 @@ ended, logs, or attributes and reported values that are no part of the stated ou
         "person) knew nothing of the data but the private outputs of earlier runs.",
         "A run depends on the data, its own hyperparameters and fresh randomness only: not on "
         "shared random seeds.",
+        "If pilots run on samples (the search above says so), each drew its own, afresh from "
+        "randomness that nobody knows, touched no other private record, and told nobody which.",
         "Whether a run fails or is pruned is part of its private output.",
         "The result was released whatever it was; no other search on the same data was discarded "
         "in its favour (several releases compose).",
