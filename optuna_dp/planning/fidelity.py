@@ -66,6 +66,9 @@ class Fidelity:
         Returns:
             Row numbers in ascending order, drawn from the operating system's randomness.
 
+        Raises:
+            InvalidArgumentError: If it is not a whole number from 0 on.
+
         Example:
             >>> import optuna_dp as odp
             >>> plan = odp.plan_budget(
