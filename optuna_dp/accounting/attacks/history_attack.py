@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,7 @@ import numpy.typing as npt
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray, IntArray
 
-_LATTICE_PER_SPREAD = 5.0
-_MAX_STATES = 200
+_MAX_STATES = 250
 
 
 def policy_vertices(prior: npt.ArrayLike, c: float, big_c: float) -> FloatArray:
@@ -31,16 +31,65 @@ def policy_vertices(prior: npt.ArrayLike, c: float, big_c: float) -> FloatArray:
     return np.array(sorted(points))
 
 
+def shares_of(mass: FloatArray, tops: npt.ArrayLike, events: npt.ArrayLike) -> FloatArray:
+    """Returns which part of each output has which rank, shape (lambdas, outputs, ranks).
+
+    Args:
+        mass: O-mass of the outputs, losses ascending.
+        tops: O-mass of each block, the one of highest rank first, shape (lambdas, m).
+        events: O-mass of each part of the event, the one of highest rank first, same shape.
+    """
+    blocks, parts = np.asarray(tops, dtype=np.float64), np.asarray(events, dtype=np.float64)
+    ends = np.cumsum(mass)
+    shares = np.zeros((blocks.shape[0], mass.size, 2 * blocks.shape[1] + 1))
+    size = np.maximum(mass, 1e-300)
+    # From the lowest losses up, and from the highest down; O-mass counted from the same end.
+    above = np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
+    for given, before, first in ((blocks, ends - mass, 0), (parts, above, 1)):
+        reached = np.zeros(blocks.shape[0])
+        taken = np.zeros(shares.shape[:2])
+        for level in range(blocks.shape[1]):
+            reached = reached + given[:, level]
+            now = np.clip((reached[:, None] - before) / size, 0.0, 1.0)
+            # O-null outputs may be ranked anywhere: they help in a block, if there is one.
+            now = np.where(mass > 0.0, now, (reached[:, None] > 0.0) & (first == 0))
+            if first:
+                now = np.minimum(now, 1.0 - shares[:, :, ::2].sum(axis=2))
+            shares[:, :, -1 - 2 * level - first] = np.maximum(now - taken, 0.0)
+            taken = np.maximum(taken, now)
+    shares[:, :, 0] += np.maximum(1.0 - shares.sum(axis=2), 0.0)
+    return shares
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the best policy found achieves with one mechanism.
+
+    Attributes:
+        on: A(E).
+        off: A'(E).
+        gradient: How A(E) - e^eps A'(E) grows with the O-mass of an output at a rank, by the
+            policy's own likelihood ratio; shape (lambdas, outputs, ranks). A guide.
+    """
+
+    on: float
+    off: float
+    gradient: FloatArray
+
+
 class HistoryAttack:
-    """One mechanism (prior, block and event masses) under history-only policies.
+    """Mechanisms on one lattice of losses, under history-only policies.
+
+    A mechanism is given by ``shares``: of each lambda's outputs, those of one loss put together,
+    which part has which rank. Even ranks are blocks (0 is the rest), odd ones the event; the
+    highest rank wins. The policy knows the highest rank so far and z, the sum of the losses.
 
     Args:
         pair: Attainable pair of one run, one direction.
         bounds: (c, C).
         prior: Prior masses of the lambdas, shape (L,).
-        tops: beta_i, shape (L,).
-        events: theta_i, shape (L,).
         reach: Largest log-likelihood ratio that the policy tells apart.
+        points_per_spread: Points of the lattice per root mean square of the loss.
     """
 
     def __init__(
@@ -48,112 +97,115 @@ class HistoryAttack:
         pair: DominatingPair,
         bounds: tuple[float, float],
         prior: npt.ArrayLike,
-        tops: npt.ArrayLike,
-        events: npt.ArrayLike,
         reach: float,
+        points_per_spread: float = 5.0,
     ) -> None:
         spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2))) or 1.0
-        step = max(spread / _LATTICE_PER_SPREAD, (reach + 8.0 * spread) / _MAX_STATES)
+        step = max(spread / points_per_spread, (reach + 8.0 * spread) / _MAX_STATES)
         low, high = -int(np.ceil(8.0 * spread / step)), int(np.ceil(reach / step))
         self.z: FloatArray = step * np.arange(low, high + 1, dtype=np.float64)
-        self._zero = -low
-        on, off, shift = _on_lattice(pair, step, int(np.ceil(6.0 * spread / step)))
+        self._start = np.zeros(self.z.size)
+        self._start[-low] = 1.0
+        #: O-mass and O'-mass of the outputs, by loss.
+        self.on, self.off, shift = _on_lattice(pair, step, int(np.ceil(6.0 * spread / step)))
         self._vertices = policy_vertices(prior, *bounds)
-        top = np.asarray(tops, dtype=np.float64)[:, None]
-        event = np.asarray(events, dtype=np.float64)[:, None]
-        ends = np.cumsum(on)
-        starts = np.concatenate([[0.0], ends[:-1]])
-        size = np.maximum(on, 1e-300)
-        block = np.where(on > 0.0, np.clip((top - starts) / size, 0.0, 1.0), top > 0.0)
-        # O-mass counted from the highest loss; what rounding adds at the end does not matter.
-        above = np.concatenate([np.cumsum(on[::-1])[::-1][1:], [0.0]])
-        inside = np.where(on > 0.0, np.clip((event - above) / size, 0.0, 1.0), 0.0)
-        inside = np.minimum(inside, 1.0 - block)
         n = self.z.size
-        target = np.clip(np.arange(n)[:, None] + shift[None, :], 0, n - 1)
-        self._index = np.arange(n)[:, None] * n + target
-        rest = 1.0 - block - inside
-        # Transition matrices [lambda, from z, to z] for the outputs of each label.
-        self._on = tuple(self._matrices(part * on) for part in (1.0 - block, inside, rest))
-        self._off = tuple(self._matrices(part * off) for part in (1.0 - block, inside, rest))
+        self._target = np.clip(np.arange(n)[:, None] + shift[None, :], 0, n - 1)
+        self._index = (np.arange(n)[:, None] * n + self._target).ravel()
 
-    def _matrices(self, masses: FloatArray) -> FloatArray:
-        n = self.z.size
-        out = [
-            np.bincount(
-                self._index.ravel(), np.broadcast_to(m, self._index.shape).ravel(), n * n
-            ).reshape(n, n)
-            for m in masses
-        ]
-        return np.array(out)
+    def geometric(self, shares: FloatArray, gamma: float, epsilon: float) -> Outcome:
+        """Returns the outcome under geometric T, for the policy that is best at ``epsilon``."""
+        ranks, n, keep = shares.shape[2], self.z.size, 1.0 - gamma
+        moves, stays = self._matrices(shares, self.on)
+        gain, eye = self._gain(epsilon), np.eye(n)
+        values, choices = np.zeros((ranks, n)), np.zeros((ranks, n), dtype=np.int64)
+        up = np.zeros((shares.shape[0], n))
+        for rank in range(ranks - 2, -1, -1):
+            up += moves[rank + 1] @ values[rank + 1]
+            own = gamma * gain if rank % 2 else np.zeros(n)
+            for _ in range(30):
+                weights = self._vertices[choices[rank]]
+                after = own + keep * np.einsum("zi,iz->z", weights, up)
+                system = eye - keep * _mixed(weights, stays[rank])
+                values[rank] = np.linalg.solve(system, after)
+                now = self._choice(up + stays[rank] @ values[rank])
+                if np.array_equal(now, choices[rank]):
+                    break
+                choices[rank] = now
+        weights = self._vertices[choices]
+        off = self._visits(weights, *self._matrices(shares, self.off), keep)[1]
+        visits, on = self._visits(weights, moves, stays, keep)
+        gradient = np.zeros_like(shares)
+        self._add_gradient(gradient, weights, visits, values)
+        return Outcome(gamma * on, gamma * off, gradient)
 
-    def geometric(self, gamma: float, epsilon: float) -> tuple[float, float]:
-        """Returns (A(E), A'(E)) under geometric T, for the policy that is best at ``epsilon``."""
-        z = 1.0 - gamma
-        gain = self._gain(epsilon)
-        stay, enter, rest = self._on
-        eye = np.eye(self.z.size)
-        seen: FloatArray = np.zeros(self.z.size)
-        unseen: FloatArray = seen
-        later: IntArray = np.zeros(self.z.size, dtype=np.int64)
-        first = later
-        for _ in range(30):
-            seen = np.asarray(
-                np.linalg.solve(eye - z * self._mixed(stay, later), gamma * gain), np.float64
-            )
-            now = self._choice(stay @ seen)
-            if np.array_equal(now, later):
-                break
-            later = now
-        for _ in range(30):
-            start = self._mixed(enter, first) @ seen
-            unseen = np.asarray(
-                np.linalg.solve(eye - z * self._mixed(rest, first), start), np.float64
-            )
-            now = self._choice(enter @ seen + z * (rest @ unseen))
-            if np.array_equal(now, first):
-                break
-            first = now
-        result = []
-        for stay, enter, rest in (self._on, self._off):
-            begin = np.zeros(self.z.size)
-            begin[self._zero] = 1.0
-            reached = np.linalg.solve(eye - z * self._mixed(rest, first).T, begin)
-            entered = self._mixed(enter, first).T @ reached
-            ended = np.linalg.solve(eye - z * self._mixed(stay, later).T, entered)
-            result.append(gamma * float(ended.sum()))
-        return result[0], result[1]
+    def _visits(
+        self, weights: FloatArray, moves: FloatArray, stays: FloatArray, keep: float
+    ) -> tuple[FloatArray, float]:
+        """Returns how often each rank and z are met before a run, and an event after one."""
+        ranks, n, lambdas = weights.shape
+        visits, below = np.zeros((ranks, n)), np.zeros((lambdas, n))
+        begin = self._start
+        for rank in range(ranks - 1):
+            system = np.eye(self.z.size) - keep * _mixed(weights[rank], stays[rank])
+            visits[rank] = np.linalg.solve(system.T, begin)
+            below += (weights[rank] * visits[rank][:, None]).T
+            begin = keep * np.einsum("iz,izy->y", below, moves[rank + 1])
+        return visits, float(_one_run(weights, visits, moves, stays)[1::2].sum())
 
-    def finite(self, pmf: FloatArray, epsilon: float) -> tuple[float, float]:
-        """Returns (A(E), A'(E)) of the runs T <= len(pmf), for the policy best at ``epsilon``."""
-        gain = self._gain(epsilon)
-        stay, enter, rest = self._on
-        seen, unseen = np.zeros(self.z.size), np.zeros(self.z.size)
-        choices = []
-        for k in range(pmf.size, 0, -1):
-            # `seen` and `unseen` are values after run k; the choices are those before it.
-            later_values = stay @ seen
-            later = self._choice(later_values)
-            after = float(pmf[k - 1]) * gain
-            if k < pmf.size:
-                after = after + self._best(later_values)
-            first_values = enter @ after + rest @ unseen
-            choices.append((self._choice(first_values), later))
-            seen, unseen = after, self._best(first_values)
-        choices.reverse()
-        result = []
-        for stay, enter, rest in (self._on, self._off):
-            total = 0.0
-            before, inside = np.zeros(self.z.size), np.zeros(self.z.size)
-            before[self._zero] = 1.0
+    def finite(self, shares: FloatArray, pmf: FloatArray, epsilon: float) -> Outcome:
+        """Returns the outcome of the runs T <= len(pmf), for the policy best at ``epsilon``."""
+        ranks, n = shares.shape[2], self.z.size
+        moves, stays = self._matrices(shares, self.on)
+        gain = np.where(np.arange(ranks)[:, None] % 2 == 1, self._gain(epsilon), 0.0)
+        values, weights = np.zeros((pmf.size, ranks, n)), []
+        onward: FloatArray = np.zeros((ranks, n))
+        for k in range(pmf.size - 1, -1, -1):
+            values[k] = onward + pmf[k] * gain
+            values[k, -1] = 0.0
+            single = (moves @ values[k][:, None, :, None])[..., 0]
+            # What moves up from a rank: everything of a higher rank.
+            up = np.cumsum(single[::-1], axis=0)[::-1] - single
+            worth = up + (stays @ values[k][:, None, :, None])[..., 0]
+            by_vertex = self._vertices @ worth  # (ranks, vertices, n)
+            onward = by_vertex.max(axis=1)
+            weights.append(self._vertices[by_vertex.argmax(axis=1)])
+        weights.reverse()
+        gradient = np.zeros_like(shares)
+        outcome = []
+        for mass in (self.off, self.on):
+            there, here = self._matrices(shares, mass)
+            visits, total = np.zeros((ranks, n)), 0.0
+            visits[0] = self._start
             for k in range(pmf.size):
-                # A history with an event behind it uses the choice made after run k.
-                later = choices[k - 1][1] if k else choices[0][0]
-                inside = self._push(enter, choices[k][0], before) + self._push(stay, later, inside)
-                before = self._push(rest, choices[k][0], before)
-                total += float(pmf[k]) * float(inside.sum())
-            result.append(total)
-        return result[0], result[1]
+                if mass is self.on:
+                    self._add_gradient(gradient, weights[k], visits, values[k])
+                visits = _one_run(weights[k], visits, there, here)
+                total += float(pmf[k]) * float(visits[1::2].sum())
+            outcome.append(total)
+        return Outcome(outcome[1], outcome[0], gradient)
+
+    def _matrices(self, shares: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns the transitions from z to z of outputs of a rank, and of up to that rank.
+
+        Shapes (ranks, lambdas, n, n).
+        """
+        n = self.z.size
+        moves = np.zeros((shares.shape[2], shares.shape[0], n, n))
+        for i, rank in np.argwhere(shares.any(axis=1)).tolist():
+            part = np.broadcast_to(shares[i, :, rank] * mass, self._target.shape).ravel()
+            moves[rank, i] = np.bincount(self._index, part, n * n).reshape(n, n)
+        return moves, np.cumsum(moves, axis=0)
+
+    def _add_gradient(
+        self, gradient: FloatArray, weights: FloatArray, visits: FloatArray, values: FloatArray
+    ) -> None:
+        reached = (weights * visits[:, :, None]).transpose(0, 2, 1)
+        onward = values[:, self._target]  # (ranks, n, outputs)
+        # The rank after a run is the larger one: the output's, or that of before.
+        gradient += (np.cumsum(reached, axis=0) @ onward).transpose(1, 2, 0)
+        held = reached @ onward
+        gradient += (np.cumsum(held[::-1], axis=0)[::-1] - held).transpose(1, 2, 0)
 
     def _gain(self, epsilon: float) -> FloatArray:
         return 1.0 - np.exp(np.minimum(epsilon - self.z, 60.0))
@@ -162,18 +214,21 @@ class HistoryAttack:
         """Returns the best vertex at each z, from the value of each lambda, shape (L, n)."""
         return np.asarray((self._vertices @ values).argmax(axis=0), dtype=np.int64)
 
-    def _best(self, values: FloatArray) -> FloatArray:
-        return np.asarray((self._vertices @ values).max(axis=0))
 
-    def _mixed(self, matrices: FloatArray, choice: IntArray) -> FloatArray:
-        return np.asarray(np.einsum("zi,izy->zy", self._vertices[choice], matrices))
+def _mixed(weights: FloatArray, matrices: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("zi,izy->zy", weights, matrices))
 
-    def _push(self, matrices: FloatArray, choice: IntArray, measure: FloatArray) -> FloatArray:
-        weights = self._vertices[choice] * measure[:, None]
-        total = np.zeros(self.z.size)
-        for i in range(matrices.shape[0]):
-            total += weights[:, i] @ matrices[i]
-        return total
+
+def _one_run(
+    weights: FloatArray, visits: FloatArray, moves: FloatArray, stays: FloatArray
+) -> FloatArray:
+    """Returns the measure over (rank, z) that one run makes of ``visits``."""
+    reached = (weights * visits[:, :, None]).transpose(0, 2, 1)[:, :, None, :]
+    below = np.cumsum(reached, axis=0) - reached
+    after = (below @ moves + reached @ stays).sum(axis=1)[:, 0]
+    # Nothing matters after the highest rank: it wins, and is not in the event.
+    after[-1] = 0.0
+    return np.asarray(after)
 
 
 def _on_lattice(

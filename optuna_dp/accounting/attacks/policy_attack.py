@@ -12,9 +12,10 @@ privacy loss and ordered
 The attacker guesses D when the winner lies in the event E: there was no output in the block and at
 least one in E. Two kinds of policy (``docs/explanation/history-bound.md``, "The attacks"):
 
-* ``history``: the density is a function of the history's label so far (event seen or not) and of
-  its log-likelihood ratio z, rounded to a lattice; found by dynamic programming. It runs the same
-  on D and on D'. A(E) and A'(E) are then evaluated exactly, by running the two measures forward.
+* ``history``: block and event may each be of two parts, ranked block, event, block, event. The
+  density is a function of the history's highest rank so far and of its log-likelihood ratio z,
+  rounded to a lattice; found by dynamic programming. It runs the same on D and on D'. A(E) and
+  A'(E) are then evaluated exactly, by running the two measures forward.
 * ``data``: the density also knows the data set. It maximises A(E) on D and minimises A'(E) on D'.
 
 Either way A(E) - e^eps A'(E) is a lower bound on delta of an explicit mechanism and policy; the
@@ -24,24 +25,27 @@ search over (beta, theta) can only make it weaker than it might be, never wrong.
 code          notation      meaning
 ============  ============  =================================================================
 ``vertices``  w_i pihat_i   probability of each lambda, at the extreme points of the policy set
-``seen``                    value once an output in E has occurred
-``unseen``                  value before
+``tops``      beta_i        O-masses of the blocks, the highest first
+``events``    theta_i       O-masses of the parts of the event, the highest first
 ============  ============  =================================================================
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import minimize
 
 from optuna_dp import validation
-from optuna_dp.accounting.attacks.history_attack import HistoryAttack, policy_vertices
+from optuna_dp.accounting.attacks.history_attack import (
+    HistoryAttack,
+    Outcome,
+    policy_vertices,
+    shares_of,
+)
 from optuna_dp.accounting.attacks.selection_attack import SelectionAttack, strongest_attack
 from optuna_dp.accounting.attacks.trade_off import trade_off_vertices
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -53,6 +57,16 @@ from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
 # Taken from the attack's advantage for the rounding of sums and of linear systems.
 _ROUNDING = 1e-9
 _LONGEST_RUN = 20_000
+# Laws up to so many runs are searched as they are, with so many runs followed in all.
+_SHORT, _SLOTS = 300, 2000
+# Blocks and events of the lambdas to begin with, by those of the plain attack.
+_STARTS = (
+    ((0.2, 1.0, 2.0), (1.0, 1.0, 1.0)),
+    ((0.05, 0.3, 3.0), (1.0, 1.0, 1.0)),
+    ((0.02, 0.1, 10.0), (1.0, 0.3, 0.1)),
+)
+# Points of the policies' lattices per root mean square of the loss: to look around, to report.
+_COARSE, _FINE = 4.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -65,8 +79,8 @@ class PolicyAttack:
         policy: "history" or "data".
         direction: "forward" for (O, O') as the pair has them, "reverse" for (O', O).
         prior: Prior mass of each lambda.
-        top_masses: beta_i, O-mass of lambda_i's outputs in the block ranked first.
-        event_masses: theta_i, O-mass of lambda_i's outputs in the event, ranked next.
+        top_masses: beta_i, O-mass of lambda_i's outputs in each block, the highest rank first.
+        event_masses: theta_i, O-mass of lambda_i's outputs in each part of the event likewise.
         plain: The attack without adaptivity, where no policy was found to be stronger (then the
             three fields before this one are empty).
     """
@@ -76,8 +90,8 @@ class PolicyAttack:
     policy: str
     direction: str
     prior: tuple[float, ...] = ()
-    top_masses: tuple[float, ...] = ()
-    event_masses: tuple[float, ...] = ()
+    top_masses: tuple[tuple[float, ...], ...] = ()
+    event_masses: tuple[tuple[float, ...], ...] = ()
     plain: SelectionAttack | None = None
 
     def describe(self) -> str:
@@ -85,7 +99,7 @@ class PolicyAttack:
         if self.plain is not None:
             return self.plain.describe()
         parts = "; ".join(
-            f"lambda {i} (prior {w:.3g}): block {b:.3g}, event {e:.3g}"
+            f"lambda {i} (prior {w:.3g}): block {_sum(b)}, event {_sum(e)}"
             for i, (w, b, e) in enumerate(
                 zip(self.prior, self.top_masses, self.event_masses, strict=True)
             )
@@ -93,7 +107,8 @@ class PolicyAttack:
         sees = "earlier outputs" if self.policy == "history" else "the data"
         return (
             f"{parts}. Outputs in the block (lowest losses, {self.direction} direction) win over "
-            f"those in the event (highest losses), these over the rest; a policy that sees {sees} "
+            f"those in the event (highest losses), these over the rest, where both have two parts "
+            f"over the second block and the second event first; a policy that sees {sees} "
             f"chooses between densities at the bounds. Guessing the first data set when the "
             f"winner is in the event shows epsilon >= {self.epsilon:.4f} at "
             f"delta = {self.delta:g}."
@@ -136,13 +151,17 @@ def strongest_policy_attack(
             found = _search_history(one_way, trials, c, big_c, plain)
         else:
             found = _search_data(one_way, trials, c, big_c, target)
-        for epsilon, prior, tops, events in found:
-            if epsilon > best.epsilon:
-                best = PolicyAttack(epsilon, target, policy, direction, prior, tops, events)
+        if found is not None and found[0] > best.epsilon:
+            best = PolicyAttack(found[0], target, policy, direction, *found[1:])
     return best
 
 
-_Found = tuple[float, tuple[float, ...], tuple[float, ...], tuple[float, ...]]
+_Masses = tuple[tuple[float, ...], ...]
+_Found = tuple[float, tuple[float, ...], _Masses, _Masses]
+
+
+def _sum(masses: tuple[float, ...]) -> str:
+    return " + ".join(f"{mass:.3g}" for mass in masses)
 
 
 # -- history policies ---------------------------------------------------------------------------
@@ -158,8 +177,8 @@ def _advantage(on: float, off: float, delta: float) -> float:
 
 def _search_history(
     pair: DominatingPair, trials: TrialCount, c: float, big_c: float, start: SelectionAttack
-) -> list[_Found]:
-    """Returns attacks found by descent over (beta, theta), best last."""
+) -> _Found | None:
+    """Returns the best attack found by ascent over the ranks of outputs, if there is one."""
     delta, plain = start.delta, start.epsilon
     spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2)))
     # Policies at the bounds can about square the likelihood ratio they steer by.
@@ -167,74 +186,115 @@ def _search_history(
     geometric = isinstance(trials, NegativeBinomial) and trials.shape == 1.0
     gamma = 1.0 / max(trials.mean, 1.0 + 1e-6)
     pmf, tail = (np.zeros(0), 0.0) if geometric else _truncated(trials, delta, 1.5 * plain)
-    w = (1.0 - c) / (big_c - c)
+    share = min((1.0 - c) / (big_c - c), (big_c - 1.0) / (big_c - c))
+    prior = (share, 1.0 - 2.0 * share, share) if share < 0.5 - 1e-9 else (0.5, 0.5)
 
-    def shown(v: FloatArray, prior: tuple[float, float], eps: float, own: bool) -> float:
-        attack = HistoryAttack(pair, (c, big_c), prior, *_unpack(v), reach)
-        if geometric or not own:
-            return _advantage(*attack.geometric(gamma, eps), delta)
-        on, off = attack.finite(pmf, eps)
-        return _advantage(on, off + tail, delta)
+    def climb(
+        points: float, tops: FloatArray, events: FloatArray, level: float, own: bool, most: int
+    ) -> tuple[float, FloatArray, FloatArray]:
+        world = HistoryAttack(pair, (c, big_c), prior, reach, points)
 
-    # Long laws are searched under the geometric law of their mean first, which is solved at once.
-    own = pmf.size <= 60
+        def outcome(shares: FloatArray, epsilon: float) -> Outcome:
+            if geometric or not own:
+                return world.geometric(shares, gamma, epsilon)
+            found = world.finite(shares, pmf, epsilon)
+            return replace(found, off=found.off + tail)
+
+        return _climb(world.on, outcome, tops, events, delta, level, most)
+
+    # Long laws are searched under the geometric law of their mean, which is solved at once.
+    own = geometric or pmf.size <= _SHORT
+    tries = 60 if geometric or not own else max(6, _SLOTS // pmf.size)
     middle = min(max(start.blocks[-1] if start.blocks else 0.5, 1e-6), 0.999)
-    common = math.log(middle / (1.0 - middle))
-    share = min(max(start.masses[-1] if start.masses else delta, 1e-300), 0.999)
-    guesses = [
-        np.array([common - lower, common, -math.log(share * one), -math.log(share * other)])
-        for lower in (0.0, 3.0)
-        for one, other in ((1.0, 1.0), (0.3, 0.3), (1.0, 0.1))
+    part = min(max(start.masses[-1] if start.masses else delta, 1e-300), 0.999)
+    size = (len(prior), 1)
+    looks = [
+        climb(
+            _COARSE,
+            np.minimum(middle * np.array(lower[: len(prior)]), 0.999).reshape(size),
+            np.minimum(part * np.array(upper[: len(prior)]), 0.999).reshape(size),
+            plain,
+            own,
+            tries // 2,
+        )
+        for lower, upper in _STARTS
     ]
-    priors = ((w, 1.0 - w), (1.0 - w, w))
-    best: tuple[float, FloatArray, tuple[float, float]] = (plain, guesses[0], priors[0])
-    for prior in priors:
-        gain = functools.partial(shown, prior=prior, eps=plain, own=own)
-        point, level = max(guesses, key=gain), plain
-        for size, evaluations in ((1.0, 60), (0.6, 50), (0.3, 40), (0.15, 30)):
-            gain = functools.partial(shown, prior=prior, eps=level, own=own)
-            point, level = _descend(gain, point, level, size, evaluations)
-        if level >= best[0]:
-            best = (level, point, prior)
-    level, point, prior = best
-    if not own and not geometric:
-        gain = functools.partial(shown, prior=prior, eps=level, own=True)
-        point, level = _descend(gain, point, plain, 0.4, 5000 // pmf.size)
-    found: list[_Found] = []
-    eps = level
-    for _ in range(4):
-        eps = shown(point, prior, eps, True)
-        if not math.isfinite(eps):
-            break
-        tops, events = _unpack(point)
-        found.append((eps, prior, tuple(tops.tolist()), tuple(events.tolist())))
-    return found
+    best = max(looks, key=_level)
+    # With each rank cut in two, and then on a finer lattice.
+    tops, events = (np.concatenate([masses, masses], axis=1) / 2.0 for masses in best[1:])
+    cut = climb(_COARSE, tops, events, max(best[0], plain), own, tries)
+    best = max(best, cut, key=_level)
+    if geometric:
+        best = max(best, climb(_FINE, *best[1:], max(best[0], plain), own, tries), key=_level)
+    elif not own:
+        best = climb(_COARSE, *best[1:], plain, True, 2)
+    level, tops, events = best
+    if not math.isfinite(level):
+        return None
+    return level, prior, _rows(tops), _rows(events)
 
 
-def _unpack(v: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns (beta, theta) from unconstrained coordinates."""
-    tops = 1.0 / (1.0 + np.exp(-np.clip(v[:2], -40.0, 40.0)))
-    return tops, np.exp(-np.minimum(np.abs(v[2:]), 300.0))
-
-
-def _descend(
-    gain: Callable[[FloatArray], float],
-    point: FloatArray,
+def _climb(
+    mass: FloatArray,
+    outcome: Callable[[FloatArray, float], Outcome],
+    tops: FloatArray,
+    events: FloatArray,
+    delta: float,
     level: float,
-    size: float,
-    evaluations: int,
-) -> tuple[FloatArray, float]:
-    """Returns the best point of a Nelder-Mead search and the larger of its gain and ``level``."""
-    outcome = minimize(
-        lambda v: -max(gain(v), -1e3),
-        point,
-        method="Nelder-Mead",
-        options={
-            "maxfev": max(evaluations, 8),
-            "initial_simplex": point + size * np.vstack([np.zeros(4), np.eye(4)]),
-        },
-    )
-    return np.asarray(outcome.x, dtype=np.float64), max(level, -float(outcome.fun))
+    most: int,
+) -> tuple[float, FloatArray, FloatArray]:
+    """Returns what an ascent from one mechanism reaches: (epsilon, tops, events).
+
+    Every output goes to the rank where it is worth most, given the others and the policy, or a
+    part of all outputs does, if all of them at once make matters worse.
+
+    Args:
+        mass: O-mass of the outputs.
+        outcome: Of shares and the epsilon that the policy is best at.
+        tops: Shape (lambdas, m).
+        events: Shape (lambdas, m).
+        delta: Of the epsilon.
+        level: The epsilon to begin with.
+        most: How many mechanisms may be tried.
+    """
+    shares = shares_of(mass, tops, events)
+    found = outcome(shares, level)
+    part = 1.0
+    for _ in range(most):
+        height = found.on - math.exp(level) * found.off
+        best = found.gradient.argmax(axis=2)[:, :, None]
+        wanted = np.zeros_like(shares)
+        np.put_along_axis(wanted, best, 1.0, axis=2)
+        tried = (1.0 - part) * shares + part * wanted
+        new = outcome(tried, level)
+        if new.on - math.exp(level) * new.off <= height + 1e-6 * abs(height):
+            part *= 0.5
+            if part < 1e-3:
+                break
+            continue
+        shares, found, part = tried, new, min(1.0, 2.0 * part)
+        shown = _advantage(found.on, found.off, delta)
+        if shown > level + 1e-7:
+            level = shown
+            found = outcome(shares, level)
+    # Said again by masses alone, as it is reported.
+    masses = np.einsum("ijr,j->ir", shares, mass)
+    tops, events = masses[:, :0:-2], masses[:, -2::-2]
+    shares = shares_of(mass, tops, events)
+    for _ in range(2):
+        found = outcome(shares, level)
+        level = _advantage(found.on, found.off, delta)
+        if not math.isfinite(level):
+            break
+    return level, tops, events
+
+
+def _level(found: tuple[float, FloatArray, FloatArray]) -> float:
+    return found[0]
+
+
+def _rows(table: FloatArray) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in table.tolist())
 
 
 def _truncated(trials: TrialCount, delta: float, epsilon: float) -> tuple[FloatArray, float]:
@@ -293,8 +353,8 @@ def data_attack(
 
 def _search_data(
     pair: DominatingPair, trials: TrialCount, c: float, big_c: float, delta: float
-) -> list[_Found]:
-    """Returns attacks found by a seeded evolution over (beta, theta), best last."""
+) -> _Found | None:
+    """Returns the best attack found by a seeded evolution over (beta, theta), if there is one."""
     pmf, tail = _truncated(trials, delta, math.log(big_c / c) * 2.0 + 5.0)
     w = (1.0 - c) / (big_c - c)
     small, rest = (w, 1.0 - 2.0 * w) if w < 0.5 else (1.0 - w, 2.0 * w - 1.0)
@@ -311,16 +371,14 @@ def _search_data(
     tops[rng.random(tops.shape) < 0.4] = 0.0
     events = np.exp(rng.uniform(math.log(0.1 * delta), 0.0, (population, size)))
     events[rng.random(events.shape) < 0.3] = 0.0
-    found: list[_Found] = []
+    best: _Found | None = None
     for generation in range(40):
         on, off = data_attack(pair, pmf, vertices, tops, events)
         score = np.array([_advantage(a, b + tail, delta) for a, b in zip(on, off, strict=True)])
         order = np.argsort(-score)[:keep]
-        if math.isfinite(score[order[0]]):
-            i = int(order[0])
-            found.append(
-                (float(score[i]), prior, tuple(tops[i].tolist()), tuple(events[i].tolist()))
-            )
+        i = int(order[0])
+        if math.isfinite(score[i]) and (best is None or score[i] > best[0]):
+            best = (float(score[i]), prior, _rows(tops[i, :, None]), _rows(events[i, :, None]))
         # The best stay, unchanged; the others are their offspring, ever closer to them.
         parents = order[rng.integers(0, keep, population - keep)]
         width = 1.5 * 0.9**generation
@@ -332,4 +390,4 @@ def _search_data(
             child[rng.random(child.shape) < 0.05] = 0.0
             new.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
         tops, events = new
-    return found
+    return best
