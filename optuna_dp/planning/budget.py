@@ -232,7 +232,14 @@ class _Split:
         shares = [room * 4.0**i / total for i in range(len(sizes))]
         if (sample := self.sample) is not None:
             # mu of a mechanism on a sample: mu'^2 = sample^2 (e^(mu^2) - 1), the central limit's.
-            shares = [math.log1p(share / sample**2) for share in shares]
+            # Few pilots on a small sample are not in its limit: one may cost what a sample allows.
+            at_most = squared_mu(
+                math.log1p(math.expm1(min(self.epsilon, 500.0)) / sample),
+                min(self.delta / sample, 0.5),
+            )
+            shares = [
+                min(math.log1p(share / sample**2), at_most * share / whole) for share in shares
+            ]
         score_noises = [self._score_noise(share, _PILOT_SCORE_SHARE) for share in shares]
 
         def rungs(noise: float) -> list[PaidRuns]:
