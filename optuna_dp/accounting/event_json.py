@@ -123,6 +123,10 @@ def _count(name: str, value: Any) -> int:
     return validation.whole(name, value, 0)
 
 
+def _unknown(name: str, value: Any) -> Any:
+    raise InvalidArgumentError(name, value, "optuna-dp does not know what this field means")
+
+
 # What a field of that name holds, in every class that has one.
 _SCALARS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("candidates", "count", "sample_size", "startup_runs", "votes"), _count),
@@ -162,7 +166,7 @@ def _checked(name: str, field: str, where: str, value: Any, of: Callable[[Any, s
         return [_number(f"{where}[{i}]", v) for i, v in enumerate(_list(where, value))]
     if (name, field) == ("RandomizedResponseDpEvent", "noise_parameter"):
         return _probability(where, value)
-    return _SCALARS[field](where, value)
+    return _SCALARS.get(field, _unknown)(where, value)
 
 
 def _list(name: str, value: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from dp_accounting import dp_event
 
@@ -161,8 +161,7 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     event = event_from_json(json.loads(key))
     first = first_choice(event)
     if first is not None:
-        pair: DominatingPair = first[0].pair_before(pair_of(first[1], relation))
-        return pair
+        return cast(DominatingPair, first[0].pair_before(pair_of(first[1], relation)))
     if isinstance(event, PrivateSelectionDpEvent):
         # Only what composes a selection with other things rests on it.
         from optuna_dp.accounting.selection.as_part import pair_of_selection
@@ -171,8 +170,7 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     if isinstance(event, OwnEvent):
         return event.pair(relation, pair_of)
     if isinstance(event, dp_event.SelfComposedDpEvent):
-        pair = event.event.pair_of_many(event.count)
-        return pair
+        return cast(DominatingPair, event.event.pair_of_many(event.count))
     if _is_on_a_sample(event, relation):
         # No sampler of this package draws samples.
         from optuna_dp.accounting.sampled_pairs import sampled

@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import attr
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -212,6 +213,18 @@ class TestJson:
         impostor = type("GaussianDpEvent", (dp_event.DpEvent,), {"noise_multiplier": 1.0})
         with pytest.raises(UnsupportedEventError):
             event_to_json(impostor())
+
+    def test_a_field_that_a_later_dp_accounting_adds_is_not_ignored(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        @attr.s(frozen=True, auto_attribs=True)
+        class GaussianDpEvent(dp_event.DpEvent):  # type: ignore[misc]
+            noise_multiplier: float
+            norm: str = "l2"
+
+        monkeypatch.setattr(dp_event, "GaussianDpEvent", GaussianDpEvent)
+        with pytest.raises(InvalidArgumentError, match="does not know what this field means"):
+            event_to_json(GaussianDpEvent(4.0))
 
     def test_records_never_import(self) -> None:
         with pytest.raises(InvalidArgumentError) as caught:
