@@ -142,10 +142,15 @@ class TestSelection:
             asked.append((event, pair))
             return pair_of(gaussian(3.0))
 
-        run_profile._pair_cached.cache_clear()
+        self.forget()
         monkeypatch.setattr(as_part, "pair_of_selection", selection_pair)
         yield asked
+        self.forget()
+
+    @staticmethod
+    def forget() -> None:
         run_profile._pair_cached.cache_clear()
+        run_profile._pair_of_part.cache_clear()
 
     def test_comes_from_the_selection_bound(self, stand_in: list[Any]) -> None:
         event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))

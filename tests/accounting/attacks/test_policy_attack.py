@@ -193,14 +193,18 @@ def test_geometric_attack_is_the_limit_of_finite_ones() -> None:
     assert forever.gradient == pytest.approx(long.gradient, rel=1e-4, abs=1e-7)
 
 
-def test_the_gradient_is_that_of_the_advantage() -> None:
-    """Where losses lie on the lattice: by differences, for a policy that stays the best."""
-    prior, bounds, scores = RANKED[2]
+@pytest.mark.parametrize(("prior", "bounds", "scores"), RANKED)
+def test_the_advantage_grows_at_least_as_its_gradient_says(prior, bounds, scores) -> None:
+    """It is the most over policies, each of which grows that fast: a subgradient.
+
+    Where losses lie on the lattice; exact where the policy stays the best, as most do.
+    """
     attack, shares = _attacked(prior, bounds, scores)
     pmf, eps, small = np.array([0.1, 0.2, 0.3, 0.4]), 0.9, 1e-6
     found = attack.finite(shares, pmf, eps)
+    exact = []
     for output in np.flatnonzero(attack.on):
-        for i, rank in ((0, 1), (1, 3), (2, 2)):
+        for i, rank in enumerate((1, 3, 2)[: len(shares)]):
             moved = (1.0 - small) * shares[i, output]
             moved[rank] += small
             other = shares.copy()
@@ -208,8 +212,9 @@ def test_the_gradient_is_that_of_the_advantage() -> None:
             near = attack.finite(other, pmf, eps)
             change = near.on - found.on - math.exp(eps) * (near.off - found.off)
             wanted = attack.on[output] * found.gradient[i, output] @ (moved - shares[i, output])
-            # A guide, by a likelihood ratio that is cut off at the ends of the lattice.
-            assert change == pytest.approx(wanted, rel=1e-2, abs=1e-12)
+            assert change > wanted - 1e-4 * abs(wanted) - 1e-12
+            exact.append(change == pytest.approx(wanted, rel=1e-4, abs=1e-12))
+    assert sum(exact) >= len(exact) / 3
 
 
 def test_shares_are_all_of_each_output() -> None:
