@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from optuna_dp.errors import OptunaDPError, PlanError
-from optuna_dp.json_records import RESTORE
+from optuna_dp.json_records import Record, stored
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.validation import whole
@@ -22,27 +21,83 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class UtilitySettings:
+class CandidateSource(Record):
+    """Where the candidates come from.
+
+    Attributes:
+        kind: ``"grid"``, ``"list"``, ``"drawn"``, or ``"proposed"`` in batches that depend on
+            earlier answers.
+        count: Number of candidates, at least 1; of one batch where they are proposed.
+        digest: SHA-256 of the list of candidates, if there is one.
+    """
+
+    described_as: ClassVar[str] = "The record of candidates in the study's plan"
+
+    kind: str
+    count: int
+    digest: str | None = field(default=None, metadata=stored(key="sha256"))
+
+    def __post_init__(self) -> None:
+        if self.kind not in (*_KINDS, "proposed"):
+            raise ValueError(f"there is no kind {self.kind!r} of candidates")
+        whole("count", self.count, 1)
+
+
+def _mechanism(plan: DoublingPlan | NoisyMaxPlan) -> dict[str, Any]:
+    if isinstance(plan, DoublingPlan):
+        return {
+            "epsilon_per_iteration": plan.epsilon,
+            "granularity": plan.granularity,
+            "lower_bound": plan.lower_bound,
+            "variant": plan.variant,
+            "max_iterations": plan.max_iterations,
+        }
+    # As in studies that were stored before there was another noise.
+    noise = {} if plan.noise == "exponential" else {"noise": plan.noise}
+    return {"epsilon": plan.epsilon, **noise}
+
+
+def _plan(record: Any) -> DoublingPlan | NoisyMaxPlan:
+    mechanism = dict(record)
+    if "epsilon" in mechanism:
+        return NoisyMaxPlan(**mechanism)
+    return DoublingPlan(mechanism.pop("epsilon_per_iteration"), **mechanism)
+
+
+@dataclass(frozen=True)
+class UtilitySettings(Record):
     """The settings of a choice by averaged utilities.
 
     Attributes:
         plan: The mechanism that chooses; the guarantee follows from it alone.
-        n_partitions: ``k``.
-        kind: Where the candidates come from: ``"grid"``, ``"list"``, ``"drawn"``, or
-            ``"proposed"`` in batches that depend on earlier answers.
-        count: Number of candidates; of one batch where they are proposed.
-        digest: SHA-256 of the list of candidates, if there is one.
+        n_partitions: ``k``, at least 2.
+        candidates: Where the candidates come from.
         proposer: Class name of the sampler that proposes, if one does.
         search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
     """
 
-    plan: DoublingPlan | NoisyMaxPlan
+    described_as: ClassVar[str] = "The record of settings in the study's plan"
+
+    plan: DoublingPlan | NoisyMaxPlan = field(
+        metadata=stored(key="mechanism", write=_mechanism, read=_plan)
+    )
     n_partitions: int
-    kind: str
-    count: int
-    digest: str | None = None
+    candidates: CandidateSource
     proposer: str | None = None
     search_space: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        whole("n_partitions", self.n_partitions, 2)
+
+    @property
+    def kind(self) -> str:
+        """Where the candidates come from, in a word."""
+        return self.candidates.kind
+
+    @property
+    def count(self) -> int:
+        """Number of candidates; of one batch where they are proposed."""
+        return self.candidates.count
 
     @property
     def stages(self) -> int:
@@ -64,57 +119,6 @@ class UtilitySettings:
         """The stage to which a trial belongs by its number."""
         return 0 if number < self.count else 1 + (number - self.count) // (self.count + 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        plan = self.plan
-        mechanism: dict[str, Any] = {"epsilon": plan.epsilon}
-        if isinstance(plan, DoublingPlan):
-            mechanism = {
-                "epsilon_per_iteration": plan.epsilon,
-                "granularity": plan.granularity,
-                "lower_bound": plan.lower_bound,
-                "variant": plan.variant,
-                "max_iterations": plan.max_iterations,
-            }
-        elif (
-            plan.noise != "exponential"
-        ):  # as in studies that were stored before there was another
-            mechanism["noise"] = plan.noise
-        return {
-            "mechanism": mechanism,
-            "n_partitions": self.n_partitions,
-            "candidates": {"kind": self.kind, "count": self.count, "sha256": self.digest},
-            "proposer": self.proposer,
-            "search_space": self.search_space,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> UtilitySettings:
-        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        try:
-            mechanism = dict(data["mechanism"])
-            plan: DoublingPlan | NoisyMaxPlan
-            if "epsilon" in mechanism:
-                plan = NoisyMaxPlan(**mechanism)
-            else:
-                plan = DoublingPlan(mechanism.pop("epsilon_per_iteration"), **mechanism)
-            settings = cls(
-                plan=plan,
-                n_partitions=whole("n_partitions", data["n_partitions"], 2),
-                kind=data["candidates"]["kind"],
-                count=whole("count", data["candidates"]["count"], 1),
-                digest=data["candidates"]["sha256"],
-                proposer=data["proposer"],
-                search_space=data["search_space"],
-            )
-        except (KeyError, TypeError, ValueError, OptunaDPError) as error:
-            raise PlanError(
-                f"The settings in the study's plan are corrupted: {error} {RESTORE}"
-            ) from error
-        if settings.kind not in (*_KINDS, "proposed") or settings.to_json() != data:
-            raise PlanError(f"The settings in the study's plan are corrupted: {data!r}. {RESTORE}")
-        return settings
-
     def facts(self, sampler: str) -> dict[str, str]:
         """Returns what a privacy statement says of the choice, by heading."""
         k = self.n_partitions
@@ -125,7 +129,7 @@ class UtilitySettings:
             )
         else:
             candidates = f"{self.count}: {_KINDS[self.kind]}"
-            candidates += f", SHA-256 {self.digest}" if self.digest else ""
+            candidates += f", SHA-256 {self.candidates.digest}" if self.candidates.digest else ""
         if isinstance(self.plan, NoisyMaxPlan):
             choice = f"report-noisy-max, once: {self.plan.epsilon:g}-DP"
             if self.plan.noise == "gumbel":

@@ -36,7 +36,7 @@ from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers.candidate_lists import candidate_list
 from optuna_dp.samplers.second_evaluations import UTILITIES_KEY, evaluate_again
 from optuna_dp.samplers.utility_choice import settle, worst
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.samplers.utility_settings import CandidateSource, UtilitySettings
 from optuna_dp.validation import number as real_number
 from optuna_dp.validation import whole
 
@@ -176,13 +176,11 @@ class UtilitySampler(SlotSampler):
 
     def _settings(self) -> UtilitySettings:
         """Returns the settings that the plan records."""
-        space = self._search_space
+        space, given = self._search_space, self._candidates
         return UtilitySettings(
             plan=self._plan,
             n_partitions=self._n_partitions,
-            kind=self._candidates.kind,
-            count=self._candidates.count,
-            digest=self._candidates.digest,
+            candidates=CandidateSource(given.kind, given.count, given.digest),
             search_space=None
             if space is None
             else {name: json.loads(distribution_to_json(d)) for name, d in space.items()},

@@ -15,7 +15,7 @@ from optuna_dp.errors import (
     PlanError,
 )
 from optuna_dp.propose_test import DoublingPlan
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.samplers.utility_settings import CandidateSource, UtilitySettings
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 
@@ -43,7 +43,7 @@ def test_bad_arguments(arguments: dict[str, Any], match: str) -> None:
 
 
 def test_stages() -> None:
-    settings = UtilitySettings(DoublingPlan(1.0, 0.5), 2, "proposed", 4, proposer="X")
+    settings = UtilitySettings(DoublingPlan(1.0, 0.5), 2, CandidateSource("proposed", 4), "X")
     assert settings.stages == 3
     assert [settings.first(s) for s in range(4)] == [0, 4, 9, 14]
     assert [settings.stage_of(n) for n in range(15)] == [0] * 4 + [1] * 5 + [2] * 5 + [3]
@@ -52,7 +52,7 @@ def test_stages() -> None:
 
 @pytest.mark.parametrize("damage", [{"kind": "x"}, {"count": 0}, {}])
 def test_corrupted_settings(damage: dict[str, Any]) -> None:
-    data = UtilitySettings(DoublingPlan(1.0), 2, "list", 4).to_json()
+    data = UtilitySettings(DoublingPlan(1.0), 2, CandidateSource("list", 4)).to_json()
     data["candidates"] = {**data["candidates"], **damage} if damage else None
     with pytest.raises(PlanError, match="corrupted"):
         UtilitySettings.from_json(data)
