@@ -97,7 +97,8 @@ class Record:
             raise cls.refusal(data, f"it holds {holds} instead of {names}")
         values = {}
         for key, one in wanted.items():
-            read = one.metadata.get("read") or functools.partial(_read, _hints(cls)[one.name])
+            hint = _hints(cls)[one.name]  # type: ignore[arg-type]  # classes are hashable
+            read = one.metadata.get("read") or functools.partial(_read, hint)
             try:
                 values[one.name] = read(data[key])
             except PlanError:
@@ -144,14 +145,10 @@ def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
     }
 
 
+@functools.cache  # A study has a record for every run.
 def _hints(cls: Any) -> dict[str, Any]:
-    """The types of a class's fields; cached, because a study has a record for every run."""
-    if cls not in _HINTS:
-        _HINTS[cls] = typing.get_type_hints(cls)
-    return _HINTS[cls]
-
-
-_HINTS: dict[Any, dict[str, Any]] = {}
+    """The types of a class's fields."""
+    return typing.get_type_hints(cls)
 
 
 def _read(hint: Any, value: Any) -> Any:

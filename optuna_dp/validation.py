@@ -52,13 +52,11 @@ def open_unit(name: str, value: Any) -> float:
 def whole(name: str, value: Any, minimum: int = 0) -> int:
     """Returns ``value`` as an int of at least ``minimum``; refuses fractions and booleans."""
     allowed = f"it must be a whole number >= {minimum}"
-    if isinstance(value, bool):
-        raise InvalidArgumentError(name, value, allowed)
     try:
         result = operator.index(value)
     except TypeError:
         raise InvalidArgumentError(name, value, allowed) from None
-    if result < minimum:
+    if isinstance(value, bool) or result < minimum:
         raise InvalidArgumentError(name, value, allowed)
     if result > _LARGEST_WHOLE:
         raise InvalidArgumentError(name, value, f"{allowed} and at most 2**63 - 1")
