@@ -14,7 +14,7 @@ import numpy as np
 
 from optuna_dp.errors import PlanError
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, read_plan, score
 from optuna_dp.releasing.evidence import check_distributions, check_not_enqueued, check_trial
 from optuna_dp.releasing.failures import stand_together
@@ -190,7 +190,7 @@ class PrivacyCallback:
             self._output_attributes,
         )
 
-    def _record_for(self, plan: Plan) -> RunRecord:
+    def _record_for(self, plan: StudyPlan) -> RunRecord:
         """What runs of a study cost: as its plan says, else as this callback does."""
         own = procedure_of(plan.design).own_record(plan.design)
         if own is not None and self._stated is not None:
@@ -234,7 +234,7 @@ class PrivacyCallback:
         )
 
     def _warn_of_failures(
-        self, plan: Plan, trial: FrozenTrial, slots: Sequence[FrozenTrial]
+        self, plan: StudyPlan, trial: FrozenTrial, slots: Sequence[FrozenTrial]
     ) -> None:
         """Says once, when it happens, that runs fail as if none could succeed any more."""
         first = plan.selection_from
@@ -252,7 +252,7 @@ class PrivacyCallback:
                 "run that fails meanwhile is spent, and release() will ask about it."
             )
 
-    def _warn_of_scores(self, plan: Plan, slots: Sequence[FrozenTrial]) -> None:
+    def _warn_of_scores(self, plan: StudyPlan, slots: Sequence[FrozenTrial]) -> None:
         """Says once for a study, when it shows, that scores look as if they had no noise."""
         if self._looked == plan.nonce:
             return
@@ -262,7 +262,7 @@ class PrivacyCallback:
             self._looked = plan.nonce
             warn_of_scores(words)
 
-    def _guarantee(self, plan: Plan, record: RunRecord) -> dict[str, Any]:
+    def _guarantee(self, plan: StudyPlan, record: RunRecord) -> dict[str, Any]:
         """The guarantee of the whole study, computed once per design."""
         with self._lock:
             known = self._guaranteed.get(plan.design.fingerprint)
@@ -278,7 +278,7 @@ class PrivacyCallback:
                 self._guaranteed[plan.design.fingerprint] = known
             return known
 
-    def _every_run(self, plan: Plan, record: RunRecord) -> dict[str, Any]:
+    def _every_run(self, plan: StudyPlan, record: RunRecord) -> dict[str, Any]:
         """What publishing every run would have cost. Tells T: for the curator only."""
         # Start-up time: workers make callbacks before anything is judged.
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
@@ -335,7 +335,7 @@ def _check_ranges(trial: FrozenTrial, slots: Sequence[FrozenTrial]) -> None:
             return
 
 
-def _check_takes_a_run(plan: Plan) -> None:
+def _check_takes_a_run(plan: StudyPlan) -> None:
     if not procedure_of(plan.design).runs_are_private:
         raise PlanError(
             f"A study of {plan.design.sampler} needs no PrivacyCallback: its trainings are not "

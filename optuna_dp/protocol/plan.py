@@ -55,7 +55,7 @@ class Design(Record):
 
 
 @dataclass(frozen=True)
-class Plan(Record):
+class StudyPlan(Record):
     """A design and what was drawn for it. For the curator only.
 
     Attributes:
@@ -94,13 +94,13 @@ class Plan(Record):
                 raise ValueError(f"its {name} is damaged")
 
     @classmethod
-    def drawn(cls, design: Design, slots: int, selection_from: int | None) -> Plan:
+    def drawn(cls, design: Design, slots: int, selection_from: int | None) -> StudyPlan:
         """Returns a new plan with a nonce from the operating system."""
         plan = cls(design, slots, secrets.token_hex(16), selection_from)
         return replace(plan, digest=digest_of(plan.to_json()))
 
     @classmethod
-    def from_json(cls, data: Any) -> Plan:
+    def from_json(cls, data: Any) -> StudyPlan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
         record = data
         if isinstance(data, dict) and data.get("version") == 1:

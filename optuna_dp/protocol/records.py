@@ -21,7 +21,7 @@ from optuna_dp.densities.prior import value_at
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 
 SLOT_KEY = "optuna_dp:slot"
 DRAW_KEY = "optuna_dp:draw"
@@ -118,8 +118,8 @@ def leader_id(storage: BaseStorage, study_id: int) -> int | None:
 
 
 def read_plan(
-    storage: BaseStorage, study_id: int, *, parse: Callable[[Any], Plan] = Plan.from_json
-) -> tuple[Plan | None, FrozenTrial | None]:
+    storage: BaseStorage, study_id: int, *, parse: Callable[[Any], StudyPlan] = StudyPlan.from_json
+) -> tuple[StudyPlan | None, FrozenTrial | None]:
     """Returns the plan and the leading trial, each None if it is not there (yet).
 
     The plan is trial 0's, unless that trial ended before it did anything and another plan was
@@ -145,7 +145,7 @@ def read_plan(
     return (None if record is None else _passing_over(parse(record), lost)), leader
 
 
-def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:
+def _passing_over(plan: StudyPlan, lost: Sequence[int]) -> StudyPlan:
     """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
 
     That trial 0 and the one with the new plan do not run is certain, not a chance that every run
@@ -162,7 +162,7 @@ def _passing_over(plan: Plan, lost: Sequence[int]) -> Plan:
     return replace(plan, slots=slots, passed_over=lost)
 
 
-def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: Plan) -> None:
+def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
     """Writes the plan beside trial 0."""
     storage.set_trial_system_attr(trial._trial_id, PLAN_KEY, plan.to_json())
 

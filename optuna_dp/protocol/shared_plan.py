@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError
 from optuna_dp.polling import poll
-from optuna_dp.protocol.plan import PLAN_KEY, Design, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
 from optuna_dp.protocol.records import PUBLISHED_KEY, fail_unstarted, read_plan, write_plan
 from optuna_dp.protocol.waiting import Waiting
 
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 
 def plan_for(
-    study: Study, trial: FrozenTrial, new_plan: Callable[[], Plan], parse: Callable[[Any], Plan]
-) -> Plan:
+    study: Study,
+    trial: FrozenTrial,
+    new_plan: Callable[[], StudyPlan],
+    parse: Callable[[Any], StudyPlan],
+) -> StudyPlan:
     """Returns the study's plan for a trial that starts: written here, read or waited for.
 
     Args:
@@ -49,7 +52,7 @@ def plan_for(
         write_plan(storage, trial, plan)
         return plan
 
-    def read() -> Plan | str | None:
+    def read() -> StudyPlan | str | None:
         found, leader = read_plan(storage, study_id, parse=parse)
         if found is not None:
             return found
@@ -61,12 +64,12 @@ def plan_for(
         return plan_in_place(storage, study_id, leader, trial.number, new_plan)
 
     answer = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
-    if isinstance(answer, Plan):
+    if isinstance(answer, StudyPlan):
         return answer
     refuse(storage, trial, f"This study has no plan: {answer}. Start a new study.")
 
 
-def written_plan(study: Study) -> Plan:
+def written_plan(study: Study) -> StudyPlan:
     """Returns the plan that was written; refuses a study that has none."""
     plan, _ = read_plan(study._storage, study._study_id)
     if plan is None:
@@ -77,7 +80,7 @@ def written_plan(study: Study) -> Plan:
     return plan
 
 
-def check_same_design(mine: Design, fingerprint: str, plan: Plan) -> None:
+def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan) -> None:
     """Refuses to run under a plan that is not this worker's own.
 
     The slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it

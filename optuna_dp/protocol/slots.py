@@ -43,7 +43,7 @@ from optuna_dp.protocol.draws import (
     drawn_once,
     note_what_others_drew,
 )
-from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -102,7 +102,7 @@ class SlotSampler(BaseSampler):
         self._designs: dict[str, tuple[Design, str]] = {}
         self._space_json: dict[str, str] | None = None
         self._told: set[str] = set()
-        self._last_plan: tuple[Any, Plan] | None = None
+        self._last_plan: tuple[Any, StudyPlan] | None = None
 
     # What a procedure supplies.
 
@@ -119,12 +119,12 @@ class SlotSampler(BaseSampler):
         return None
 
     @abstractmethod
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         """Returns the parameters that this slot draws jointly."""
 
     @abstractmethod
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the slot's joint draw, and what the curator may want to know of it."""
 
@@ -152,7 +152,7 @@ class SlotSampler(BaseSampler):
         words = ", ".join(f"{name}={value}" for name, value in shown.items())
         return f"{type(self).__name__}({words})"
 
-    def _last_to_start(self, plan: Plan) -> int:
+    def _last_to_start(self, plan: StudyPlan) -> int:
         """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
         return plan.slots - 1
 
@@ -164,7 +164,7 @@ class SlotSampler(BaseSampler):
         if was_enqueued(trial) or (trial.params and SLOT_KEY not in trial.system_attrs):
             refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
 
-    def _has_slot(self, study: Study, plan: Plan, trial: FrozenTrial) -> bool:
+    def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         """Whether a trial that starts is a run; may wait for others, and end the loop."""
         if trial.number >= self._last_to_start(plan):
             self._stop(study)
@@ -176,7 +176,7 @@ class SlotSampler(BaseSampler):
         if study._thread_local.in_optimize_loop:
             study.stop()
 
-    def _is_beyond(self, study: Study, plan: Plan, trial: FrozenTrial) -> bool:
+    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         """Whether a trial was found to have no slot when it started."""
         return trial.number >= plan.slots
 
@@ -387,7 +387,7 @@ class SlotSampler(BaseSampler):
 
     # The plan.
 
-    def _plan_of(self, study: Study, trial: FrozenTrial) -> Plan:
+    def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
         """Returns the plan under which a trial runs."""
         known = self._under_way.get(study, trial)
         if known is not None:
@@ -401,11 +401,11 @@ class SlotSampler(BaseSampler):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last_plan": None}
 
-    def _parsed(self, record: Any) -> Plan:
+    def _parsed(self, record: Any) -> StudyPlan:
         """Returns the plan that a record holds; reads the very same record only once."""
         last = self._last_plan
         if last is None or last[0] is not record:
-            last = self._last_plan = (record, Plan.from_json(record))
+            last = self._last_plan = (record, StudyPlan.from_json(record))
         return last[1]
 
     def _space_as_json(self, space: dict[str, BaseDistribution]) -> dict[str, str]:
@@ -424,13 +424,13 @@ class SlotSampler(BaseSampler):
             self._designs[direction] = design, design.fingerprint
         return self._designs[direction]
 
-    def _check_design(self, study: Study, plan: Plan) -> None:
+    def _check_design(self, study: Study, plan: StudyPlan) -> None:
         check_same_design(*self._own_design(study), plan)
 
-    def _new_plan(self, study: Study) -> Plan:
+    def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return Plan.drawn(design, slots, self._selection_from())
+        return StudyPlan.drawn(design, slots, self._selection_from())
 
 
 def checked_seed(seed: Any) -> int | None:

@@ -30,7 +30,7 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import did_nothing, ended, holds_new_plan, read_plan
 
 
@@ -39,8 +39,8 @@ def plan_in_place(
     study_id: int,
     leader: FrozenTrial,
     number: int,
-    new_plan: Callable[[], Plan],
-) -> Plan | str | None:
+    new_plan: Callable[[], StudyPlan],
+) -> StudyPlan | str | None:
     """Returns the plan in place of one that a leader did not write, if this trial may make it.
 
     Returns:
@@ -73,7 +73,7 @@ def is_next(storage: BaseStorage, study_id: int, number: int) -> bool:
     return all(ended(trial) for trial in trials if trial.number < number)
 
 
-def succeed(storage: BaseStorage, study_id: int, plan: Plan) -> Plan:
+def succeed(storage: BaseStorage, study_id: int, plan: StudyPlan) -> StudyPlan:
     """Creates a trial that holds ``plan``; returns the plan that holds, this one or an earlier."""
     storage.create_new_trial(
         study_id,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Known:
     """
 
     thread: int
-    plan: Plan
+    plan: StudyPlan
     record: SlotRecord
     begun_here: bool
     asked: set[str] = field(default_factory=set)

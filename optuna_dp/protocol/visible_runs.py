@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.densities.policy import RunOutcome
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score
 from optuna_dp.protocol.waiting import Waiting
 
@@ -95,7 +95,7 @@ def completed_batches(
     return poll(read, timeout=timeout, on_pause=waiting.pause)
 
 
-def slot_behind(plan: Plan, runs: int) -> int:
+def slot_behind(plan: StudyPlan, runs: int) -> int:
     """Returns the first slot behind so many selection runs; what is passed over is no run."""
     end = (plan.selection_from or 0) + runs
     for number in plan.passed_over:

@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution, distribution_to_json, json_to
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GAVE_UP_KEY,
@@ -116,7 +116,7 @@ def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
             )
 
 
-def open_plan(study: Study) -> Plan | None:
+def open_plan(study: Study) -> StudyPlan | None:
     """Returns the plan of a study in the open, all of whose runs are paid for; None for others."""
     try:
         plan, _ = read_plan(study._storage, study._study_id)
@@ -125,14 +125,14 @@ def open_plan(study: Study) -> Plan | None:
     return plan if plan is not None and procedure_of(plan.design).in_the_open else None
 
 
-def check_trial(trial: FrozenTrial, plan: Plan) -> None:
+def check_trial(trial: FrozenTrial, plan: StudyPlan) -> None:
     """Refuses a study for what one trial shows, as :func:`read_evidence` would in the end."""
     if trial.number < plan.slots and not procedure_of(plan.design).in_the_open:
         _check_run(trial, slot_record(trial, plan), _planned_space(plan))
         _check_startup(trial, plan)
 
 
-def _plan(study: Study) -> Plan:
+def _plan(study: Study) -> StudyPlan:
     try:
         plan, _ = read_plan(study._storage, study._study_id)
         if plan is not None:
@@ -179,7 +179,7 @@ def _check_run(
     _check_pruning(trial)
 
 
-def _check_startup(trial: FrozenTrial, plan: Plan) -> None:
+def _check_startup(trial: FrozenTrial, plan: StudyPlan) -> None:
     if plan.design.settings.get("startup_runs") is not None:
         # Only where there are density bounds: nothing else rests on it.
         from optuna_dp.releasing.startup_evidence import check_startup
@@ -187,7 +187,7 @@ def _check_startup(trial: FrozenTrial, plan: Plan) -> None:
         check_startup(trial, plan)
 
 
-def _planned_space(plan: Plan) -> dict[str, BaseDistribution]:
+def _planned_space(plan: StudyPlan) -> dict[str, BaseDistribution]:
     """The distributions that the plan fixes; empty for define-by-run."""
     space = plan.design.settings.get("search_space") or {}
     try:

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.protocol.open_runs import began, end_of, output
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, GAVE_UP_KEY, direction_of, ended
 from optuna_dp.releasing.runs import Evidence, Run
 from optuna_dp.releasing.slot_records import slot_record
@@ -32,7 +32,7 @@ _GO_ON = (
 )
 
 
-def read_open_evidence(study: Study, plan: Plan) -> Evidence:
+def read_open_evidence(study: Study, plan: StudyPlan) -> Evidence:
     """Returns the pilots, by number, and the last runs that began.
 
     Args:
@@ -76,7 +76,7 @@ def read_open_evidence(study: Study, plan: Plan) -> Evidence:
     return Evidence(plan, tuple(runs), study)
 
 
-def _check(trial: FrozenTrial, plan: Plan, settings: BudgetSettings) -> None:
+def _check(trial: FrozenTrial, plan: StudyPlan, settings: BudgetSettings) -> None:
     if not began(trial):
         if not ended(trial) or not _holds_output(trial):
             return

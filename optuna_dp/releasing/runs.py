@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial
 
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -31,6 +31,6 @@ class Evidence:
         study: The study, for what a procedure keeps beside its runs.
     """
 
-    plan: Plan
+    plan: StudyPlan
     runs: tuple[Run, ...] = field(repr=False)
     study: Study

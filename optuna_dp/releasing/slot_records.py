@@ -8,7 +8,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.json_records import RESTORE
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     SLOT_KEY,
     UNSTARTED_KEY,
@@ -22,7 +22,7 @@ _NEW_STUDY = "Start a new study."
 
 
 def slot_record(
-    trial: FrozenTrial, plan: Plan, vouched: Collection[int] = ()
+    trial: FrozenTrial, plan: StudyPlan, vouched: Collection[int] = ()
 ) -> SlotRecord | None:
     """Returns a run's record; None for a slot whose worker died before the run began.
 

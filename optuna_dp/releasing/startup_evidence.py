@@ -5,12 +5,12 @@ from __future__ import annotations
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY
 from optuna_dp.protocol.visible_runs import slot_behind
 
 
-def check_startup(trial: FrozenTrial, plan: Plan) -> None:
+def check_startup(trial: FrozenTrial, plan: StudyPlan) -> None:
     """A start-up run is drawn from the prior: a uniform one parameter by parameter.
 
     Those draws are made again from the slot's record; joint ones are within density bounds.

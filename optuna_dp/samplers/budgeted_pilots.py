@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from optuna_dp.protocol import entropy
-    from optuna_dp.protocol.plan import Plan
+    from optuna_dp.protocol.plan import StudyPlan
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -113,7 +113,7 @@ class BudgetedPilots(PilotPhase):
             fail_unstarted(study._storage, trial._trial_id)
             raise
 
-    def _has_slot(self, study: Study, plan: Plan, trial: FrozenTrial) -> bool:
+    def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if self._budget is None:
             return super()._has_slot(study, plan, trial)
         if SLOT_KEY in trial.system_attrs:
@@ -148,7 +148,7 @@ class BudgetedPilots(PilotPhase):
             self._stop(study)
         return bool(begins)
 
-    def _is_beyond(self, study: Study, plan: Plan, trial: FrozenTrial) -> bool:
+    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if self._budget is None:
             return super()._is_beyond(study, plan, trial)
         if trial.number < self._pilots:
@@ -233,7 +233,7 @@ class BudgetedPilots(PilotPhase):
                 )
         return super().sample_independent(study, trial, param_name, param_distribution)
 
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         if number < self._proposed:
             return self._search_space or {}
         assert self._budget is not None
@@ -245,7 +245,7 @@ class BudgetedPilots(PilotPhase):
         return {name: json_to_distribution(text) for name, text in space.items()}
 
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if number < self._proposed:
             return self._proposal(study, number, space), {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.protocol.plan import Plan
+    from optuna_dp.protocol.plan import StudyPlan
 
 _DEFAULTS = Policy()
 
@@ -159,7 +159,7 @@ class DPHyPOSampler(SelectionSampler):
             startup_runs=self._startup or None,
         )
 
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         if number < slot_behind(plan, self._startup):
             return self._search_space or {}
         if self._search_space is not None:
@@ -172,7 +172,7 @@ class DPHyPOSampler(SelectionSampler):
         return trial.number < slot_behind(self._plan_of(study, trial), self._startup)
 
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if number < slot_behind(plan, self._startup):
             return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.study import Study
 
-    from optuna_dp.protocol.plan import Plan
+    from optuna_dp.protocol.plan import StudyPlan
 
 _DEFAULTS = FrozenPriorSettings()
 # What a pilot under way keeps: the trial of the proposer's own study.
@@ -328,7 +328,7 @@ class PilotSampler(BudgetedPilots):
 
     # Draws.
 
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         if self._budget is not None or number < self._pilots:
             return super()._space_of(study, plan, number)
         pilots = self._ended(study, number, self._pilots)
@@ -341,7 +341,7 @@ class PilotSampler(BudgetedPilots):
         return intersection_search_space(pilots)
 
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if self._budget is not None or number < self._pilots:
             return super()._draw(study, plan, number, space)

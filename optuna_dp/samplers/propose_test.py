@@ -17,7 +17,7 @@ from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
 from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, ended
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
@@ -173,13 +173,13 @@ class ProposeTestSampler(UtilitySampler):
             study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             self._stop(study)
 
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         if self._proposer is not None:
             self._await_answer(study, plan, number)
         return super()._space_of(study, plan, number)
 
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if self._proposer is None:
             return super()._draw(study, plan, number, space)
@@ -195,7 +195,7 @@ class ProposeTestSampler(UtilitySampler):
             study._storage.set_trial_system_attr(_id(study, number), PROPOSER_KEY, found)
         return dict(asked.params), {}
 
-    def _await_answer(self, study: Study, plan: Plan, number: int) -> None:
+    def _await_answer(self, study: Study, plan: StudyPlan, number: int) -> None:
         """Returns when the stage before this one has been answered; ends the trial if it was
         the last. The open trial with the lowest number makes the answer. Two would do no harm,
         but each takes a number."""
@@ -229,7 +229,7 @@ class ProposeTestSampler(UtilitySampler):
         storage.set_trial_system_attr(trial_id, WAITS_KEY, False)
 
 
-def known_to_proposer(study: Study, plan: Plan, stage: int) -> list[FrozenTrial]:
+def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
     """Returns what a proposer may know before ``stage``: its own proposals, and the answers.
 
     Made of the recorded draws and the recorded answers alone. A draw, not what the objective asked

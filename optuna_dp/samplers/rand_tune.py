@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.protocol.plan import Plan
+    from optuna_dp.protocol.plan import StudyPlan
 
 
 class RandTuneSampler(SelectionSampler):
@@ -60,13 +60,13 @@ class RandTuneSampler(SelectionSampler):
     def _settings(self) -> SelectionSettings:
         return SelectionSettings(**self._base_settings())
 
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         return self._search_space or {}
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         return isinstance(self._prior, UniformPrior)
 
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}

@@ -18,7 +18,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, did_nothing, ended
 from optuna_dp.samplers.utility_settings import UtilitySettings
 
@@ -43,7 +43,7 @@ def never_began(trial: FrozenTrial) -> bool:
 
 
 def evaluate_again(
-    study: Study, plan: Plan, trial: FrozenTrial, values: Sequence[float | None], mean: float
+    study: Study, plan: StudyPlan, trial: FrozenTrial, values: Sequence[float | None], mean: float
 ) -> None:
     """Records the utilities of a candidate whose trial has failed, in a trial of its own.
 
@@ -90,7 +90,9 @@ def evaluate_again(
     )
 
 
-def with_utilities(study: Study, plan: Plan, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+def with_utilities(
+    study: Study, plan: StudyPlan, trials: Sequence[FrozenTrial]
+) -> list[FrozenTrial]:
     """Returns the trials that hold the utilities of candidates: failed ones' second evaluations.
 
     Of several second evaluations of one candidate everybody takes the first.

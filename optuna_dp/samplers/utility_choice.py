@@ -36,7 +36,7 @@ from optuna_dp.propose_test.exact_noise import DiscreteLaplace
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.propose_test.utilities import Utilities
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
     ended,
@@ -94,7 +94,7 @@ class Choice:
         return cls(**{**data, "answers": tuple(data["answers"])})
 
 
-def choices(study: Study, plan: Plan) -> dict[int, Choice]:
+def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
     """Returns what has been recorded, by stage."""
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     found: dict[int, Choice] = {}
@@ -106,12 +106,12 @@ def choices(study: Study, plan: Plan) -> dict[int, Choice]:
     return found
 
 
-def final_choice(study: Study, plan: Plan) -> Choice | None:
+def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
     """Returns the finished choice, or None."""
     return next((c for c in choices(study, plan).values() if c.finished), None)
 
 
-def end_of(study: Study, plan: Plan) -> int:
+def end_of(study: Study, plan: StudyPlan) -> int:
     """Returns the number of trials that hold candidates or answers; smaller if it ended early."""
     final = final_choice(study, plan)
     if final is None:
@@ -119,7 +119,7 @@ def end_of(study: Study, plan: Plan) -> int:
     return UtilitySettings.from_json(plan.design.settings).first(final.stage + 1)
 
 
-def settle(study: Study, plan: Plan, stage: int, seed: int | None = None) -> Choice:
+def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -> Choice:
     """Returns the choice after ``stage``, made now if it has not been recorded.
 
     Args:
@@ -148,7 +148,7 @@ def settle(study: Study, plan: Plan, stage: int, seed: int | None = None) -> Cho
     return choices(study, plan)[stage]
 
 
-def candidate_trials(study: Study, plan: Plan, stage: int) -> list[FrozenTrial]:
+def candidate_trials(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
     """Returns the trials of a stage that hold candidates, by number."""
     settings = UtilitySettings.from_json(plan.design.settings)
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
@@ -286,7 +286,7 @@ def worst(direction: str) -> float:
 
 
 def _next_choice(
-    study: Study, plan: Plan, stage: int, before: Choice | None, seed: int | None
+    study: Study, plan: StudyPlan, stage: int, before: Choice | None, seed: int | None
 ) -> Choice:
     settings = UtilitySettings.from_json(plan.design.settings)
     trials = candidate_trials(study, plan, stage)

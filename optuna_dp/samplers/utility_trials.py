@@ -28,7 +28,7 @@ from optuna_dp.propose_test.partitions_needed import plan_utilities
 from optuna_dp.propose_test.utilities import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import drawn_once
-from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.protocol.visible_runs import completed_batches
@@ -204,7 +204,7 @@ class UtilitySampler(SlotSampler):
         settings = self._settings()
         return settings.first(settings.stages)
 
-    def _last_to_start(self, plan: Plan) -> int:
+    def _last_to_start(self, plan: StudyPlan) -> int:
         return plan.slots  # The choice is made by the trial after the last candidate.
 
     # Optuna's hooks, where they differ.
@@ -278,11 +278,11 @@ class UtilitySampler(SlotSampler):
 
     # Draws.
 
-    def _space_of(self, study: Study, plan: Plan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         return self._search_space or {}
 
     def _draw(
-        self, study: Study, plan: Plan, number: int, space: dict[str, BaseDistribution]
+        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         points = self._candidates.points
         if points is not None:
@@ -292,7 +292,7 @@ class UtilitySampler(SlotSampler):
 
     # The choice.
 
-    def _choose_at_the_end(self, study: Study, plan: Plan, trial: FrozenTrial) -> None:
+    def _choose_at_the_end(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> None:
         try:
             self._ended(study, plan.slots)
         except WaitError as error:

@@ -18,7 +18,7 @@ from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.policy import Direction, Policy
 from optuna_dp.densities.shares import integer_masses
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.samplers.dp_hypo import DPHyPOSampler
@@ -162,7 +162,9 @@ def _pilots(
     )
 
 
-def _sampler_of(study: optuna.Study, plan: Plan) -> DPHyPOSampler | RandTuneSampler | PilotSampler:
+def _sampler_of(
+    study: optuna.Study, plan: StudyPlan
+) -> DPHyPOSampler | RandTuneSampler | PilotSampler:
     """Returns the study's own sampler, as its plan describes it."""
     sampler = study.sampler
     if (

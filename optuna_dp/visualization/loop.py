@@ -9,7 +9,7 @@ import optuna
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test.doubling import LoopResult, TraceStep
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
 from optuna_dp.samplers.utility_choice import choices, read_trace
 from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
@@ -85,7 +85,7 @@ def _of_study(study: optuna.Study) -> go.Figure:
     return figure
 
 
-def _best_tested(study: optuna.Study, plan: Plan) -> list[tuple[int, float]]:
+def _best_tested(study: optuna.Study, plan: StudyPlan) -> list[tuple[int, float]]:
     """The best mean utility among the candidates of each iteration."""
     settings = UtilitySettings.from_json(plan.design.settings)
     best: dict[int, float] = {}

@@ -10,7 +10,7 @@ from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudy
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.propose_test.doubling import DoublingPlan
 from optuna_dp.protocol.open_runs import output
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.openness import is_in_the_open
@@ -134,7 +134,7 @@ def published_note(release: Release) -> str:
     return _PUBLIC.format(besides=besides) + release.statement()
 
 
-def _runs(study: Study, plan: Plan) -> dict[str, str]:
+def _runs(study: Study, plan: StudyPlan) -> dict[str, str]:
     done = candidates_of(study, plan)
     pilots = pilots_of(plan)
     first = sum(trial.number < pilots for trial in done)
@@ -148,7 +148,7 @@ def _runs(study: Study, plan: Plan) -> dict[str, str]:
     }
 
 
-def _rungs(study: Study, plan: Plan) -> dict[str, str]:
+def _rungs(study: Study, plan: StudyPlan) -> dict[str, str]:
     settings = BudgetSettings.of(plan.design)
     done = candidates_of(study, plan)
     rows = {}
@@ -163,7 +163,7 @@ def _rungs(study: Study, plan: Plan) -> dict[str, str]:
     return rows
 
 
-def _choice(study: Study, plan: Plan) -> dict[str, str]:
+def _choice(study: Study, plan: StudyPlan) -> dict[str, str]:
     settings = UtilitySettings.from_json(plan.design.settings)
     done = candidates_of(study, plan)
     of = (
@@ -188,7 +188,7 @@ def _choice(study: Study, plan: Plan) -> dict[str, str]:
     return rows
 
 
-def _can_be_released(study: Study, plan: Plan) -> str:
+def _can_be_released(study: Study, plan: StudyPlan) -> str:
     procedure = procedure_of(plan.design)
     try:
         evidence = read_evidence(study)

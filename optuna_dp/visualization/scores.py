@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
@@ -62,7 +62,7 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
     return _candidates(study, plan)
 
 
-def _runs(study: optuna.Study, plan: Plan) -> go.Figure:
+def _runs(study: optuna.Study, plan: StudyPlan) -> go.Figure:
     runs = candidates_of(study, plan)
     first = pilots_of(plan)
     secret = not procedure_of(plan.design).in_the_open  # else all of it is paid for
@@ -133,7 +133,7 @@ def _released_pilots(release: Release) -> go.Figure:
     return figure
 
 
-def _candidates(study: optuna.Study, plan: Plan) -> go.Figure:
+def _candidates(study: optuna.Study, plan: StudyPlan) -> go.Figure:
     trials = candidates_of(study, plan)
     choice = final_choice(study, plan)
     words = "utility" if plan.design.direction == "maximize" else "cost"

@@ -13,7 +13,7 @@ from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.protocol.open_runs import began
-from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
@@ -31,7 +31,7 @@ class Target:
     delta: float
 
 
-def plan_of(study: Any) -> Plan:
+def plan_of(study: Any) -> StudyPlan:
     """Returns the plan of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
         raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
@@ -74,7 +74,7 @@ def design_of(target: Any) -> Design | None:
     return plan_of(target).design if isinstance(target, optuna.Study) else None
 
 
-def has_finished(study: optuna.Study, plan: Plan) -> bool:
+def has_finished(study: optuna.Study, plan: StudyPlan) -> bool:
     """Whether all runs have ended, or the private choice has been made."""
     procedure = procedure_of(plan.design)
     if procedure.in_the_open:
@@ -85,14 +85,14 @@ def has_finished(study: optuna.Study, plan: Plan) -> bool:
     return final_choice(study, plan) is not None
 
 
-def pilots_of(plan: Plan) -> int:
+def pilots_of(plan: StudyPlan) -> int:
     """Returns how many of a study's first runs are pilots."""
     if procedure_of(plan.design).in_the_open:
         return BudgetSettings.of(plan.design).pilots
     return int(plan.design.settings.get("pilots", 0))
 
 
-def candidates_of(study: optuna.Study, plan: Plan) -> list[FrozenTrial]:
+def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
     """Returns the trials that hold runs or candidates and have ended, by number.
 
     Left out are trials beyond the last run, and those that hold a private answer.

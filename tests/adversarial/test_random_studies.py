@@ -23,7 +23,7 @@ from scipy import stats
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError, PlanError, ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.protocol.plan import Plan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, read_plan
 from optuna_dp.releasing.evidence import read_evidence
 
@@ -66,7 +66,7 @@ class Life:
     copy_of: Life | None = None
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> StudyPlan | None:
         return read_plan(self.study._storage, self.study._study_id)[0]
 
     @property

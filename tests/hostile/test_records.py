@@ -16,7 +16,7 @@ import optuna_dp as odp
 from optuna_dp.accounting import events
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import SlotRecord
 from optuna_dp.releasing.run_record import RunRecord
 from optuna_dp.samplers.pilot_settings import PilotSettings
@@ -93,7 +93,7 @@ READERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
         Choice("n" * 32, 1, (None, 2), 2, True).to_json(),
     ),
     **{
-        f"plan {name}": (Plan.from_json, lambda read: read.to_json(), plan)
+        f"plan {name}": (StudyPlan.from_json, lambda read: read.to_json(), plan)
         for name, plan in PLANS.items()
     },
     **{

@@ -8,7 +8,7 @@ from support import RUN, exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
 from optuna_dp.protocol.succession import succeed
 
@@ -32,7 +32,7 @@ def record_of_version_1(sampler: optuna.samplers.BaseSampler) -> dict[str, objec
 def test_a_plan_of_version_1_says_where_its_selection_begins(kind) -> None:
     sampler, first = SAMPLERS[kind]
     old = record_of_version_1(sampler)
-    plan = Plan.from_json(old)
+    plan = StudyPlan.from_json(old)
     assert plan.selection_from == first
     assert plan.to_json() == {**old, "version": 2, "selection_from": first}
     assert plan.design.fingerprint == sampler._design("maximize").fingerprint
@@ -43,9 +43,9 @@ def test_a_damaged_plan_of_version_1_is_refused() -> None:
     settings = old["design"]["settings"]  # type: ignore[index]
     damaged = {**old["design"], "settings": {**settings, "pilots": "two"}}  # type: ignore[dict-item]
     with pytest.raises(PlanError, match="selection_from"):
-        Plan.from_json({**old, "design": damaged})
+        StudyPlan.from_json({**old, "design": damaged})
     with pytest.raises(PlanError, match="corrupted"):
-        Plan.from_json({**old, "version": 2})
+        StudyPlan.from_json({**old, "version": 2})
 
 
 def test_a_study_begun_by_version_1_goes_on() -> None:
@@ -64,7 +64,7 @@ def test_a_lost_leader_is_made_up_for_only_where_runs_are_selected() -> None:
         study = study_of(sampler)
         study._storage.create_new_trial(study._study_id)
         odp.recover(study, fail=[0])
-        plan = Plan.drawn(sampler._design("maximize"), 5, first)
+        plan = StudyPlan.drawn(sampler._design("maximize"), 5, first)
         # Trials 0 and 1 are lost; slots from the first selection run on are made up for.
         assert succeed(study._storage, study._study_id, plan).slots == 5 + (first == 0) * 2
 

@@ -18,7 +18,7 @@ import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 from optuna_dp.protocol import shared_plan
-from optuna_dp.protocol.plan import PLAN_KEY, Plan
+from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import read_plan
 from optuna_dp.protocol.under_way import UnderWay
 
@@ -86,7 +86,7 @@ def test_as_many_runs_take_place_as_the_new_plan_has(storage, count, waiting, sl
     for _ in range(waiting):
         storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
-    plan = Plan.drawn(study.sampler._design("maximize"), count, 0)
+    plan = StudyPlan.drawn(study.sampler._design("maximize"), count, 0)
     assert succeed(storage, study._study_id, plan).slots == slots
     runs = set(range(slots)) - {0, 1 + waiting}
     assert len(runs) == count
@@ -148,7 +148,7 @@ def test_a_plan_that_slips_in_after_its_trial_failed_does_not_count(url_of) -> N
     """A database may let it through if the write was under way; the successor's plan holds."""
     with opened(url_of("sqlite")) as storage:
         study = dead_leader(storage)
-        lost = Plan.drawn(study.sampler._design("maximize"), 6, 0)
+        lost = StudyPlan.drawn(study.sampler._design("maximize"), 6, 0)
         odp.recover(study, fail=[0])
         study.optimize(objective)
         before = plan_of(study)
@@ -194,7 +194,7 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
     study = dead_leader(storage, count=9)
     odp.recover(study, fail=[0])
     design = study.sampler._design("maximize")
-    plans = [Plan.drawn(design, 9, 0) for _ in range(3)]
+    plans = [StudyPlan.drawn(design, 9, 0) for _ in range(3)]
     taken = [succeed(storage, study._study_id, plan) for plan in plans]
     # Two slots more, for the two trials that cannot run.
     holds = replace(plans[0], slots=11)
@@ -213,7 +213,7 @@ def test_a_late_successor_beyond_the_last_slot_is_no_matter(storage) -> None:
     study = dead_leader(storage, count=1)
     storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
-    plan = Plan.drawn(study.sampler._design("maximize"), 1, 0)
+    plan = StudyPlan.drawn(study.sampler._design("maximize"), 1, 0)
     for _ in range(3):
         assert succeed(storage, study._study_id, plan).slots == 2
     odp.recover(study, fail=[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import score
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class Procedure(ABC):
         """Returns the event of the run in one slot, if it were published."""
         return record.event
 
-    def slots(self, study: Study, plan: Plan) -> int:
+    def slots(self, study: Study, plan: StudyPlan) -> int:
         """Returns how many of the plan's slots the study has; fewer if it was to end early."""
         return plan.slots
 
-    def read(self, study: Study, plan: Plan) -> Evidence:
+    def read(self, study: Study, plan: StudyPlan) -> Evidence:
         """Returns the runs of a study in the open; the others are all read in one way."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.open_runs import end_of, output
-from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY, was_enqueued
 from optuna_dp.releasing.open_evidence import read_open_evidence
 from optuna_dp.releasing.procedures.base import Procedure
@@ -64,14 +64,14 @@ class BudgetedRuns(Procedure):
         settings = BudgetSettings.of(design)
         return settings.plan.fidelity(min(number, settings.pilots)).event
 
-    def slots(self, study: Study, plan: Plan) -> int:
+    def slots(self, study: Study, plan: StudyPlan) -> int:
         """See :class:`Procedure`; beyond what there is, as long as a last run is to come."""
         settings = BudgetSettings.of(plan.design)
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         end = end_of(trials, settings.pilots, settings.paid)
         return max(len(trials) + 1, plan.slots) if end is None else end
 
-    def read(self, study: Study, plan: Plan) -> Evidence:
+    def read(self, study: Study, plan: StudyPlan) -> Evidence:
         """See :class:`Procedure`."""
         return read_open_evidence(study, plan)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.protocol.plan import Design, Plan
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import score
 from optuna_dp.releasing.procedures.base import Procedure
 from optuna_dp.samplers.second_evaluations import with_utilities
@@ -78,6 +78,6 @@ class UtilityChoice(Procedure):
 class ProposeTest(UtilityChoice):
     """A choice in stages, whose private answers may end the study before its last slot."""
 
-    def slots(self, study: Study, plan: Plan) -> int:
+    def slots(self, study: Study, plan: StudyPlan) -> int:
         """See :class:`Procedure`."""
         return end_of(study, plan)
