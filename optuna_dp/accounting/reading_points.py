@@ -54,10 +54,12 @@ def _epsilon(side: Any, delta: float) -> float:
     if infinite > delta:
         return math.inf
     upper = np.cumsum(np.concatenate([[infinite], probs[::-1]]))
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         lower = np.cumsum(np.concatenate([[0.0], probs[::-1] * np.exp(-losses[::-1])]))
+        # Where the loss is so large that nothing of the other side is left, nothing is taken off.
+        less = np.where(lower[:-1] > 0.0, np.exp(losses[::-1]) * lower[:-1], 0.0)
         # The first atom from above at which the profile exceeds delta.
-        high = upper[:-1] - np.exp(losses[::-1]) * lower[:-1] >= delta
+        high = upper[:-1] - less >= delta
     taken = int(np.argmax(high[1:])) + 1 if high[1:].any() else losses.size
     if upper[taken] <= lower[taken] + delta:
         return 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import random
 import threading
@@ -22,6 +23,9 @@ from optuna_dp.protocol.under_way import UnderWay
 
 COUNT = 3
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+# Ten thousand take six minutes: before a release.
+STUDIES = int(os.environ.get("SUCCESSIVE_STUDIES", "2500"))
+
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
     "dp_hypo": lambda: odp.DPHyPOSampler(trials=exactly(COUNT), candidates=4, schedule="any"),
@@ -187,7 +191,7 @@ def test_what_is_kept_of_one_storage_is_bounded() -> None:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_over_ten_thousand_studies() -> None:
+def test_memory_does_not_grow_over_thousands_of_studies() -> None:
     sampler, rng = SAMPLERS["rand_tune"](), random.Random(11)
     callback = odp.PrivacyCallback(RUN)
 
@@ -204,8 +208,8 @@ def test_memory_does_not_grow_over_ten_thousand_studies() -> None:
     tracemalloc.start()
     try:
         before = some(500)
-        after = some(10_000)
+        after = some(STUDIES)
     finally:
         tracemalloc.stop()
-    # Half a byte for each study; what 0.1.0 kept was some kilobytes for each.
-    assert after - before < 5_000 + 200_000
+    # What 0.1.0 kept was some kilobytes for each study: millions.
+    assert after - before < 205_000
