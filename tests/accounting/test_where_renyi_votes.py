@@ -103,7 +103,9 @@ def test_an_error_there_cannot_lower_the_epsilon_of_plain_selection() -> None:
         odp.Guarantee(odp.rdp([2.0, 4.0, 16.0], [0.03, 0.06, 0.3])),
         odp.Guarantee(odp.worst_case(odp.zcdp(0.1), odp.zcdp(0.2))),
         odp.Guarantee(odp.compose(*[odp.worst_case(odp.gaussian(10.0), odp.pure_dp(0.1))] * 200)),
-        odp.Guarantee(odp.compose(*[odp.bounded_range(0.1)] * 200)),
+        pytest.param(
+            odp.Guarantee(odp.compose(*[odp.bounded_range(0.1)] * 200)), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_it_votes_where_it_says_more(guarantee: odp.Guarantee) -> None:

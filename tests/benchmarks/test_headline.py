@@ -64,7 +64,7 @@ def test_every_arm_has_all_its_repetitions_everywhere() -> None:
 
 
 def recomputed(name: str, epsilon: float, arm: str) -> float:
-    plan = plans.StudyPlan.from_json(STORED[plans.key(name, epsilon, arm)])
+    plan = plans.Plan.from_json(STORED[plans.key(name, epsilon, arm)])
     assert plan.guarantee is not None
     # The guarantee is of the noise that was used.
     assert f'"noise_multiplier": {plan.noise}' in json.dumps(plan.guarantee.to_json())
