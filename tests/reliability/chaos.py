@@ -95,7 +95,7 @@ def live_through(
         workers.append((process, killed_at))
 
     def recover_the_dead() -> int:
-        # In this order: whoever made one of these trials has written so, or that it is about to.
+        # In this order: whoever took one of these trials has written so, or that it is about to.
         still_open = odp.recover(study)
         ids = {t.number: t._trial_id for t in study.get_trials(deepcopy=False)}
         written = Diary.read(diary)
@@ -104,8 +104,8 @@ def live_through(
         present = {pid for pid in hired if pid in alive or session_name(pid) in at_the_database}
         lost = set()
         for trial in still_open:
-            owner = written.created.get(ids[trial.number])
-            if not present & (written.creating if owner is None else {owner}):
+            owner = written.takers.get(ids[trial.number])
+            if not present & (written.taking if owner is None else {owner}):
                 lost.add(trial.number)
         # Its worker may have ended it, and itself, since the trials were listed.
         dead = sorted(lost & {trial.number for trial in odp.recover(study)})

@@ -16,6 +16,7 @@ from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage
+from optuna.trial import TrialState
 
 import optuna_dp as odp
 from optuna_dp.planning.budget_plan import assembled
@@ -137,28 +138,44 @@ _STEPS = (
 
 
 def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) -> None:
-    """Lets a storage's calls be moments of death, and notes trials before and after creation."""
+    """Lets a storage's calls be moments of death, and notes whose a trial is.
+
+    Before and after it is created, and before and after one that somebody enqueued is taken.
+    """
 
     def mortal(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             fate.tick(before=True)
-            if name == "create_new_trial":
-                note("creating -")
-            result = call(*args, **kwargs)
-            if name == "create_new_trial":
-                note(f"created {result}")
-                fate.meet("created")
+            if name == "create_new_trial" or kwargs.get("state") == TrialState.RUNNING:
+                result = noted(name, call, *args, **kwargs)
+            else:
+                result = call(*args, **kwargs)
             fate.tick(before=False)
             return result
 
         return run
+
+    def noted(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        note("taking -")
+        got = None
+        try:
+            result = call(*args, **kwargs)
+            if name == "create_new_trial":
+                got = result
+            elif result:  # False: another worker was faster.
+                got = args[0]
+            return result
+        finally:
+            note("missed -" if got is None else f"took {got}")
+            if name == "create_new_trial":
+                fate.meet("created")
 
     for name in _STEPS:
         setattr(storage, name, mortal(name, getattr(storage, name)))
 
 
 def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
-    """One mortal worker. Its diary: trials it created (ids), numbers of runs that began."""
+    """One mortal worker. Its diary: trials it took (ids), numbers of runs that began."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     note = lambda text: os.write(file, f"{os.getpid()} {text}\n".encode())  # noqa: E731
@@ -190,8 +207,8 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
 class Diary:
     """What the workers of a study wrote down."""
 
-    created: dict[int, int] = field(default_factory=dict)  # trial id -> process id
-    creating: set[int] = field(default_factory=set)  # process ids: in the middle of it
+    takers: dict[int, int] = field(default_factory=dict)  # trial id -> process id
+    taking: set[int] = field(default_factory=set)  # process ids: in the middle of it
     began: list[int] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
 
@@ -201,11 +218,12 @@ class Diary:
         if path.exists():
             for line in path.read_text().splitlines():
                 pid, what, value = line.split(" ", 2)
-                if what == "creating":
-                    diary.creating.add(int(pid))
-                elif what == "created":
-                    diary.created[int(value)] = int(pid)
-                    diary.creating.discard(int(pid))
+                if what == "taking":
+                    diary.taking.add(int(pid))
+                elif what in ("took", "missed"):
+                    diary.taking.discard(int(pid))
+                    if what == "took":
+                        diary.takers[int(value)] = int(pid)
                 elif what == "began":
                     diary.began.append(int(value))
                 else:
