@@ -13,14 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from accounting.proposers import Run, worst
 from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.arrays import FloatArray
 
-# By hyperparameter: the laws of the output on D and on D', (hyperparameters, 2, outputs).
-Run = FloatArray
 FAILED = 0  # The output that says that a run failed.
 EPSILONS = (0.0, 0.3, 0.8, 1.5)
 
@@ -45,20 +44,6 @@ def random_run(
             channel = rng.dirichlet(np.full(outputs, rng.choice([0.1, 1.0])), size=4)
         found.append(pair @ channel)
     return np.array(found)
-
-
-def worst(runs: Sequence[Run], epsilon: float) -> float:
-    """The largest hockey-stick divergence of all outputs together, over every proposer."""
-
-    def value(a: float, b: float, left: Sequence[Run]) -> float:
-        if not left:
-            return max(0.0, a - math.exp(epsilon) * b)
-        return max(
-            sum(value(a * p, b * q, left[1:]) for p, q in zip(laws[0], laws[1], strict=True))
-            for laws in left[0]
-        )
-
-    return value(1.0, 1.0, list(runs))
 
 
 def charged(parameters: Sequence[tuple[float, float]]) -> Guarantee:

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
-from utility_support import GRID, MAKERS, SPACE, evaluated, mean_utility, run
+from utility_support import BOTH, GRID, MAKERS, SPACE, choice_trials, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -20,13 +20,6 @@ from optuna_dp.errors import (
 )
 from optuna_dp.protocol.records import read_plan
 from optuna_dp.samplers.utility_choice import CHOICE_KEY, choices, settle
-
-BOTH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def choice_trials(study: optuna.Study) -> list[Any]:
-    return [t for t in study.trials if CHOICE_KEY in t.system_attrs]
-
 
 # The candidates.
 

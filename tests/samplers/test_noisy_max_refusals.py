@@ -6,10 +6,9 @@ import inspect
 import warnings
 from typing import Any
 
-import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-from utility_support import MAKERS, SPACE, K, evaluated, mean_utility, run
+from utility_support import BOTH, MAKERS, SPACE, K, choice_trials, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -19,12 +18,6 @@ from optuna_dp.errors import (
 )
 from optuna_dp.propose_test import NoiseWarning
 from optuna_dp.samplers.utility_choice import CHOICE_KEY
-
-BOTH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def choice_trials(study: optuna.Study) -> list[Any]:
-    return [t for t in study.trials if CHOICE_KEY in t.system_attrs]
 
 
 def test_a_run_event_is_refused() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import optuna
+import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import Trial
 
 import optuna_dp as odp
+from optuna_dp.samplers.utility_choice import CHOICE_KEY
 
 K = 20_000
 SPACE = {"x": FloatDistribution(0.0, 1.0, step=0.1)}
@@ -23,6 +25,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "noisy_max": lambda *a, **kw: odp.NoisyMaxSampler(*a, **{**NOISY_MAX, **kw}),
     "propose_test": lambda *a, **kw: odp.ProposeTestSampler(*a, **{**LOOP, **kw}),
 }
+
+BOTH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 def mean_utility(trial: Trial) -> float:
@@ -39,3 +43,8 @@ def run(sampler: Any, objective: Any = mean_utility, **kwargs: Any) -> optuna.St
 
 def evaluated(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     return [trial for trial in study.trials if trial.params]
+
+
+def choice_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The trials that hold a private choice."""
+    return [t for t in study.trials if CHOICE_KEY in t.system_attrs]
