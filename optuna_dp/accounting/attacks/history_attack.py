@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray, IntArray
@@ -111,7 +112,13 @@ class HistoryAttack:
         self._vertices = policy_vertices(prior, *bounds)
         n = self.z.size
         self._target = np.clip(np.arange(n)[:, None] + shift[None, :], 0, n - 1)
-        self._index = (np.arange(n)[:, None] * n + self._target).ravel()
+        middle = -int(shift[0])  # the output that moves nothing
+        #: Where the window of z = 0 begins among the padded masses.
+        self._first = n - 1 + middle
+        #: How many outputs lead below the lattice, and how many not above it, from each z.
+        self._short = np.clip(middle - np.arange(n), 0, shift.size)
+        self._long = np.clip(middle + n - np.arange(n), 0, shift.size)
+        self._room: dict[tuple[bool, tuple[int, ...]], FloatArray] = {}
 
     def geometric(self, shares: FloatArray, gamma: float, epsilon: float) -> Outcome:
         """Returns the outcome under geometric T, for the policy that is best at ``epsilon``."""
@@ -188,14 +195,27 @@ class HistoryAttack:
     def _matrices(self, shares: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the transitions from z to z of outputs of a rank, and of up to that rank.
 
-        Shapes (ranks, lambdas, n, n).
+        Shapes (ranks, lambdas, n, n). They hold until this is called for the same mass again.
         """
         n = self.z.size
-        moves = np.zeros((shares.shape[2], shares.shape[0], n, n))
-        for i, rank in np.argwhere(shares.any(axis=1)).tolist():
-            part = np.broadcast_to(shares[i, :, rank] * mass, self._target.shape).ravel()
-            moves[rank, i] = np.bincount(self._index, part, n * n).reshape(n, n)
-        return moves, np.cumsum(moves, axis=0)
+        parts = (shares * mass[:, None]).transpose(2, 0, 1)  # (ranks, lambdas, outputs)
+        both = np.stack([parts, np.cumsum(parts, axis=0)])
+        # Row z is the masses shifted by z: a window of what stands between two rows of zeros.
+        padded = np.zeros((*both.shape[:3], both.shape[3] + 2 * (n - 1)))
+        padded[..., n - 1 : 1 - n] = both
+        rows = sliding_window_view(padded, n, axis=-1)[..., self._first :: -1, :][..., :n, :]
+        # Written where those before were: new memory takes longer than what is put in it.
+        room = mass is self.on, rows.shape
+        if room not in self._room:
+            self._room[room] = np.empty(rows.shape)
+        made = self._room[room]
+        made[...] = rows
+        # What would leave the lattice stays at its ends.
+        sums = np.zeros((*both.shape[:3], both.shape[3] + 1))
+        np.cumsum(both, axis=-1, out=sums[..., 1:])
+        made[..., 0] += sums[..., self._short]
+        made[..., -1] += sums[..., -1:] - sums[..., self._long]
+        return made[0], made[1]
 
     def _add_gradient(
         self, gradient: FloatArray, weights: FloatArray, visits: FloatArray, values: FloatArray
