@@ -26,8 +26,11 @@ WORKERS = 8
 def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
     """A cluster on this machine, for which joblib is configured within; yields its client."""
     if engine == "dask":
+        import dask
         from distributed import Client, LocalCluster
 
+        # Eight workers may take longer to be back than Dask waits before it gives one up.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"})
         with (
             LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address=None
