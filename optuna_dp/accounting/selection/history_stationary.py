@@ -157,9 +157,11 @@ class _Systems:
 
 def _heads(values: FloatArray) -> FloatArray:
     """Returns the sums of the first 0, 1, ..., n values of each row."""
-    return np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0)))
+    sums = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    return sums
 
 
 def _tails(values: FloatArray) -> FloatArray:
     """Returns the sums of all values from 0, 1, ..., n on, of each row."""
-    return np.pad(np.cumsum(values[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
+    return _heads(values[:, ::-1])[:, ::-1]

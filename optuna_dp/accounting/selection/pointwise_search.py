@@ -19,9 +19,10 @@ from optuna_dp.trial_counts.base import TrialCount
 
 # Deltas whose epsilons decide where cells are refined.
 _AIMS = (1e-2, 1e-5, 1e-8)
-# Cells refined at a time, and the least share of the whole that is worth refining.
+# Cells refined at a time, at most; and of those the ones this important beside the first. What is
+# refined changes what is worth refining next, so that more at a time make a worse cover.
 _BATCH = 40
-_LEAST_SHARE = 0.002
+_LEAST_SHARE = 0.2
 _FARTHEST_FALL = 6.0
 _STRAIGHT = 3.0
 
@@ -103,7 +104,7 @@ def search(
     while spent < cells:
         importance = weigh(values) * ((cover.high - cover.low) @ step_sizes) ** 2
         chosen = np.argsort(-importance)[:_BATCH]
-        chosen = chosen[importance[chosen] > _LEAST_SHARE * importance.sum()]
+        chosen = chosen[importance[chosen] > _LEAST_SHARE * importance.max()]
         if chosen.size == 0:
             break
         halves = _halved(Cells(cover.low[chosen], cover.high[chosen]), step_sizes)
