@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import joblib
 from dp_accounting import dp_event
@@ -188,11 +188,14 @@ def selection_plan(
         # The solutions of one way to search are near each other, so it is one job.
         ways = sorted(searches, key=_by_law)
         chains = [list(chain) for _, chain in itertools.groupby(ways, key=_way)]
-    rows = _shared(partial(_rows, work, noise, cap), searches, chains, n_jobs, on_row)
+    done = _shared(partial(_rows, work, noise, cap), chains, n_jobs)
     known = unknown != "noise_multiplier"
+    # While the others are at it.
+    one_run = Guarantee(event, neighboring_relation).epsilon(delta) if known else None
+    rows = _in_order(done, searches, on_row)
     return SelectionPlan(
         run=event if known else None,
-        one_run=Guarantee(event, neighboring_relation).epsilon(delta) if known else None,
+        one_run=one_run,
         delta=float(delta),
         fraction=float(fraction),
         policy=policy,
@@ -214,22 +217,30 @@ def _rows(
     return [(s, work.row(s, law_of(s.law, float(s.mean or 1.0), cap), noise)) for s in chain]
 
 
+_Solved = Iterable[list[tuple[Search, PlanRow]]]
+
+
 def _shared(
     job: Callable[[list[Search]], list[tuple[Search, PlanRow]]],
-    searches: list[Search],
     chains: list[list[Search]],
     n_jobs: int,
-    on_row: Callable[[int, int, PlanRow], None] | None,
-) -> list[PlanRow]:
-    """Returns the rows in their order, whoever computed them."""
+) -> _Solved:
+    """Begins with all jobs, and returns what comes of them as it comes."""
     # The dearest first, so that no process is left alone with one at the end.
     dearest = sorted(chains, key=lambda chain: sum(map(_effort, chain)), reverse=True)
     workers = min(joblib.effective_n_jobs(n_jobs), len(chains))
     # One process keeps the order in which rows are shown.
     ordered = chains if workers == 1 else dearest
     tasks = (joblib.delayed(job)(chain) for chain in ordered)
+    parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
+    return cast(_Solved, parallel(tasks))
+
+
+def _in_order(
+    done: _Solved, searches: list[Search], on_row: Callable[[int, int, PlanRow], None] | None
+) -> list[PlanRow]:
+    """Returns the rows in their order, whoever computed them."""
     found: dict[Search, PlanRow] = {}
-    done = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(tasks)
     for solved in done:
         for search, row in solved:
             found[search] = row
