@@ -24,7 +24,7 @@ import plans
 from engine import Weights, accuracies, one_of
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
 from optuna.distributions import FloatDistribution
-from partitions import utilities
+from partitions import utilities, utilities_in_batches
 from plans import DEFAULT, DEFAULT_ADAM, DELTA, GRID, PILOT_RATIO, SPACE, Plan, ceiling_grid
 from tasks import Size, Split
 
@@ -68,20 +68,20 @@ class Bench:
     @cached_property
     def utilities(self) -> npt.NDArray[np.float64]:
         """Of the grid on the partitions, (candidates, partitions); NaN where one is empty."""
-        k = self.size.partitions
-        x, y = self.split.train
-        return utilities(
-            x,
-            y,
-            np.asarray(odp.partition(len(x), k)),
-            self.split.valid,
-            self.size.model.classes,
-            [s["learning_rate"] for s in GRID],
-            [s["clipping_norm"] for s in GRID],
-            partitions=k,
-            noise=self.noise / self.size.batch,
-            steps=self.size.sampling()[1],
-        )
+        size, (x, y) = self.size, self.split.train
+        k = size.partitions
+        how: dict[str, Any] = {
+            "part_of": np.asarray(odp.partition(len(x), k)),
+            "valid": self.split.valid,
+            "rates": [s["learning_rate"] for s in GRID],
+            "norms": [s["clipping_norm"] for s in GRID],
+            "partitions": k,
+            "noise": self.noise / size.batch,
+            "steps": size.partition_steps,
+        }
+        if size.partition_batch is None:
+            return utilities(x, y, classes=size.model.classes, **how)
+        return utilities_in_batches(size.model, x, y, batch=size.partition_batch, **how)
 
     def models(
         self, settings: list[dict[str, float]], noise: float, held_out: bool = False

@@ -101,7 +101,7 @@ def train(
         index, used = _batches(rng, sample_rate, counts)
         if records is not None:
             index = np.take_along_axis(records, index, axis=1)
-        totals = _clipped_sums(weights, x[index], one_hot[index], squares[index], clip, used)
+        totals = clipped_sums(weights, x[index], one_hot[index], squares[index], clip, used)
         for total in totals:
             if scale.any():
                 total += scale * rng.standard_normal(total.shape, dtype=np.float32)
@@ -159,7 +159,7 @@ def _activations(weights: Weights, features: Floats) -> tuple[Floats | None, Flo
     return inner, inner @ weights[1]
 
 
-def _clipped_sums(
+def clipped_sums(
     weights: Weights,
     features: Floats,
     targets: Floats,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from engine import Model, accuracies, clipped_sums
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -62,6 +63,55 @@ def utilities(
         logits = (valid[0] @ weights[part]).reshape(-1, candidates, classes)
         found[:, part] = np.mean(np.argmax(logits, axis=2) == valid[1][:, None], axis=0)
     found[:, counts == 0] = np.nan
+    return found
+
+
+def utilities_in_batches(
+    model: Model,
+    x: Floats,
+    y: Labels,
+    part_of: npt.NDArray[np.int64],
+    valid: tuple[Floats, Labels],
+    rates: npt.ArrayLike,
+    norms: npt.ArrayLike,
+    *,
+    partitions: int,
+    noise: float,
+    steps: int,
+    batch: int,
+    rng: np.random.Generator | None = None,
+) -> npt.NDArray[np.float64]:
+    """The same for any model, in batches: ``batch`` records of the partition, with replacement.
+
+    All candidates of a partition meet the same batches; all partitions, the same noise and the
+    same weights to begin with. Each partition draws its batches by itself: were there one
+    generator for all, a record in one of them would move the batches of the next.
+    """
+    given = np.random.default_rng() if rng is None else rng
+    rng, *of_partitions = given.spawn(1 + partitions)
+    clip = np.asarray(norms, dtype=np.float32)
+    rate = np.asarray(rates, dtype=np.float32)[:, None, None]
+    one_hot, squares = np.eye(model.classes, dtype=np.float32)[y], np.einsum("nf,nf->n", x, x)
+    start = model.start(1, x.shape[1], rng)
+    drawn = [
+        rng.standard_normal((steps, len(clip), *layer.shape[1:]), dtype=np.float32)
+        for layer in start
+    ]
+    for layer in drawn:
+        layer *= np.float32(noise) * clip[:, None, None]
+    found = np.full((len(clip), partitions), np.nan)
+    used = np.ones((len(clip), batch), dtype=bool)
+    for part, draws in enumerate(of_partitions):
+        own = np.flatnonzero(part_of == part)
+        if not own.size:
+            continue
+        weights = [np.repeat(layer, len(clip), axis=0) for layer in start]
+        for step in range(steps):
+            index = own[draws.integers(own.size, size=(1, batch))]
+            sums = clipped_sums(weights, x[index], one_hot[index], squares[index], clip, used)
+            for layer, total, shift in zip(weights, sums, drawn, strict=True):
+                layer -= rate * (total / np.float32(batch) + shift[step])
+        found[:, part] = accuracies(weights, *valid)
     return found
 
 

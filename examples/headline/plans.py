@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from tasks import EPSILONS, LARGE, Size, size_of
+from tasks import EPSILONS, Size, size_of
 
 import optuna_dp as odp
 from optuna_dp.accounting.pilots import pilots_guarantee
@@ -271,8 +271,11 @@ def chosen(size: Size, target: float, choice: Any) -> Plan:
 
     noise = within(size, target, lambda s: made(s).epsilon(DELTA))
     alone = odp.Guarantee(choice).epsilon(DELTA)
-    # Every candidate is trained on every partition, by as many steps, each on all of its records.
-    work = 1.0 + len(GRID) * size.train / size.batch
+    # Every candidate is trained on every partition, each step on all of its records or on a batch.
+    a_step = size.train
+    if size.partition_batch is not None:
+        a_step = size.partitions * size.partition_batch
+    work = 1.0 + len(GRID) * size.partition_length * a_step / size.batch
     return Plan(noise, None, 1, work, made(noise), made(noise).epsilon(DELTA), alone)
 
 
@@ -320,21 +323,6 @@ ARMS: dict[str, Callable[[Size, float], Plan]] = {
 }
 # These exceed the budget; they are ceilings, not results.
 CEILINGS = ("free choice", "no privacy")
-# Nothing is measured of these on the flights: a candidate would be trained on every partition, or
-# thirty times; the held-out arms are about small data.
-SMALL_ONLY = (
-    "RandTune, RDP, held out",
-    "RandTune, held out",
-    "RandTune, 30 runs",
-    "pilots, RandTune",
-    "propose-test",
-    "noisy max",
-)
-
-
-def arms_of(name: str) -> tuple[str, ...]:
-    """The arms that are run on a data set."""
-    return tuple(arm for arm in ARMS if name not in LARGE or arm not in SMALL_ONLY)
 
 
 def key(name: str, epsilon: float, arm: str) -> str:
@@ -351,7 +339,7 @@ def plan_all(cells: list[tuple[str, float]], arms: list[str], path: Path) -> dic
     """Calibrates what is not in the file yet, saving after each."""
     known = json.loads(path.read_text()) if path.exists() else {}
     for name, epsilon in cells:
-        for arm in arms_of(name):
+        for arm in ARMS:
             if arm not in arms or key(name, epsilon, arm) in known:
                 continue
             plan = ARMS[arm](size_of(name), epsilon)

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "headline"))
 
 import engine
 from engine import Model
+from partitions import utilities, utilities_in_batches
 
 RNG = np.random.default_rng(4)
 X = np.hstack([RNG.normal(size=(12, 3)), np.ones((12, 1))]).astype(np.float32)
@@ -125,6 +126,50 @@ def test_the_noise_has_the_stated_size_and_models_learn_from_their_own_records_o
     used = np.abs(moved).sum(axis=2) > 0
     assert set(np.flatnonzero(used[0])) == {0, 1, 2}
     assert set(np.flatnonzero(used[1])) == {3, 4}
+
+
+def on_partitions(make, part_of, **given):  # type: ignore[no-untyped-def]
+    how = {"partitions": 12, "noise": 0.0, "steps": 7, **given}
+    many = np.random.default_rng(6).normal(size=(999, 4)).astype(np.float32)
+    return make(
+        valid=(many, np.arange(999) % 3),
+        part_of=part_of,
+        rates=[0.5, 2.0],
+        norms=[0.3, 1e6],
+        **how,
+    )
+
+
+def test_batches_of_a_partition_with_one_record_are_that_record() -> None:
+    each = np.arange(12)
+    full = on_partitions(lambda **k: utilities(X, Y, classes=3, **k), each)
+    drawn = on_partitions(lambda **k: utilities_in_batches(Model(3), X, Y, batch=5, **k), each)
+    np.testing.assert_allclose(drawn, full)
+    assert len(np.unique(full)) > 2
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_records_move_the_utilities_of_their_partition_only(hidden: int) -> None:
+    def found(x: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        return on_partitions(
+            lambda **k: utilities_in_batches(
+                Model(3, hidden), x, Y, batch=5, rng=np.random.default_rng(5), **k
+            ),
+            parts,
+            partitions=4,
+            noise=0.1,
+        )
+
+    parts = np.array([0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    before = found(X, parts)
+    assert np.isnan(before[:, 3]).all()
+    changed = found(np.concatenate([-X[:2], X[2:]]), parts)
+    np.testing.assert_array_equal(before[:, 1:3], changed[:, 1:3])
+    # In another partition: the first is empty now, and the last is not.
+    moved = found(X, np.concatenate([[3, 3], parts[2:]]))
+    np.testing.assert_array_equal(before[:, 1:3], moved[:, 1:3])
+    assert np.isnan(moved[:, 0]).all()
+    assert not np.isnan(moved[:, 3]).any()
 
 
 def test_momentum_and_adam_are_those_of_pytorch() -> None:
