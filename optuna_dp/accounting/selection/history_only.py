@@ -28,14 +28,10 @@ from optuna_dp.trial_counts.base import TrialCount
 _PATIENCE = 1.2
 # With fewer cells the pointwise bound is hardly ever the smaller one.
 _FEWEST_CELLS = 100
-# A first, coarse look. The search brings its epsilon down by at most a tenth or so: if it is above
+# A first, coarse look. The search brings its epsilon down by a few per cent more: if it is above
 # that of the older bound by this factor, nothing is to be gained worth the time.
 _FIRST_LOOK = 150
-_HOPELESS = 1.15
-# Where the search has brought it down by this factor, it goes on, to so many times the cells: more
-# than one per cent is to be gained still. Unless the older bound is the smaller one by far.
-_WORTH_MORE, _MORE = 1.08, 4
-_BEHIND = 1.03
+_HOPELESS = 1.06
 # Deltas at which bounds and directions are compared.
 _COMPARED_AT = (1e-3, 1e-5, 1e-8)
 
@@ -160,12 +156,8 @@ class _Side:
             return HistoryOnlyProfile([self.old])
         # Where little can be afforded, all of it goes into one search.
         bound = self._searched(_FIRST_LOOK if cells > 4 * _FIRST_LOOK else cells)
-        looked = _costs(bound)
-        if bound.cells < cells and np.any(looked <= _HOPELESS * self.costs):
+        if bound.cells < cells and np.any(_costs(bound) <= _HOPELESS * self.costs):
             bound = self._searched(cells, bound)
-            found = _costs(bound)
-            if np.any((looked >= _WORTH_MORE * found) & (found <= _BEHIND * self.costs)):
-                bound = self._searched(_MORE * cells, bound)
         return HistoryOnlyProfile([self.old, bound])
 
     def _searched(self, cells: int, begun: PointwiseProfile | None = None) -> PointwiseProfile:
