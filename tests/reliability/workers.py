@@ -157,18 +157,17 @@ def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) ->
 
     def noted(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         note("taking -")
-        got = None
         try:
             result = call(*args, **kwargs)
-            if name == "create_new_trial":
-                got = result
-            elif result:  # False: another worker was faster.
-                got = args[0]
-            return result
-        finally:
-            note("missed -" if got is None else f"took {got}")
-            if name == "create_new_trial":
-                fate.meet("created")
+        except BaseException:
+            note("missed -")
+            raise
+        if name == "create_new_trial":
+            note(f"took {result}")
+            fate.meet("created")
+        else:  # False: another worker was faster.
+            note(f"took {args[0]}" if result else "missed -")
+        return result
 
     for name in _STEPS:
         setattr(storage, name, mortal(name, getattr(storage, name)))
