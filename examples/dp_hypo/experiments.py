@@ -40,15 +40,15 @@ from simulate import (
 )
 
 import optuna_dp as odp
-from optuna_dp.densities.policy import Policy
+from optuna_dp.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5
 RESULTS = Path(__file__).with_name("results")
 GAMMAS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.025, 0.03)
 AT = (1, 2, 3, 4, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 64)
-PAPER = Policy(bounds=(0.75, 2.0), projection="l2", tau=0.1, beta=1.0, standardize=False)
-OURS = Policy(bounds=(0.75, 2.0))
+PAPER = AdaptiveDensity(bounds=(0.75, 2.0), projection="l2", tau=0.1, beta=1.0, standardize=False)
+OURS = AdaptiveDensity(bounds=(0.75, 2.0))
 LARGEST_NOISE = NOISE_MULTIPLIERS[-1]
 
 
@@ -80,14 +80,14 @@ class Results:
 
 def searches(
     landscape: Landscape,
-    policy: Policy,
+    law: AdaptiveDensity,
     learning: int,
     length: int,
     reps: int,
     rng: Any,
     **kw: Any,
 ) -> Floats:
-    runs = [adaptive(landscape, policy, learning, length, rng, **kw) for _ in range(reps)]
+    runs = [adaptive(landscape, law, learning, length, rng, **kw) for _ in range(reps)]
     return best_so_far(np.array([s for s, _ in runs]), np.array([t for _, t in runs]))
 
 
@@ -126,17 +126,17 @@ def figure1(results: Results) -> None:
         panel: str,
         base: Landscape,
         searched: Landscape,
-        policies: dict[str, Policy],
+        laws: dict[str, AdaptiveDensity],
         learning: int = 64,
     ) -> None:
         results.add(
             f"{panel} | Uniform",
             lambda rng: curves_and_tables(lambda n, m: uniform(base, m, n, rng), many, 500),
         )
-        for name, policy in policies.items():
+        for name, law in laws.items():
             results.add(
                 f"{panel} | {name}",
-                lambda rng, p=policy: curves_and_tables(
+                lambda rng, p=law: curves_and_tables(
                     lambda n, m: searches(searched, p, learning, m, n, rng), few, 100
                 ),
             )
@@ -149,9 +149,9 @@ def figure1(results: Results) -> None:
     # Black box: the same runs for all; losses, so the scores are negative.
     loss = like_figure_3()
     tables = {f"GP, as published, C={c}": (1 / c, c) for c in (1.25, 1.33, 1.5)}
-    policies = {name: replace(PAPER, bounds=bounds) for name, bounds in tables.items()}
-    policies["GP, our defaults, C=1.5"] = replace(OURS, bounds=(1 / 1.5, 1.5))
-    arms("right", loss, loss, policies)
+    laws = {name: replace(PAPER, bounds=bounds) for name, bounds in tables.items()}
+    laws["GP, our defaults, C=1.5"] = replace(OURS, bounds=(1 / 1.5, 1.5))
+    arms("right", loss, loss, laws)
     arms("middle", like_figure_2(0.6), like_figure_2(0.65), both, learning=32)
 
 
@@ -323,7 +323,7 @@ def choices(results: Results) -> None:
         "held out: digits": measured("digits", 2.0).noisier(0.02),
         "held out: breast_cancer": measured("breast_cancer", 2.0).noisier(0.01),
     }
-    variants: dict[str, tuple[Policy, bool]] = {
+    variants: dict[str, tuple[AdaptiveDensity, bool]] = {
         "defaults, fresh candidates": (OURS, True),
         "grid": (OURS, False),
         "L2": (replace(OURS, projection="l2"), False),
@@ -345,10 +345,10 @@ def choices(results: Results) -> None:
                     over_t(uniform(x, 160, results.reps(10_000), rng, fresh), trials)
                 ),
             )
-        for name, (policy, fresh) in variants.items():
+        for name, (law, fresh) in variants.items():
             results.add(
                 f"{ground} | {name}",
-                lambda rng, x=landscape, p=policy, fresh=fresh: interval(
+                lambda rng, x=landscape, p=law, fresh=fresh: interval(
                     over_t(searches(x, p, 60, 60, reps, rng, fresh=fresh), trials)
                     if fresh
                     else over_t(searches(x, p, 32, 100, reps, rng), trials)

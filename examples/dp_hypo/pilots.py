@@ -44,8 +44,8 @@ from simulate import Floats, Landscape, adaptive, best_so_far, interval, over_t,
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.pilots import pilots_guarantee
+from optuna_dp.densities.adaptive_density import RunOutcome
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
-from optuna_dp.densities.policy import RunOutcome
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, largest_within
 
@@ -145,12 +145,12 @@ def select(
 ) -> tuple[Floats, Floats]:
     """Scores and true values of selection runs, (length,) each."""
     if arm.bounds != (1.0, 1.0):
-        policy = replace(OURS, bounds=arm.bounds, candidates=128)  # as many as PilotSampler
+        law = replace(OURS, bounds=arm.bounds, candidates=128)  # as many as PilotSampler
 
         def start(n: int, rng: np.random.Generator) -> Floats:
             return draws(prior, n, rng)
 
-        return adaptive(landscape, policy, length, length, rng, fresh=True, start=start)
+        return adaptive(landscape, law, length, length, rng, fresh=True, start=start)
     truth, spread = landscape.at(draws(prior, length, rng))
     return truth + spread * rng.standard_normal(length), truth
 

@@ -1,8 +1,9 @@
 """Searches on landscapes: what a search would have found, thousands of times, without training.
 
 A landscape gives the true mean score of every point of the unit square and the spread of one
-run's score around it. All here is simulation: seeded, and private in no way. The policy is the
-library's own (:class:`optuna_dp.densities.policy.Policy`); what is left out is Optuna around it.
+run's score around it. All here is simulation: seeded, and private in no way. The density is the
+library's own (:class:`optuna_dp.densities.adaptive_density.AdaptiveDensity`); what is left out is
+Optuna around it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from landscapes import EPOCHS, key, load, measured_at, read
 
-from optuna_dp.densities.policy import Policy, clean_scores, standardized
+from optuna_dp.densities.adaptive_density import AdaptiveDensity, clean_scores, standardized
 from optuna_dp.densities.projection import project_log, scores_to_log_weights
 
 Floats = npt.NDArray[np.float64]
@@ -142,18 +143,18 @@ def uniform(
     return best_so_far(scores, mean.reshape(reps, length))
 
 
-def log_weights(policy: Policy, x: Floats, y: list[float], candidates: Floats) -> Floats:
-    """What :meth:`Policy.propose` computes, on points already in the unit cube."""
+def log_weights(law: AdaptiveDensity, x: Floats, y: list[float], candidates: Floats) -> Floats:
+    """What :meth:`AdaptiveDensity.propose` computes, on points already in the unit cube."""
     z = clean_scores(y, 1.0)
-    if policy.standardize:
+    if law.standardize:
         z = standardized(z)
-    mean, std = policy.surrogate.fit(x, z).predict(candidates)
-    return scores_to_log_weights(mean + policy.tau * std, policy.beta)
+    mean, std = law.surrogate.fit(x, z).predict(candidates)
+    return scores_to_log_weights(mean + law.tau * std, law.beta)
 
 
 def adaptive(
     landscape: Landscape,
-    policy: Policy,
+    law: AdaptiveDensity,
     learning: int,
     length: int,
     rng: np.random.Generator,
@@ -163,7 +164,7 @@ def adaptive(
 ) -> tuple[Floats, Floats]:
     """One DP-HyPO search: scores and true values of its runs, (length,) each.
 
-    After ``learning`` runs the density is kept (a policy like any other, and it makes long
+    After ``learning`` runs the density is kept (as a policy may, and it makes long
     searches cheap to simulate).
 
     Args:
@@ -176,13 +177,13 @@ def adaptive(
     draw = (lambda n, rng: rng.random((n, 2))) if start is None else start
     density = None
     for t in range(min(learning, length)):
-        candidates = draw(policy.candidates if t else 1, rng) if fresh else grid
+        candidates = draw(law.candidates if t else 1, rng) if fresh else grid
         logs = (
-            log_weights(policy, x[:t], list(scores[:t]), candidates)
+            log_weights(law, x[:t], list(scores[:t]), candidates)
             if t >= startup
             else np.zeros(len(candidates))
         )
-        density = project_log(logs, policy.bounds, policy.projection)
+        density = project_log(logs, law.bounds, law.projection)
         x[t] = candidates[density.draw(rng)]
         mean, spread = landscape.at(x[t : t + 1])
         truth[t], scores[t] = mean[0], mean[0] + spread[0] * rng.standard_normal()

@@ -16,7 +16,7 @@ from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Candidates, Prior, Space
 from optuna_dp.densities.projection import Projection, project_log
 
-# Logarithms of the weights the policy would like the candidates to have, shape (N,).
+# Logarithms of the weights the search would like the candidates to have, shape (N,).
 Weigh = Callable[[Candidates], FloatArray]
 
 

@@ -17,14 +17,14 @@ from scipy.special import expit, logsumexp
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.densities.encoding import encode_params, encoded
-from optuna_dp.densities.policy import (
+from optuna_dp.densities.adaptive_density import (
     Direction,
     RunOutcome,
     clean_scores,
     describe_model,
     standardized,
 )
+from optuna_dp.densities.encoding import encode_params, encoded
 from optuna_dp.densities.prior import BaseDistribution, Candidates, Prior, Space, UniformPrior
 from optuna_dp.densities.surrogate import FittedModel, GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError

@@ -1,7 +1,7 @@
 """Which earlier runs a slot may see, and what of them.
 
 Under ``schedule="batch"`` the set is fixed by slot numbers alone, never by who ended first, and
-only hyperparameters and scores go on to the policy: durations, orders of arrival, reported values
+only hyperparameters and scores go on to the density: durations, orders of arrival, reported values
 and attributes stay behind.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial
 
-from optuna_dp.densities.policy import RunOutcome
+from optuna_dp.densities.adaptive_density import RunOutcome
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import StudyPlan
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:
-    """Returns what a policy may know of runs that have ended, in the order given."""
+    """Returns what an adaptive density may know of runs that have ended, in the order given."""
     return [RunOutcome(dict(trial.params), score(trial)) for trial in trials]
 
 

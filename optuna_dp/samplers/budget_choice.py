@@ -14,8 +14,8 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
+from optuna_dp.densities.adaptive_density import clean_scores, standardized
 from optuna_dp.densities.encoding import encode_params
-from optuna_dp.densities.policy import clean_scores, standardized
 from optuna_dp.densities.surrogate import ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.open_runs import began, output

@@ -9,7 +9,7 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.pruners import BasePruner
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.densities.policy import describe_model
+from optuna_dp.densities.adaptive_density import describe_model
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.budget_plan import BudgetPlan

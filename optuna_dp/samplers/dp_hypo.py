@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 
-from optuna_dp.densities.policy import Policy, search_bounds
+from optuna_dp.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from optuna_dp.protocol.plan import StudyPlan
 
-_DEFAULTS = Policy()
+_DEFAULTS = AdaptiveDensity()
 
 
 class DPHyPOSampler(SelectionSampler):
@@ -114,7 +114,7 @@ class DPHyPOSampler(SelectionSampler):
         self._schedule = schedule
         self._batch_size = whole("batch_size", batch_size, 1)
         self._startup = self._promised(startup_runs)
-        self._policy = Policy(
+        self._adaptive = AdaptiveDensity(
             bounds=search_bounds(density_bounds),
             prior=self._prior,
             projection=projection,
@@ -142,17 +142,17 @@ class DPHyPOSampler(SelectionSampler):
     def _in_words(self) -> dict[str, Any]:
         return {
             **super()._in_words(),
-            "density_bounds": self._policy.bounds,
+            "density_bounds": self._adaptive.bounds,
             "schedule": self._schedule,
             "batch_size": self._batch_size,
             **({"startup_runs": self._startup} if self._startup else {}),
         }
 
     def _settings(self) -> SelectionSettings:
-        search = self._policy.describe(self._search_space or {})
+        search = self._adaptive.describe(self._search_space or {})
         return SelectionSettings(
             **self._base_settings(),
-            density_bounds=self._policy.bounds,
+            density_bounds=self._adaptive.bounds,
             schedule=self._schedule,
             batch_size=self._batch_size,
             search={name: search[name] for name in search.keys() - {"bounds", "prior"}},
@@ -179,7 +179,7 @@ class DPHyPOSampler(SelectionSampler):
         direction: Literal["maximize", "minimize"] = (
             "maximize" if plan.design.direction == "maximize" else "minimize"
         )
-        proposal = self._policy.propose(
+        proposal = self._adaptive.propose(
             outcomes(self._visible(study, number)), space, self._joint_rng(number), direction
         )
         return proposal.params, {"density_ratio": proposal.ratio}

@@ -21,8 +21,8 @@ from optuna.samplers import BaseSampler
 from optuna.search_space import intersection_search_space
 from optuna.trial import FrozenTrial, Trial
 
+from optuna_dp.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
-from optuna_dp.densities.policy import Policy, search_bounds
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
@@ -292,7 +292,7 @@ class PilotSampler(BudgetedPilots):
         adaptive = self._bounds != (1.0, 1.0)
         search: dict[str, Any] = {}
         if adaptive:
-            described = Policy(
+            described = AdaptiveDensity(
                 bounds=self._bounds, surrogate=self._frozen.surrogate, candidates=_AROUND
             ).describe(space)
             search = {name: described[name] for name in described.keys() - {"bounds", "prior"}}
@@ -350,13 +350,13 @@ class PilotSampler(BudgetedPilots):
         )
         pilots = self._ended(study, number, self._pilots)
         prior = FrozenPrior(self._frozen, outcomes(pilots), space, direction)
-        policy = Policy(
+        adaptive = AdaptiveDensity(
             bounds=self._bounds,
             prior=prior,
             surrogate=self._frozen.surrogate,
             candidates=_AROUND,
         )
-        proposal = policy.propose(
+        proposal = adaptive.propose(
             outcomes(self._seen(study, number)), space, self._joint_rng(number), direction
         )
         return proposal.params, {"density_ratio": proposal.ratio, "probes": prior.probes()}

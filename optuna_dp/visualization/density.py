@@ -13,9 +13,9 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 
+from optuna_dp.densities.adaptive_density import AdaptiveDensity, Direction
 from optuna_dp.densities.frozen_prior import FrozenPrior
 from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.policy import Direction, Policy
 from optuna_dp.densities.shares import integer_masses
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.plan import StudyPlan
@@ -93,24 +93,24 @@ def _bounded(
     direction: Direction,
     rng: np.random.Generator,
 ) -> Law:
-    policy = (
-        sampler._policy
+    adaptive = (
+        sampler._adaptive
         if isinstance(sampler, DPHyPOSampler)
-        else Policy(bounds=(1.0, 1.0), prior=sampler._prior)
+        else AdaptiveDensity(bounds=(1.0, 1.0), prior=sampler._prior)
     )
     space = dict(sorted((sampler._search_space or intersection_search_space(list(runs))).items()))
-    if isinstance(policy.prior, FixedCandidates):
-        candidates = policy.prior.candidates(space)
+    if isinstance(adaptive.prior, FixedCandidates):
+        candidates = adaptive.prior.candidates(space)
     else:
-        candidates = policy.prior.sample(space, _CANDIDATES, rng)
-    ratios = policy.density(outcomes(runs), candidates, direction).ratios
-    c, big_c = policy.bounds
+        candidates = adaptive.prior.sample(space, _CANDIDATES, rng)
+    ratios = adaptive.density(outcomes(runs), candidates, direction).ratios
+    c, big_c = adaptive.bounds
     return Law(
         title="Where the next run is drawn",
         axis="density relative to the prior",
         candidates=candidates,
         ratios=ratios,
-        weights=_masses(policy, candidates),
+        weights=_masses(adaptive, candidates),
         levels={1.0: "1"} if c == big_c else {c: f"c = {c:g}", 1.0: "1", big_c: f"C = {big_c:g}"},
         band=(c, big_c),
         marks=(Marks("runs so far", theme.ATTACK, tuple(runs)),),
@@ -141,9 +141,9 @@ def _pilots(
     # The candidates are drawn from the base prior, and stand for draws from this one.
     c, big_c = sampler._bounds
     if c != big_c:
-        policy = Policy(bounds=(c, big_c), prior=prior, surrogate=settings.surrogate)
+        adaptive = AdaptiveDensity(bounds=(c, big_c), prior=prior, surrogate=settings.surrogate)
         masses = integer_masses(list(np.maximum(ratios, _LEAST * ratios.max())))
-        bounded = policy.density(outcomes(selection), candidates, direction, masses)
+        bounded = adaptive.density(outcomes(selection), candidates, direction, masses)
         ratios = ratios * bounded.ratios
     floor = settings.uniform_share * c
     levels = {1.0: "1"} if floor in (0.0, 1.0) else {floor: f"{floor:g} (uniform share)", 1.0: "1"}
@@ -195,8 +195,8 @@ def _shown(space: dict[str, BaseDistribution], params: Sequence[str] | None) -> 
     return names
 
 
-def _masses(policy: Policy, candidates: Candidates) -> FloatArray:
-    if isinstance(policy.prior, FixedCandidates):
-        masses: FloatArray = policy.prior.masses / policy.prior.masses.sum()
+def _masses(adaptive: AdaptiveDensity, candidates: Candidates) -> FloatArray:
+    if isinstance(adaptive.prior, FixedCandidates):
+        masses: FloatArray = adaptive.prior.masses / adaptive.prior.masses.sum()
         return masses
     return np.full(len(candidates), 1.0 / len(candidates))

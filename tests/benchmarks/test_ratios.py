@@ -129,25 +129,27 @@ def test_memory_of_a_prediction_is_bounded_by_the_block() -> None:
     assert peak < 10e6
 
 
-def test_the_simulated_policy_is_the_library_s() -> None:
+def test_the_simulated_density_is_the_library_s() -> None:
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "dp_hypo"))
     from optuna.distributions import FloatDistribution
     from simulate import log_weights
 
+    from optuna_dp.densities.adaptive_density import AdaptiveDensity, RunOutcome
     from optuna_dp.densities.informed import FixedCandidates
-    from optuna_dp.densities.policy import Policy, RunOutcome
 
     rng = np.random.default_rng(0)
     points, known = rng.random((40, 2)), rng.random((9, 2))
     y = [float(v) for v in known.sum(axis=1)]
     space = {name: FloatDistribution(0.0, 1.0) for name in ("a", "b")}
     fixed = FixedCandidates([{"a": float(a), "b": float(b)} for a, b in points])
-    policy = Policy(prior=fixed)
+    adaptive = AdaptiveDensity(prior=fixed)
     history = [
         RunOutcome({"a": float(a), "b": float(b)}, v) for (a, b), v in zip(known, y, strict=True)
     ]
-    proposal = policy.propose(history, space, np.random.default_rng(5))
-    density = project_log(log_weights(policy, known, y, points), policy.bounds, policy.projection)
+    proposal = adaptive.propose(history, space, np.random.default_rng(5))
+    density = project_log(
+        log_weights(adaptive, known, y, points), adaptive.bounds, adaptive.projection
+    )
     i = density.draw(np.random.default_rng(5))
     assert proposal.params == fixed.params_list[i]
     assert proposal.ratio == pytest.approx(density.ratios[i])

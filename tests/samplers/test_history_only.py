@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from support import exactly, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.densities.policy import Policy, RunOutcome
+from optuna_dp.densities.adaptive_density import AdaptiveDensity, RunOutcome
 from optuna_dp.protocol.records import DRAW_KEY
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
@@ -226,12 +226,12 @@ def test_the_joint_density_is_bounded_and_not_the_product_of_single_ones() -> No
 
     names = ("a", "b")
     space: dict[str, Any] = {n: optuna.distributions.FloatDistribution(0.0, 1.0) for n in names}
-    policy = Policy(bounds=(0.5, 1.5), surrogate=Corner(), candidates=64)
+    adaptive = AdaptiveDensity(bounds=(0.5, 1.5), surrogate=Corner(), candidates=64)
     rng = np.random.default_rng(3)
     history = [RunOutcome({"a": 0.1, "b": 0.1}, 0.0)]
     hits = 0
     for _ in range(1500):
-        params = policy.propose(history, space, rng).params
+        params = adaptive.propose(history, space, rng).params
         hits += params["a"] > 0.5 and params["b"] > 0.5
     assert 0.30 < hits / 1500 < 0.375 + 5 * (0.375 * 0.625 / 1500) ** 0.5
 

@@ -1,4 +1,4 @@
-"""The policy: bounded, pure, blind to everything but DP outputs, and better than chance."""
+"""Adaptive densities: bounded, pure, blind to everything but DP outputs, better than chance."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from optuna.distributions import (
 )
 from scipy import stats
 
+from optuna_dp.densities.adaptive_density import (
+    AdaptiveDensity,
+    RunOutcome,
+    clean_scores,
+    describe_model,
+)
 from optuna_dp.densities.forest import RandomForest
 from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.policy import Policy, RunOutcome, clean_scores, describe_model
 from optuna_dp.densities.prior import UniformPrior
 from optuna_dp.densities.projection import Penalized
 from optuna_dp.densities.surrogate import FittedModel, GaussianProcess
@@ -67,27 +72,27 @@ def test_an_outcome_holds_parameters_and_score_only() -> None:
         RunOutcome({}, 1.0).score = 2.0  # type: ignore[misc]
 
 
-def test_nothing_else_can_reach_the_policy() -> None:
-    arguments = list(inspect.signature(Policy.propose).parameters)
+def test_nothing_else_can_reach_the_density() -> None:
+    arguments = list(inspect.signature(AdaptiveDensity.propose).parameters)
     assert arguments == ["self", "history", "space", "rng", "direction"]
 
 
 def test_a_function_of_its_arguments() -> None:
     # The same history, whatever was proposed before and however the global sources stand.
-    policy, history = Policy(), _history(12)
-    first = policy.propose(history, SPACE, _rng(3))
+    adaptive, history = AdaptiveDensity(), _history(12)
+    first = adaptive.propose(history, SPACE, _rng(3))
     np.random.seed(5)
     for n in range(1, 12):
-        policy.propose(history[:n], SPACE, _rng(n))
-    assert policy.propose(history, SPACE, _rng(3)) == first
-    assert Policy().propose(list(history), dict(SPACE), _rng(3)) == first
-    assert policy.propose(history, SPACE, _rng(4)) != first
+        adaptive.propose(history[:n], SPACE, _rng(n))
+    assert adaptive.propose(history, SPACE, _rng(3)) == first
+    assert AdaptiveDensity().propose(list(history), dict(SPACE), _rng(3)) == first
+    assert adaptive.propose(history, SPACE, _rng(4)) != first
 
 
 def test_the_first_run_is_drawn_from_the_prior() -> None:
     stub = _Stub(np.nan)
-    policy = Policy(surrogate=stub)
-    proposals = [policy.propose([], SPACE, _rng(i)) for i in range(1500)]
+    adaptive = AdaptiveDensity(surrogate=stub)
+    proposals = [adaptive.propose([], SPACE, _rng(i)) for i in range(1500)]
     assert stub.calls == 0
     assert {p.ratio for p in proposals} == {1.0}
     logs = [(np.log10(p.params["lr"]) + 4) / 4 for p in proposals]
@@ -98,8 +103,8 @@ def test_the_first_run_is_drawn_from_the_prior() -> None:
 
 def test_the_first_run_on_a_fixed_set_is_drawn_from_its_weights() -> None:
     fixed = FixedCandidates([{"x": 0}, {"x": 1}, {"x": 2}], [1.0, 2.0, 5.0])
-    policy, space = Policy(prior=fixed), {"x": IntDistribution(0, 2)}
-    drawn = [policy.propose([], space, _rng(i)) for i in range(2000)]
+    adaptive, space = AdaptiveDensity(prior=fixed), {"x": IntDistribution(0, 2)}
+    drawn = [adaptive.propose([], space, _rng(i)) for i in range(2000)]
     assert {p.ratio for p in drawn} == {1.0}
     counts = np.bincount([p.params["x"] for p in drawn])
     assert stats.chisquare(counts, np.array([1, 2, 5]) / 8 * 2000).pvalue > 1e-3
@@ -107,7 +112,9 @@ def test_the_first_run_on_a_fixed_set_is_drawn_from_its_weights() -> None:
 
 def test_equal_bounds_never_ask_the_surrogate() -> None:
     stub = _Stub(1.0)
-    proposal = Policy(bounds=(1.0, 1.0), surrogate=stub).propose(_history(5), SPACE, _rng())
+    proposal = AdaptiveDensity(bounds=(1.0, 1.0), surrogate=stub).propose(
+        _history(5), SPACE, _rng()
+    )
     assert proposal.ratio == 1.0
     assert stub.calls == 0
 
@@ -123,10 +130,12 @@ def test_equal_bounds_never_ask_the_surrogate() -> None:
 )
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_prefers_good_regions_within_the_bounds(projection: Any, model: Any, sign: float) -> None:
-    policy = Policy(bounds=(0.5, 3.0), projection=projection, surrogate=model, candidates=128)
+    adaptive = AdaptiveDensity(
+        bounds=(0.5, 3.0), projection=projection, surrogate=model, candidates=128
+    )
     direction: Any = "maximize" if sign > 0 else "minimize"
     history = _history(40, sign=sign)
-    proposals = [policy.propose(history, SPACE, _rng(i), direction) for i in range(60)]
+    proposals = [adaptive.propose(history, SPACE, _rng(i), direction) for i in range(60)]
     ratios = np.array([p.ratio for p in proposals])
     assert ratios.min() >= 0.5
     assert ratios.max() <= 3.0
@@ -150,18 +159,18 @@ def test_prefers_good_regions_within_the_bounds(projection: Any, model: Any, sig
 def test_odd_scores_do_no_harm(scores: list[Any], standardize: bool) -> None:
     points = [outcome.params for outcome in _history(6)]
     history = [RunOutcome(p, s) for p, s in zip(points, scores, strict=True)]
-    policy = Policy(standardize=standardize, candidates=64)
+    adaptive = AdaptiveDensity(standardize=standardize, candidates=64)
     for direction in ("maximize", "minimize"):
         for seed in range(5):
-            ratio = policy.propose(history, SPACE, _rng(seed), direction).ratio  # type: ignore[arg-type]
+            ratio = adaptive.propose(history, SPACE, _rng(seed), direction).ratio  # type: ignore[arg-type]
             assert 0.75 <= ratio <= 2.0
 
 
 @pytest.mark.parametrize("mean", [np.nan, np.inf, -np.inf, 1e308])
 def test_a_broken_surrogate_cannot_break_the_bounds(mean: float) -> None:
     for std in (0.0, np.nan, np.inf, -1.0):
-        policy = Policy(surrogate=_Stub(mean, std), candidates=16)
-        assert 0.75 <= policy.propose(_history(3), SPACE, _rng()).ratio <= 2.0
+        adaptive = AdaptiveDensity(surrogate=_Stub(mean, std), candidates=16)
+        assert 0.75 <= adaptive.propose(_history(3), SPACE, _rng()).ratio <= 2.0
 
 
 def test_failed_runs_are_the_lowest_outcome() -> None:
@@ -170,13 +179,13 @@ def test_failed_runs_are_the_lowest_outcome() -> None:
     )
     np.testing.assert_array_equal(clean_scores([1.0, None, 2.0], -1.0), [-1.0, -2.0, -2.0])
     np.testing.assert_array_equal(clean_scores([None, None], 1.0), [0.0, 0.0])
-    # and the policy stays away from where runs fail
+    # and the search stays away from where runs fail
     history = [
         RunOutcome(o.params, None if o.params["lr"] > 0.01 else 0.5 + 0.01 * i)
         for i, o in enumerate(_history(40))
     ]
-    policy = Policy(bounds=(0.2, 4.0))
-    high = [policy.propose(history, SPACE, _rng(i)).params["lr"] > 0.01 for i in range(100)]
+    adaptive = AdaptiveDensity(bounds=(0.2, 4.0))
+    high = [adaptive.propose(history, SPACE, _rng(i)).params["lr"] > 0.01 for i in range(100)]
     assert np.mean(high) < 0.3
 
 
@@ -189,11 +198,11 @@ def test_one_diverged_loss_does_not_hide_the_others() -> None:
 
 def test_history_from_another_range_is_understood() -> None:
     history = [RunOutcome({"lr": 5.0, "act": "gelu"}, 1.0), RunOutcome({}, 0.0)]
-    assert Policy().propose(history, SPACE, _rng()).params.keys() == SPACE.keys()
+    assert AdaptiveDensity().propose(history, SPACE, _rng()).params.keys() == SPACE.keys()
 
 
 def test_runs_of_an_empty_space() -> None:
-    assert Policy().propose([RunOutcome({}, 1.0)] * 5, {}, _rng()).params == {}
+    assert AdaptiveDensity().propose([RunOutcome({}, 1.0)] * 5, {}, _rng()).params == {}
 
 
 @pytest.mark.parametrize(
@@ -215,37 +224,37 @@ def test_runs_of_an_empty_space() -> None:
 )
 def test_bad_settings_are_refused_at_construction(settings: dict[str, Any], name: str) -> None:
     with pytest.raises(InvalidArgumentError, match=name):
-        Policy(**settings)
+        AdaptiveDensity(**settings)
 
 
 def test_bad_direction_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="direction"):
-        Policy().propose([], SPACE, _rng(), "up")  # type: ignore[arg-type]
+        AdaptiveDensity().propose([], SPACE, _rng(), "up")  # type: ignore[arg-type]
 
 
-def test_the_record_of_a_policy_is_plain_and_tells_policies_apart() -> None:
-    policies = [
-        Policy(),
-        Policy(bounds=(0.5, 2.0)),
-        Policy(prior=UniformPrior("sobol")),
-        Policy(prior=FixedCandidates([{"lr": 0.1, "layers": 1, "act": "relu"}])),
-        Policy(projection=Penalized(float("inf")), tau=1),
-        Policy(projection="l2"),
-        Policy(beta=1),
-        Policy(surrogate=RandomForest()),
-        Policy(surrogate=RandomForest(seed=1)),
-        Policy(candidates=7),
-        Policy(standardize=False),
+def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
+    settings = [
+        AdaptiveDensity(),
+        AdaptiveDensity(bounds=(0.5, 2.0)),
+        AdaptiveDensity(prior=UniformPrior("sobol")),
+        AdaptiveDensity(prior=FixedCandidates([{"lr": 0.1, "layers": 1, "act": "relu"}])),
+        AdaptiveDensity(projection=Penalized(float("inf")), tau=1),
+        AdaptiveDensity(projection="l2"),
+        AdaptiveDensity(beta=1),
+        AdaptiveDensity(surrogate=RandomForest()),
+        AdaptiveDensity(surrogate=RandomForest(seed=1)),
+        AdaptiveDensity(candidates=7),
+        AdaptiveDensity(standardize=False),
     ]
-    records = [json.dumps(p.describe(SPACE), allow_nan=False) for p in policies]
-    assert len(set(records)) == len(policies)
-    assert json.dumps(Policy().describe(SPACE)) == records[0]
+    records = [json.dumps(p.describe(SPACE), allow_nan=False) for p in settings]
+    assert len(set(records)) == len(settings)
+    assert json.dumps(AdaptiveDensity().describe(SPACE)) == records[0]
     assert " at 0x" not in describe_model(_Stub(0.0))
 
 
-def test_importing_the_policy_loads_nothing_heavy() -> None:
+def test_importing_the_density_loads_nothing_heavy() -> None:
     code = (
-        "import sys; import optuna_dp.densities.policy, optuna_dp.densities.forest; "
+        "import sys; import optuna_dp.densities.adaptive_density, optuna_dp.densities.forest; "
         "print([m for m in ('sklearn', 'cvxpy', 'scipy.stats') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

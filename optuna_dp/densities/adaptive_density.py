@@ -1,10 +1,10 @@
-"""The DP-HyPO policy: from the outcomes of earlier runs to the next run's hyperparameters.
+"""DP-HyPO's adaptive sampling distribution: from earlier runs to the next run's hyperparameters.
 
 Algorithm 3 of Wang et al. 2023 (arXiv 2306.05734v2), on any score model and any search space:
 score the candidates by ``mean + tau * std``, take a softmax, bring it within [c, C] of the prior,
 draw.
 
-The policy sees a history of (hyperparameters, score) pairs and its random source; there is no
+The density is a function of (hyperparameters, score) pairs and a random source; there is no
 argument through which a duration, an arrival order, a log line or the number of runs could reach
 it. That is what the accounting of policies that see only DP outputs asks for.
 """
@@ -43,7 +43,7 @@ _OUTLIER_RANGES = 5.0
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """All a policy may know of an earlier run.
+    """All that an adaptive density may know of an earlier run.
 
     Attributes:
         params: Its hyperparameters.
@@ -55,8 +55,8 @@ class RunOutcome:
 
 
 @dataclass(frozen=True)
-class Policy:
-    """Proposes the next run; holds settings, no state.
+class AdaptiveDensity:
+    """Draws the next run from a density that learns; holds settings, no state.
 
     Args:
         bounds: ``(c, C)``. With (1, 1) every run is drawn from the prior (RandTune).
