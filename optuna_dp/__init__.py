@@ -17,6 +17,7 @@ Every name is loaded when it is first used, so that importing the package costs 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import asides
@@ -79,120 +80,72 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "optuna_dp.planning.budget": ("plan_budget",),
-    "optuna_dp.planning.budget_plan": ("BudgetPlan",),
-    "optuna_dp.planning.fidelity": ("Fidelity",),
-    "optuna_dp.planning.calibration": ("calibrate",),
-    "optuna_dp.accounting.events": ("compose", "dp_sgd", "gaussian", "laplace", "zcdp"),
-    "optuna_dp.accounting.kinds.approximate": ("approximate_dp", "pure_dp"),
-    "optuna_dp.accounting.kinds.bounded_range": ("bounded_range",),
-    "optuna_dp.accounting.kinds.curve": ("rdp",),
-    "optuna_dp.accounting.kinds.per_client": ("per_client",),
-    "optuna_dp.accounting.kinds.worst_case": ("worst_case",),
-    "optuna_dp.accounting.opacus": ("from_opacus",),
-    "optuna_dp.accounting.guarantee": ("Guarantee", "selection_guarantee"),
-    "optuna_dp.planning.selection_plan": ("selection_plan",),
-    "optuna_dp.callbacks": ("PrivacyCallback",),
-    "optuna_dp.pruners": ("WithinTrialPruner",),
-    "optuna_dp.publishing": ("publish",),
-    "optuna_dp.propose_test": ("partition",),
-    "optuna_dp.describing": ("describe",),
-    "optuna_dp.releasing.make_release": ("release",),
-    "optuna_dp.releasing.release": ("Release",),
-    "optuna_dp.samplers.budget_runs": ("fidelity",),
-    "optuna_dp.samplers.dp_hypo": ("DPHyPOSampler",),
-    "optuna_dp.samplers.noisy_max": ("NoisyMaxSampler",),
-    "optuna_dp.samplers.pilots": ("PilotSampler", "is_pilot"),
-    "optuna_dp.samplers.propose_test": ("ProposeTestSampler",),
-    "optuna_dp.samplers.rand_tune": ("RandTuneSampler",),
-    "optuna_dp.protocol.recovery": ("recover",),
-    "optuna_dp.samplers.utility_trials": ("report_utilities",),
-    "optuna_dp.testing.objective_check": ("ObjectiveReport", "check_objective"),
-    "optuna_dp.trial_counts": (
-        "Binomial",
-        "Geometric",
-        "Logarithmic",
-        "NegativeBinomial",
-        "Once",
-        "Poisson",
-        "TrialCount",
-    ),
-    "optuna_dp.verification": ("verify",),
+    "accounting.events": "compose dp_sgd gaussian laplace zcdp",
+    "accounting.guarantee": "Guarantee selection_guarantee",
+    "accounting.kinds.approximate": "approximate_dp pure_dp",
+    "accounting.kinds.bounded_range": "bounded_range",
+    "accounting.kinds.curve": "rdp",
+    "accounting.kinds.per_client": "per_client",
+    "accounting.kinds.worst_case": "worst_case",
+    "accounting.opacus": "from_opacus",
+    "callbacks": "PrivacyCallback",
+    "describing": "describe",
+    "planning.budget": "plan_budget",
+    "planning.budget_plan": "BudgetPlan",
+    "planning.calibration": "calibrate",
+    "planning.fidelity": "Fidelity",
+    "planning.selection_plan": "selection_plan",
+    "propose_test": "partition",
+    "protocol.recovery": "recover",
+    "pruners": "WithinTrialPruner",
+    "publishing": "publish",
+    "releasing.make_release": "release",
+    "releasing.release": "Release",
+    "samplers.budget_runs": "fidelity",
+    "samplers.dp_hypo": "DPHyPOSampler",
+    "samplers.noisy_max": "NoisyMaxSampler",
+    "samplers.pilots": "PilotSampler is_pilot",
+    "samplers.propose_test": "ProposeTestSampler",
+    "samplers.rand_tune": "RandTuneSampler",
+    "samplers.utility_trials": "report_utilities",
+    "testing.objective_check": "ObjectiveReport check_objective",
+    "trial_counts": "Binomial Geometric Logarithmic NegativeBinomial Once Poisson TrialCount",
+    "verification": "verify",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
 _PARTS = (
-    "dashboard",
-    "distributed",
-    "errors",
-    "federated",
-    "scoring",
-    "testing",
-    "visualization",
-    "voting",
+    *("dashboard", "distributed", "errors", "federated"),
+    *("scoring", "testing", "visualization", "voting"),
 )
 
 __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 
 
-def _comparisons(*question: Any) -> Any:
-    from optuna_dp.accounting.comparisons.by_name import comparisons_of  # start-up time
-
-    return comparisons_of(*question)
-
-
-def _attack(*question: Any) -> Any:
-    from optuna_dp.accounting.attacks.strongest import strongest_known_attack  # start-up time
-
-    return strongest_known_attack(*question)
-
-
-def _page(result: Any) -> str:
-    from optuna_dp.notebook import to_html  # start-up time
-
-    return to_html(result)
+# Nothing that a guarantee rests on imports any of these; see asides.
+_ASIDES = {
+    "bounds of others": ("accounting.comparisons.by_name", "comparisons_of"),
+    "attack": ("accounting.attacks.strongest", "strongest_known_attack"),
+    "page of a notebook": ("notebook", "to_html"),
+    "entry of a registry": ("registry", "to_registry"),
+    "reminders of a release": ("reminders", "remind"),
+    "grid of a composition": ("accounting.discretisation", "interval_for"),
+    "points of a profile": ("accounting.reading_points", "reading_points"),
+    "a storage without retries": ("protocol.retries", "without_retries"),
+}
 
 
-def _registry(result: Any, **entry: Any) -> str:
-    from optuna_dp.registry import to_registry  # start-up time
-
-    return to_registry(result, **entry)
+def _loaded(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
-def _grid(*question: Any) -> Any:
-    from optuna_dp.accounting.discretisation import interval_for  # start-up time
-
-    return interval_for(*question)
+def _loading(module: str, name: str) -> Callable[..., Any]:
+    return lambda *question, **options: _loaded(module, name)(*question, **options)
 
 
-def _points(*question: Any) -> Any:
-    from optuna_dp.accounting.reading_points import reading_points  # start-up time
-
-    return reading_points(*question)
-
-
-def _retries(storage: Any) -> None:
-    from optuna_dp.protocol.retries import without_retries  # start-up time
-
-    without_retries(storage)
-
-
-def _reminders(evidence: Any) -> None:
-    from optuna_dp.reminders import remind  # start-up time
-
-    remind(evidence)
-
-
-# Nothing that a guarantee rests on imports any of these; see there.
-asides.offer("bounds of others", _comparisons)
-asides.offer("attack", _attack)
-asides.offer("page of a notebook", _page)
-asides.offer("entry of a registry", _registry)
-asides.offer("reminders of a release", _reminders)
-asides.offer("grid of a composition", _grid)
-asides.offer("points of a profile", _points)
-asides.offer("a storage without retries", _retries)
+for _what, _home in _ASIDES.items():
+    asides.offer(_what, _loading(*_home))
 
 
 def __getattr__(name: str) -> Any:
@@ -201,8 +154,7 @@ def __getattr__(name: str) -> Any:
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
+    globals()[name] = value = _loaded(module, name)
     return value
 
 

@@ -72,8 +72,7 @@ def load() -> Digits:
 def cost_of_one_run(noise_ratio: float = 1.0) -> DpEvent:
     """Returns what one call of :func:`objective` costs: training and score, at worst.
 
-    Args:
-        noise_ratio: All noise is this many times the usual.
+    All noise is ``noise_ratio`` times the usual.
     """
     n = len(load().train_x)
     trainings = [
@@ -106,11 +105,7 @@ def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
 
 
 def budget(epsilon: float) -> BudgetPlan:
-    """Returns a plan for tuning on the training records: pilots, then one run.
-
-    Args:
-        epsilon: What everything together may cost, at delta 1e-5.
-    """
+    """Returns a plan for the training records, pilots and one run, of an epsilon at delta 1e-5."""
     return odp.plan_budget(
         epsilon=epsilon,
         delta=1e-5,
@@ -162,16 +157,10 @@ def train(
     steps: int | None = None,
     noise_multiplier: float = NOISE_MULTIPLIER,
 ) -> FloatArray:
-    """Returns (65, 10) weights trained by DP-SGD.
+    """Returns (65, 10) weights trained by DP-SGD on (n, 65) features with (n,) labels.
 
-    Args:
-        x: (n, 65) features.
-        y: (n,) labels.
-        learning_rate: Step size.
-        clipping_norm: Bound on the L2 norm of one example's gradient.
-        epochs: Passes over the data, in expectation.
-        steps: Number of steps instead.
-        noise_multiplier: Standard deviation of the noise over the clipping norm.
+    It takes ``steps`` or, in expectation, passes ``epochs`` times over the data; the noise
+    multiplier is relative to the clipping norm.
     """
     rng = np.random.default_rng(secrets.randbits(256))
     n = len(x)

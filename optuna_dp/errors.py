@@ -7,6 +7,7 @@ message is made from them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 __all__ = [
@@ -117,7 +118,8 @@ class ReleaseRefusedError(OptunaDPError):
         super().__init__(f"{text} {fix}" if fix else text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_refusal, (self.reason, self.trial_number, self.fix))
+        made = functools.partial(type(self), trial_number=self.trial_number, fix=self.fix)
+        return (made, (self.reason,))
 
 
 class UnfinishedStudyError(ReleaseRefusedError):
@@ -149,7 +151,3 @@ class WorkersError(OptunaDPError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.reason, self.fix))
-
-
-def _rebuild_refusal(reason: str, number: int | None, fix: str) -> ReleaseRefusedError:
-    return ReleaseRefusedError(reason, trial_number=number, fix=fix)

@@ -35,11 +35,7 @@ _ADVICE = (
 
 
 def looks_exact(scores: Sequence[float]) -> str:
-    """Says in words why scores look exact; empty if they do not.
-
-    Args:
-        scores: Scores of runs that have one.
-    """
+    """Says in words why scores look exact; empty if they do not."""
     finite = [value for value in scores if math.isfinite(value)]
     value, times = Counter(finite).most_common(1)[0] if finite else (0.0, 0)
     # Clipped scores repeat at the ends of their range.
@@ -81,11 +77,7 @@ def _common_unit(distinct: Sequence[float]) -> int | None:
 
 
 def remind(evidence: Evidence) -> None:
-    """Says what the curator should think of, once a release is made.
-
-    Args:
-        evidence: The study that was released.
-    """
+    """Says what the curator should think of, once a release is made."""
     _warn_of_other_studies(evidence.study)
     if evidence.plan.selection_from is None:
         return  # Utilities have no noise, and are not released.

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import import_graph
 import pytest
 
 import optuna_dp as odp
@@ -170,6 +171,39 @@ def test_signatures_are_short_and_say_types(name: str) -> None:
 
 
 METHODS = dict(methods())
+
+
+def silent_methods() -> Iterator[str]:
+    """Yields public methods without a docstring, unless they override one that has it.
+
+    ``help()`` shows the docstring of the base then. Bases outside of the package have theirs.
+    """
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for file in import_graph.files():
+        for node in ast.walk(ast.parse((import_graph.ROOT / file).read_text())):
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(node)
+
+    def methods_of(node: ast.ClassDef) -> dict[str, str | None]:
+        parts = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+        return {part.name: ast.get_docstring(part) for part in parts}
+
+    def says(node: ast.ClassDef, method: str) -> bool:
+        bases = {re.sub(r".*\.|\[.*", "", ast.unparse(base)) for base in node.bases}
+        return bool(methods_of(node).get(method)) or any(
+            base not in classes or any(says(one, method) for one in classes[base])
+            for base in bases - {"NamedTuple"}
+        )
+
+    for name, nodes in classes.items():
+        for node in [] if name.startswith("_") else nodes:
+            for method in methods_of(node):
+                if not method.startswith(("_", "test_")) and not says(node, method):
+                    yield f"{name}.{method}"
+
+
+def test_every_method_says_what_it_does_or_overrides_one_that_does() -> None:
+    assert sorted(silent_methods()) == []
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -60,14 +60,7 @@ def _release(plan: BudgetPlan, objective: digits.BudgetObjective, callbacks: lis
 
 @dataclass(frozen=True)
 class Way:
-    """One way to come to a model at the same epsilon, and how good it was.
-
-    Attributes:
-        name: In words.
-        noise_multiplier: Of the released model's training.
-        trainings: How many, in words.
-        accuracies: Of released models on records that nothing else looked at, one a repetition.
-    """
+    """One way to come to a model at the same epsilon, and how good its released models were."""
 
     name: str
     noise_multiplier: float

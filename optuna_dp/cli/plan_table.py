@@ -39,13 +39,7 @@ class RowsAsTheyCome:
         self._live.stop()
 
     def add(self, place: int, of: int, row: PlanRow) -> None:
-        """Shows one row more.
-
-        Args:
-            place: Its place in the table, from 0.
-            of: How many there will be.
-            row: The row.
-        """
+        """Shows one row more: its place in the table, from 0, of how many, and the row."""
         self._rows[place] = row
         done = len(self._rows)
         left = (time.monotonic() - self._begun) / done * (of - done)

@@ -17,12 +17,7 @@ _WHAT = "Give an Optuna storage URL or the path of a journal file."
 
 
 def load_study(storage: str, study_name: str) -> Study:
-    """Loads a study; never creates a storage that is not there.
-
-    Args:
-        storage: An Optuna storage URL (``sqlite:///tuning.db``, ``postgresql+psycopg://...``) or
-            the path of a journal file.
-        study_name: Name of the study.
+    """Loads a study from a storage URL or the file of a journal; never creates a storage.
 
     Raises:
         InvalidArgumentError: If there is no such storage or study.

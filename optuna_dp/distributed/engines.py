@@ -68,7 +68,6 @@ class Loky(Engine):
         self._executors: dict[int, Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        """See :class:`Engine`."""
         found = self._executors.get(place)
         if found is not None and found._flags.broken is None:
             return self._submit(found, task, ticket)
@@ -85,11 +84,9 @@ class Loky(Engine):
         return future
 
     def host(self) -> str:
-        """See :class:`Engine`."""
         return "127.0.0.1"
 
     def close(self) -> bool:
-        """See :class:`Engine`."""
         for executor in self._executors.values():
             executor.shutdown(wait=True, kill_workers=True)
         self._executors.clear()
@@ -107,7 +104,6 @@ class Dask(Engine):
         self._under_way: dict[Future[Any], Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        """See :class:`Engine`."""
         future: Future[Any] = Future()
         key = f"optuna-dp-{task.__name__}-{uuid.uuid4().hex}"
         asked = self._client.submit(task, ticket, key=key, pure=False, **self._options)
@@ -129,11 +125,10 @@ class Dask(Engine):
         return future
 
     def host(self) -> str:
-        """See :class:`Engine`."""
         return _address_towards(self._client.scheduler.address)
 
     def close(self) -> bool:
-        """See :class:`Engine`. Dask cannot end a task that has begun."""
+        """See :class:`Engine`; Dask cannot end a task that has begun."""
         left = list(self._under_way.values())
         if left:
             self._client.cancel(left, force=True)
@@ -150,7 +145,6 @@ class Ray(Engine):
         self._under_way: dict[Future[Any], Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        """See :class:`Engine`."""
         # An extra.
         import ray
 
@@ -161,7 +155,6 @@ class Ray(Engine):
         return future
 
     def host(self) -> str:
-        """See :class:`Engine`."""
         # An extra.
         import ray
 
@@ -173,7 +166,6 @@ class Ray(Engine):
         return str(ray.util.get_node_ip_address())
 
     def close(self) -> bool:
-        """See :class:`Engine`."""
         # An extra.
         import ray
 
@@ -193,7 +185,6 @@ class OfJoblib(Engine):
         self.name = name
 
     def start_all(self, task: Task, tickets: Sequence[bytes]) -> list[Future[Any]]:
-        """See :class:`Engine`."""
         futures: list[Future[Any]] = [Future() for _ in tickets]
         parallel = joblib.Parallel(
             n_jobs=len(tickets), backend=self._backend, batch_size=1, pre_dispatch="all"
@@ -213,23 +204,17 @@ class OfJoblib(Engine):
         return futures
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        """See :class:`Engine`."""
         return self.start_all(task, [ticket])[0]
 
     def host(self) -> str:
-        """See :class:`Engine`."""
         return socket.gethostbyname(socket.gethostname())
 
     def close(self) -> bool:
-        """See :class:`Engine`."""
         return False
 
 
 def engine_here(workers: int) -> Engine | None:
     """Returns the engine that joblib is configured for; None for threads of this process.
-
-    Args:
-        workers: How many workers there will be.
 
     Raises:
         InvalidArgumentError: If it is one on which a dead worker is never noticed.

@@ -34,12 +34,7 @@ _installing = threading.Lock()
 
 @contextmanager
 def owning(storage: BaseStorage, place: str) -> Iterator[None]:
-    """Marks every trial that this thread creates in a storage as a worker's own.
-
-    Args:
-        storage: The storage, as ``study._storage`` is.
-        place: The worker's place.
-    """
+    """Marks every trial that this thread creates in a storage as a worker's own."""
     _mark_what_is_created(storage)
     _current.place = place
     try:
@@ -74,11 +69,8 @@ def settle(study: Study, place: str) -> None:
     """Tells the open trials of a place, whose holder has died or ended, to have failed.
 
     By whether the worker is alive and by nothing else, as :func:`optuna_dp.recover` asks for. If
-    the engine was mistaken and it lives, its results are refused.
-
-    Args:
-        study: The study.
-        place: The place; nobody holds it, or nobody but the caller, who has not begun.
+    the engine was mistaken and it lives, its results are refused. The caller may hold the place
+    itself if it has not begun.
     """
     running = [t.number for t in _trials_of(study, place) if t.state == TrialState.RUNNING]
     for number in running:

@@ -26,12 +26,9 @@ _HEADER = "x-optuna-dp-secret"
 
 @contextmanager
 def served(storage: BaseStorage, host: str, *, one_by_one: bool) -> Iterator[GrpcStorageProxy]:
-    """Serves a storage; yields what workers open it with.
+    """Serves a storage on an address of this machine; yields what workers open it with.
 
-    Args:
-        storage: The storage, of this process.
-        host: The address of this machine on which it is served.
-        one_by_one: Answer one request at a time, which spares SQLite its locks.
+    Answering requests one by one spares SQLite its locks.
 
     Raises:
         MissingExtraError: If grpcio is not installed.

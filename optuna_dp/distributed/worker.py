@@ -36,31 +36,18 @@ THIS_PROCESS = uuid.uuid4().hex
 
 @dataclass(frozen=True)
 class Ticket:
-    """All that a worker needs.
-
-    Attributes:
-        call: Which call this belongs to.
-        place: The worker's place in the call.
-        caller: The process that makes the call; see :data:`THIS_PROCESS`.
-        study_name: The study.
-        storage: The study's storage, as workers open it.
-        sampler: The study's sampler.
-        pruner: The study's pruner.
-        objective: The objective.
-        callbacks: The callbacks.
-        scratch: A study in which to try how the storage numbers trials; None: not needed.
-    """
+    """All that a worker needs."""
 
     call: str
-    place: str
-    caller: str
+    place: str  # of the worker in the call
+    caller: str  # the process that makes the call: its THIS_PROCESS
     study_name: str
-    storage: BaseStorage
+    storage: BaseStorage  # as workers open it
     sampler: BaseSampler
     pruner: BasePruner
     objective: Callable[[optuna.Trial], Any]
     callbacks: Sequence[Callable[[Study, optuna.trial.FrozenTrial], None]]
-    scratch: str | None
+    scratch: str | None  # a study to try in how the storage numbers trials, if that is needed
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,10 @@ class InProcessGrid(Grid):
         return Context(_RUN_ID, _SERVER_NODE, {}, RecordDict(), run_config or {})
 
     def set_run(self, run: Any) -> None:
-        """See Flower's ``Grid``."""
         self._run = run
 
     @property
     def run(self) -> Any:
-        """See Flower's ``Grid``."""
         return self._run
 
     def create_message(
@@ -88,15 +86,12 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """See Flower's ``Grid``."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """See Flower's ``Grid``."""
         return list(self._nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """See Flower's ``Grid``."""
         ids = []
         for message in messages:
             ids.append(str(next(self._count)))
@@ -104,13 +99,11 @@ class InProcessGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """See Flower's ``Grid``."""
         return [self._replies.pop(i) for i in message_ids if i in self._replies]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """See Flower's ``Grid``."""
         return [self._deliver(message) for message in messages]
 
     def _deliver(self, message: Message) -> Message:

@@ -89,24 +89,20 @@ class Ledger(Protocol):
     def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
         """Writes an answer down if ``check`` of all answers, this one last, does not raise.
 
-        Args:
-            answer: What is about to be sent.
-            check: Raises if it must not be.
-            write: Whether to write it down, or only to see whether it would be.
+        Without ``write`` it is only looked whether it would be.
 
         Raises:
             VoteRefusedError: If the same was answered before, or the ledger cannot be read.
         """
 
 
-class StateLedger:
+class StateLedger(Ledger):
     """Answers of one run, in its state: another run, or a restart, knows nothing of them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
-        """See :class:`Ledger`."""
         records = self._context.state.config_records
         lines: list[Any] = list(records.get(_STATE, ConfigRecord()).get("lines", []))  # type: ignore[arg-type]
         check(_read_all(lines, answer))
@@ -115,7 +111,7 @@ class StateLedger:
         records[_STATE] = ConfigRecord({"lines": [*lines, answer.to_line()]})
 
 
-class FileLedger:
+class FileLedger(Ledger):
     """Answers of a node, in a file that outlives runs, apps and restarts."""
 
     def __init__(self, path: str | Path) -> None:
@@ -133,7 +129,6 @@ class FileLedger:
             return [Answer.from_line(line) for line in _complete_lines(file)]
 
     def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
-        """See :class:`Ledger`."""
         with self._locked() as file:
             lines = _complete_lines(file)
             check(_read_all(lines, answer))

@@ -57,12 +57,7 @@ def digests_in(text: str) -> frozenset[str]:
 
 
 def pinned(pull: Callable[..., Any], digests: Collection[str]) -> Callable[..., Any]:
-    """Returns Flower's function that pulls a message, with a look at the app that comes along.
-
-    Args:
-        pull: ``_pull_and_store_message`` of Flower's SuperNode.
-        digests: What is allowed.
-    """
+    """Returns Flower's ``_pull_and_store_message`` with a look at the app that comes along."""
 
     @functools.wraps(pull)
     def pull_pinned(*, get_fab: Callable[..., Fab], trusted_entities: Any, **rest: Any) -> Any:

@@ -14,29 +14,31 @@ from flwr.serverapp import Grid
 from optuna_dp.arrays import IntArray
 from optuna_dp.federated.query import ACTION_PLAIN, QUERY_RECORD, VOTE_RECORD, VoteQuery
 from optuna_dp.federated.replies import impossible
-from optuna_dp.federated.transport import Attempt, Progress, entry_bound, rejected, vector_of
+from optuna_dp.federated.transport import (
+    Attempt,
+    Progress,
+    Transport,
+    entry_bound,
+    rejected,
+    vector_of,
+)
 from optuna_dp.voting.plan import VotePlan
 
 _logger = logging.getLogger("optuna_dp")
 
 
 @dataclass(frozen=True)
-class PlainSum:
+class PlainSum(Transport):
     """The server sees each client's noisy vote and adds. It must be trusted.
 
     One client's share of the noise protects little by itself; what is released protects as
     planned.
     """
 
-    def check(self, plan: VotePlan) -> None:
-        """See :class:`.Transport`."""
-
     def facts(self) -> dict[str, Any]:
-        """See :class:`.Transport`."""
         return {"sum": "plain"}
 
     def masks_for(self) -> str:
-        """See :class:`.Transport`."""
         return ""
 
     def collect(
@@ -48,7 +50,6 @@ class PlainSum:
         timeout: float | None,
         progress: Progress,
     ) -> Attempt:
-        """See :class:`.Transport`."""
         content = RecordDict({QUERY_RECORD: ConfigRecord({"query": query.to_json()})})
         messages = [
             Message(content, dst_node_id=node, message_type=ACTION_PLAIN) for node in nodes

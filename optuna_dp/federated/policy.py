@@ -261,13 +261,7 @@ def event_of(query: VoteQuery, honest: int) -> SkellamDpEvent:
 def total_epsilon(
     counts: tuple[tuple[SkellamDpEvent, int], ...], adjacency: str, delta: float
 ) -> float:
-    """Returns what votes cost together; cached, because every attempt and client asks again.
-
-    Args:
-        counts: Events, and how many of each there were.
-        adjacency: Of the guarantee.
-        delta: Of the guarantee.
-    """
+    """Returns what so many of each event cost; cached, as every attempt and client asks again."""
     if not counts:
         return 0.0
     together = compose(*[repeated(event, n) for event, n in counts])

@@ -29,12 +29,7 @@ _LONGEST = 4096
 
 
 class ReplyChecks:
-    """The replies of one set-up of the secure sum.
-
-    Args:
-        plan: The plan of the vote.
-        module: Flower's server side.
-    """
+    """The replies of one set-up of the secure sum; ``module`` is Flower's server side."""
 
     def __init__(self, plan: VotePlan, module: Any) -> None:
         self._plan, self._module = plan, module
@@ -113,14 +108,9 @@ class ReplyChecks:
 
 
 def impossible(plan: VotePlan, sums: IntArray, voted: int) -> str:
-    """Returns why no honest votes have this sum; empty if they may have.
+    """Returns why no honest votes, so many, have this sum, shape (candidates,); else "".
 
     It happens to honest votes with a probability below 1e-300.
-
-    Args:
-        plan: The plan of the vote.
-        sums: The noisy sum, shape (candidates,).
-        voted: How many votes are in it.
     """
     bound = noise_bound(float(plan.share_variance) * voted)
     if bool(np.any(sums < -bound)) or bool(np.any(sums > voted + bound)):

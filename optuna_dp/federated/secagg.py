@@ -27,6 +27,7 @@ from optuna_dp.federated.transport import (
     SECAGG_CONFIG,
     Attempt,
     Progress,
+    Transport,
     entry_bound,
     rejected,
 )
@@ -38,7 +39,7 @@ _STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
 
 
 @dataclass(frozen=True)
-class SecAggPlus:
+class SecAggPlus(Transport):
     """Flower's SecAgg+, exact on whole numbers: the server learns the sum and nothing else.
 
     Bell et al., CCS 2020 (the protocol), against a server that follows it (semi-honest) and at
@@ -80,7 +81,6 @@ class SecAggPlus:
         return max(shares // 2 + 1, shares - plan.max_dropout)
 
     def check(self, plan: VotePlan) -> None:
-        """See :class:`.Transport`."""
         if plan.clients < 3:
             raise InvalidArgumentError(
                 "clients",
@@ -113,11 +113,9 @@ class SecAggPlus:
             )
 
     def facts(self) -> dict[str, Any]:
-        """See :class:`.Transport`."""
         return {"sum": "secagg+", "shares": self.shares, "masks": self.masks_for()}
 
     def masks_for(self) -> str:
-        """See :class:`.Transport`."""
         return masks.STRONG if self.strong_masks else masks.FLOWER
 
     def collect(
@@ -129,7 +127,6 @@ class SecAggPlus:
         timeout: float | None,
         progress: Progress,
     ) -> Attempt:
-        """See :class:`.Transport`."""
         plan = query.plan
         module = masks.server_module(self.masks_for())
         clip = entry_bound(plan)  # Beyond it the protocol clips: no honest entry comes near.

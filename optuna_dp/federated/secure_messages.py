@@ -62,11 +62,6 @@ def check_shares(
 ) -> None:
     """Refuses a vote for which the others' shares cannot be read.
 
-    Args:
-        message: Of any stage.
-        context: The client's.
-        decrypt: Reads a share with the key of two clients.
-
     Raises:
         VoteRefusedError: If one cannot be read.
     """

@@ -58,7 +58,7 @@ class Transport(Protocol):
     """A way to sum votes."""
 
     def check(self, plan: VotePlan) -> None:
-        """Refuses plans that it cannot carry out."""
+        """Refuses plans that it cannot carry out; by default none."""
 
     def facts(self) -> dict[str, Any]:
         """Returns what a privacy statement must say of it, JSON values."""
@@ -89,13 +89,9 @@ def noise_bound(variance: float) -> float:
 
 
 def vector_of(data: Any, shape: tuple[int, ...]) -> IntArray | None:
-    """Returns the array in the bytes of a file of numpy, None if they are not just that.
+    """Returns the 64-bit whole numbers in the bytes of a file of numpy, None if there is more.
 
     The header is read before room is made: it may tell of any size.
-
-    Args:
-        data: What came.
-        shape: Of the 64-bit whole numbers that are expected.
     """
     size = 8 * math.prod(shape)
     if not isinstance(data, bytes) or not size <= len(data) <= size + _LONGEST_HEADER:

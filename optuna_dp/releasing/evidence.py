@@ -102,11 +102,7 @@ def read_evidence(study: Study) -> Evidence:
 
 
 def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
-    """Refuses a study for runs whose parameters were given by hand.
-
-    Args:
-        trials: The study's runs; what stands beyond the last one cannot win.
-    """
+    """Refuses a study for runs whose parameters were given by hand."""
     for trial in trials:
         if was_enqueued(trial):
             raise ReleaseRefusedError(

@@ -27,10 +27,9 @@ UNLIKELY = 0.01
 
 
 def longest_block(failed: Sequence[bool]) -> tuple[int, int]:
-    """Returns where the longest block of failures begins and how long it is (the last of several).
+    """Returns where the longest block of failed runs begins, and its length.
 
-    Args:
-        failed: For each run by slot, whether it failed.
+    Of several the last one.
     """
     best, start = (len(failed), 0), 0
     for i, one in enumerate(failed):
@@ -42,13 +41,10 @@ def longest_block(failed: Sequence[bool]) -> tuple[int, int]:
 
 
 def stand_together(failed: Sequence[bool]) -> bool:
-    """Whether failures stand in one block that chance hardly explains.
+    """Whether failed runs stand in one block that chance hardly explains.
 
     If all runs failed nothing was chosen, so nothing stands out. A block at the end is what is to
     be expected of a machine that died, so it is not charged for the other places it might have.
-
-    Args:
-        failed: For each run by slot, whether it failed.
     """
     n, f = len(failed), sum(failed)
     start, length = longest_block(failed)

@@ -33,11 +33,7 @@ _GO_ON = (
 
 
 def read_open_evidence(study: Study, plan: StudyPlan) -> Evidence:
-    """Returns the pilots, by number, and the last runs that began.
-
-    Args:
-        study: A study in the open.
-        plan: Its plan.
+    """Returns the pilots, by number, and the last runs that began, of a study in the open.
 
     Raises:
         ReleaseRefusedError: If the study's runs are not what its plan promises.

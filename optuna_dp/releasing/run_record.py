@@ -120,10 +120,7 @@ def write_run_record(storage: BaseStorage, study_id: int, record: RunRecord) -> 
 
 
 def run_records(attrs: Mapping[str, Any]) -> list[RunRecord]:
-    """Returns every record of a study; more than one means that its workers disagree.
-
-    Args:
-        attrs: The study's system attributes.
+    """Returns every record among the attributes of a study; several if its workers disagree.
 
     Raises:
         ReleaseRefusedError: If a record is corrupted.

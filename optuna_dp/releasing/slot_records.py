@@ -26,10 +26,7 @@ def slot_record(
 ) -> SlotRecord | None:
     """Returns a run's record; None for a slot whose worker died before the run began.
 
-    Args:
-        trial: The run.
-        plan: The study's plan.
-        vouched: Numbers of failed trials that somebody vouches never began.
+    ``vouched`` are numbers of failed trials that somebody vouches never began.
     """
     data = trial.system_attrs.get(SLOT_KEY)
     never_began = (

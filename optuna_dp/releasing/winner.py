@@ -16,12 +16,7 @@ from optuna_dp.releasing.runs import Run
 
 
 def choose(runs: Iterable[Run], *, maximize: bool) -> FrozenTrial | None:
-    """Returns the best run's trial, or None if no run has a score.
-
-    Args:
-        runs: All runs of the study.
-        maximize: Whether a larger score is better.
-    """
+    """Returns the best run's trial, or None if no run has a score."""
     sign = 1.0 if maximize else -1.0
     scored = [(run, score(run.trial)) for run in runs]
     ranked = [(sign * value, run.tie_break, run) for run, value in scored if value is not None]

@@ -32,14 +32,11 @@ class CheckedRun:
     """What was seen in one run.
 
     Attributes:
-        params: Its hyperparameters.
-        distributions: Their distributions.
         value: Its score; None if it was pruned or failed.
         failure: What it raised, or why its score is none; empty if nothing.
         reports: What it reported, by step.
         reads: How it read other trials.
         states: Where it left the global random generators.
-        opacus: What Opacus did.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +102,6 @@ class Bench:
         Args:
             stage: Which run of the study it is.
             like: An earlier run, whose hyperparameters it gets.
-            objective: Another objective to run.
             seed: For the global random generators; None draws fresh states.
             at_step: Called after each step of an Opacus optimizer.
         """

@@ -13,8 +13,6 @@ It runs in memory and in a temporary journal file. Optuna's own cases
 (``optuna.testing.pytest_samplers``) are worth running besides.
 """
 
-# ruff: noqa: D102 - the names of the tests say what they check.
-
 from __future__ import annotations
 
 import warnings

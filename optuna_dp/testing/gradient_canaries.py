@@ -189,13 +189,9 @@ def noise_at_most(shares: FloatArray, error: float) -> float:
 def power(counts: list[int], stated: float, actual: float, error: float) -> float:
     """Returns how often steps of noise ``actual`` are found out when ``stated`` is claimed.
 
-    By simulation, 4,000 trainings with independent canaries.
+    ``counts`` are canaries by step, ``error`` is the largest chance to accuse an honest training.
 
-    Args:
-        counts: How many canaries each step has.
-        stated: The noise multiplier that is claimed.
-        actual: The one that is used.
-        error: The largest chance of accusing an honest training.
+    By simulation, 4,000 trainings with independent canaries.
     """
     rng = np.random.default_rng(0)  # no secret: the same question has the same answer
     sizes = np.asarray(counts)

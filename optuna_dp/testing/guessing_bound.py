@@ -119,12 +119,7 @@ def refuted_epsilon(
 ) -> float:
     """Returns the largest epsilon for which (epsilon, delta)-DP is refuted; 0 if none is.
 
-    Args:
-        right: Right guesses made.
-        guesses: Guesses made.
-        canaries: m.
-        delta: In [0, 1).
-        error: The largest chance of refuting what is true.
+    As in :func:`possible`; ``error`` is the largest chance of refuting what is true.
     """
 
     def refuted(epsilon: float) -> bool:

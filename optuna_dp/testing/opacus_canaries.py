@@ -41,9 +41,6 @@ def watched_optimizers(watch: Any) -> Iterator[None]:
     What it returns is asked for ``clip_and_accumulate`` and ``add_noise``, which take the place of
     the optimizer's own until the block ends.
 
-    Args:
-        watch: Takes a ``DPOptimizer``.
-
     Raises:
         MissingExtraError: If Opacus is not installed.
     """

@@ -264,17 +264,14 @@ class WatchedStorage(InMemoryStorage):
             self._seen.add(name)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        """See the base class."""
         self._note("get_trial", trial_id)
         return super().get_trial(trial_id)
 
     def get_all_trials(self, *args: Any, **kwargs: Any) -> list[FrozenTrial]:
-        """See the base class."""
         self._note("get_all_trials")
         return super().get_all_trials(*args, **kwargs)
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """See the base class."""
         self._note("get_best_trial")
         own, self._own = self._own, None  # It reads trials in its turn.
         try:
@@ -283,7 +280,6 @@ class WatchedStorage(InMemoryStorage):
             self._own = own
 
     def get_n_trials(self, *args: Any, **kwargs: Any) -> int:
-        """See the base class."""
         self._note("get_n_trials")
         return super().get_n_trials(*args, **kwargs)
 

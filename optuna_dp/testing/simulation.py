@@ -73,14 +73,8 @@ def simulate(
     """Returns what each search releases, coded as one number; :data:`NOTHING` for no winner.
 
     Args:
-        runs: The law of one run.
-        trials: The law of T.
-        searches: Number of searches.
-        rng: Randomness of the simulation.
         densities: The adaptive policy's density relative to the prior, by state; None: 1.
         remember: How a policy's state follows from its runs; None: it stays.
-        initial_state: State before the first run.
-        faults: What is wrong with the search.
     """
     wrong = faults or Faults()
     count = draw_counts(trials, searches, rng)
@@ -129,11 +123,6 @@ def simulate(
 
 def columns(found: IntArray, runs: Runs, faults: Faults | None = None) -> FloatArray:
     """Returns what :func:`simulate` coded as numbers side by side, as somebody would read it.
-
-    Args:
-        found: What it returned, shape (n,).
-        runs: The law that it was given.
-        faults: What it was given; None: none.
 
     Returns:
         Shape (n, 3): hyperparameter, output, and the number of runs if it was told, else 0. A

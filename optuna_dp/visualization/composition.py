@@ -46,12 +46,8 @@ class _Counted:
     """What is counted one by one: its words, and what so many of it cost.
 
     Attributes:
-        title: Of the figure.
-        unit: What is counted.
         costs: Lines by name: function count -> epsilon.
-        last: How far to count.
         level: Name of the guarantee's line.
-        kept: Counts that are shown in any case.
         pilots: How many of the runs are pilots, and what those cost; None without pilots.
     """
 

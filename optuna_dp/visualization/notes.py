@@ -70,9 +70,6 @@ no completed trial without one: the trial is shown as pruned, which it was not."
 def curators_note(study: Study) -> str:
     """Returns what a private study's page says, in Markdown. **For the curator only.**
 
-    Args:
-        study: A study of one of optuna-dp's samplers.
-
     Raises:
         PlanError: If the study has no plan, or what a run costs is not recorded.
     """
@@ -122,11 +119,7 @@ The plots are on the study's first page, under the history.
 
 
 def published_note(release: Release) -> str:
-    """Returns what a published study's page says, in Markdown. **Public.**
-
-    Args:
-        release: What the study holds.
-    """
+    """Returns what a published study's page says, in Markdown. **Public.**"""
     opened = is_in_the_open(release.design)
     shown = _WITH_ITS_PILOTS if opened else _PILOTS
     besides = shown if "pilots" in release.attributes else ""

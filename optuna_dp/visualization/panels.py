@@ -41,14 +41,11 @@ class Law:
     """A density to be shown.
 
     Attributes:
-        title: Of the figure.
-        axis: Title of the vertical axis.
         candidates: N points of the search space.
         ratios: The density relative to a prior at each, shape (N,).
         weights: The prior's share of each, shape (N,); they sum to 1.
         levels: Lines across, by height; they are the ticks of a linear axis.
         band: Heights between which all ratios lie; None: the vertical axis is logarithmic.
-        marks: Runs.
     """
 
     title: str

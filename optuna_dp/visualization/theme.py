@@ -34,14 +34,7 @@ def graph_objects() -> Any:
 
 
 def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
-    """Returns an empty figure.
-
-    Args:
-        title: What it shows.
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis.
-        curator: Whether the title says that the figure is for the curator only.
-    """
+    """Returns an empty figure; its title says so if it is for the curator only."""
     found: go.Figure = graph_objects().Figure()
     style(found, title, curator=curator)
     found.update_xaxes(title={"text": x, "standoff": 8}, zeroline=False, automargin=True)
@@ -50,14 +43,7 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
 
 
 def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) -> None:
-    """Gives a figure the title and the layout that all have.
-
-    Args:
-        figure: The figure, with axes of its own.
-        title: What it shows.
-        curator: Whether the title says that the figure is for the curator only.
-        height: In pixels; the space for title and legend is part of it.
-    """
+    """Gives a figure the title and the layout that all have; the height is in pixels."""
     figure.update_layout(
         title={"text": titled(title, curator=curator), "x": 0.02, "xanchor": "left"},
         template="plotly_white",
@@ -89,19 +75,10 @@ def line(
     where: dict[str, int] | None = None,
     **more: Any,
 ) -> None:
-    """Adds a line.
+    """Adds a line through pairs (x, y).
 
-    Args:
-        figure: The figure.
-        at: Pairs (x, y).
-        name: In the legend.
-        colour: Of the line.
-        width: In pixels.
-        dash: plotly's name of a pattern.
-        markers: Whether the points are marked.
-        shape: plotly's name of how points are joined.
-        where: Row and column of the panel, in a figure that has several.
-        more: Anything else that ``plotly.graph_objects.Scatter`` takes.
+    Dash and shape have plotly's names; ``where`` is the row and column of a panel, if there are
+    several; ``more`` is anything else that ``plotly.graph_objects.Scatter`` takes.
     """
     pairs = list(at)
     figure.add_trace(
@@ -128,18 +105,7 @@ def points(
     where: dict[str, int] | None = None,
     **more: Any,
 ) -> None:
-    """Adds points.
-
-    Args:
-        figure: The figure.
-        at: Pairs (x, y).
-        name: In the legend.
-        colour: Of the points.
-        size: In pixels.
-        symbol: plotly's name of one.
-        where: Row and column of the panel, in a figure that has several.
-        more: Anything else that ``plotly.graph_objects.Scatter`` takes.
-    """
+    """Adds points (x, y); see :func:`line`. ``symbol`` is plotly's name of one."""
     more = {"mode": "markers", **more}
     pairs = list(at)
     figure.add_trace(

@@ -244,11 +244,6 @@ def checked_adjacency(value: Any) -> str:
 def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
     """Returns about the least variance at which ``changes`` entries cost at most ``epsilon``.
 
-    Args:
-        changes: Entries that neighbours change, over all attempts.
-        epsilon: Target.
-        delta: Target.
-
     Returns:
         A variance at which the cost is at most ``epsilon``, within 1e-5 of the least one.
     """

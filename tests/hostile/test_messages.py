@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,12 @@ import pytest
 from support import RUN, exactly, finished_study, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+    UnfinishedStudyError,
+)
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import SLOT_KEY
 
@@ -151,3 +157,12 @@ def test_a_refusal_after_a_release_says_that_the_release_stands() -> None:
     ) as caught:
         odp.release(study, RUN)
     assert caught.value.trial_number == 1
+
+
+@pytest.mark.parametrize("kind", [ReleaseRefusedError, UnfinishedStudyError])
+def test_a_refusal_keeps_its_kind_and_its_facts_on_the_way_to_another_process(
+    kind: type[ReleaseRefusedError],
+) -> None:
+    error = kind("It is open.", trial_number=3, fix="Wait.")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (kind, str(error), vars(error))

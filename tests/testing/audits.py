@@ -13,8 +13,9 @@ from optuna_dp.propose_test import DoublingPlan
 from optuna_dp.propose_test.exact_noise import laplace_for
 from optuna_dp.propose_test.utilities import RESOLUTION
 from optuna_dp.testing import audit
-from optuna_dp.testing.attacked_runs import stage
 from optuna_dp.testing.simulation import Runs, simulate
+
+from .attacked_runs import stage
 
 DELTA = 1e-3
 MEAN = 10.0

@@ -36,7 +36,6 @@ class BudgetedRuns(Procedure):
     in_the_open = True
 
     def own_record(self, design: Design) -> RunRecord | None:
-        """See :class:`Procedure`."""
         plan = BudgetSettings.of(design).plan
         return RunRecord.checked(plan.event, plan.delta, plan.neighboring_relation, ())
 
@@ -49,7 +48,6 @@ class BudgetedRuns(Procedure):
         return BudgetSettings.of(design).plan.event
 
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
-        """See :class:`Procedure`."""
         plan = BudgetSettings.of(design).plan
         if record.neighboring_relation != plan.neighboring_relation:
             raise ReleaseRefusedError(
@@ -60,7 +58,6 @@ class BudgetedRuns(Procedure):
         return plan.guarantee
 
     def each_run(self, design: Design, record: RunRecord, number: int) -> Any:
-        """See :class:`Procedure`."""
         settings = BudgetSettings.of(design)
         return settings.plan.fidelity(min(number, settings.pilots)).event
 
@@ -72,7 +69,6 @@ class BudgetedRuns(Procedure):
         return max(len(trials) + 1, plan.slots) if end is None else end
 
     def read(self, study: Study, plan: StudyPlan) -> Evidence:
-        """See :class:`Procedure`."""
         return read_open_evidence(study, plan)
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:

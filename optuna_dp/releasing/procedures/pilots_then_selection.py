@@ -24,7 +24,6 @@ class PilotsThenSelection(Procedure):
     """See the module's docstring; docs/explanation/pilots.md has the proof."""
 
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
-        """See :class:`Procedure`."""
         settings = PilotSettings.from_json(design.settings)
         return pilots_guarantee(
             settings.event,
@@ -37,12 +36,10 @@ class PilotsThenSelection(Procedure):
         )
 
     def each_run(self, design: Design, record: RunRecord, number: int) -> Any:
-        """See :class:`Procedure`."""
         settings = PilotSettings.from_json(design.settings)
         return settings.event if number < settings.pilots else record.event
 
     def check(self, evidence: Evidence) -> None:
-        """See :class:`Procedure`."""
         check_pilots(evidence)
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
@@ -52,7 +49,6 @@ class PilotsThenSelection(Procedure):
         return choose(evidence.runs[pilots:], maximize=design.direction == "maximize")
 
     def attributes(self, evidence: Evidence) -> dict[str, Any]:
-        """See :class:`Procedure`."""
         settings = PilotSettings.from_json(evidence.plan.design.settings)
         if not settings.release_pilots:
             return {}

@@ -21,7 +21,6 @@ class PrivateSelection(Procedure):
     """See the module's docstring."""
 
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
-        """See :class:`Procedure`."""
         settings = SelectionSettings.from_json(design.settings)
         return selection_guarantee(
             record.event,
@@ -33,5 +32,4 @@ class PrivateSelection(Procedure):
         )
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        """See :class:`Procedure`."""
         return choose(evidence.runs, maximize=evidence.plan.design.direction == "maximize")

@@ -27,7 +27,6 @@ class UtilityChoice(Procedure):
     runs_are_private = False
 
     def guarantee(self, design: Design, record: RunRecord) -> Guarantee:
-        """See :class:`Procedure`."""
         return Guarantee(self.run(design, None), record.neighboring_relation)
 
     def run(self, design: Design, run: Any) -> Any:
@@ -43,7 +42,6 @@ class UtilityChoice(Procedure):
         return UtilitySettings.from_json(design.settings).plan.event()
 
     def check_outputs(self, attributes: Any, store: Any) -> None:
-        """See :class:`Procedure`."""
         for name, value in (("output_attributes", attributes), ("artifact_store", store)):
             if value:
                 raise InvalidArgumentError(
@@ -55,12 +53,10 @@ class UtilityChoice(Procedure):
                 )
 
     def settle(self, evidence: Evidence) -> None:
-        """See :class:`Procedure`."""
         stages = UtilitySettings.from_json(evidence.plan.design.settings).stages
         settle(evidence.study, evidence.plan, stages - 1)
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        """See :class:`Procedure`."""
         choice = final_choice(evidence.study, evidence.plan)
         if choice is None:
             raise ReleaseRefusedError("Its private choice has not been made.")
@@ -79,5 +75,4 @@ class ProposeTest(UtilityChoice):
     """A choice in stages, whose private answers may end the study before its last slot."""
 
     def slots(self, study: Study, plan: StudyPlan) -> int:
-        """See :class:`Procedure`."""
         return end_of(study, plan)

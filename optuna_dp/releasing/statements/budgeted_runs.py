@@ -49,5 +49,4 @@ ended, logs, or attributes and reported values that are no part of the stated ou
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """See :class:`Description`."""
         return BudgetSettings.of(design).facts(design.sampler)

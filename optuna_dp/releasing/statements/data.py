@@ -50,14 +50,7 @@ def statement_data(
 ) -> dict[str, Any]:
     """Returns the statement as plain JSON values.
 
-    Args:
-        guarantee: The guarantee of the whole procedure.
-        design: The public design of the study.
-        delta: The delta at which epsilon is stated.
-        released: Names of what is released.
-        content: What is released, as plain JSON values.
-        described: What is to be said of the procedure.
-        cap: The most records that one unit has, if the curator has said.
+    ``released`` are names of what is released; ``cap`` is the most records that one unit has.
     """
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
@@ -111,11 +104,6 @@ def digest(
 
     Whoever holds the JSON of a release can compute it again: it is made of the statement's
     guarantee and design and of everything in the release but the statement.
-
-    Args:
-        guarantee: ``Guarantee.to_json()``.
-        design: ``Design.to_json()``.
-        content: What is released.
     """
     whole = {"guarantee": guarantee, "design": design, "content": content}
     # Unlike canonical_json: scores and attributes may be infinite or NaN.

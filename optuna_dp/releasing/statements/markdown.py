@@ -11,12 +11,9 @@ _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
 def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
-    """Returns the statement as Markdown a reviewer can read.
+    """Returns a statement as Markdown a reviewer can read.
 
-    Args:
-        data: What :func:`statement_data` returned.
-        facts: Rows of the table, by heading: how the procedure describes itself, and what the
-            curator says of the data.
+    ``facts`` are more rows of its table: on the procedure, and what the curator says of the data.
     """
     epsilon = rounded_up(data["epsilon"], 4)
     promise = (

@@ -42,7 +42,6 @@ class PilotsThenSelection(Description):
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """See :class:`Description`."""
         settings = PilotSettings.from_json(design.settings)
         prior = settings.selection.prior
         return {

@@ -63,7 +63,6 @@ class PrivateSelection(Description):
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """See :class:`Description`."""
         settings = SelectionSettings.from_json(design.settings)
         return {**facts_of(settings, design.sampler), "One run": in_words(guarantee.event.run)}
 

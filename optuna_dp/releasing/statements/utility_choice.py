@@ -46,5 +46,4 @@ class UtilityChoice(Description):
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """See :class:`Description`."""
         return UtilitySettings.from_json(design.settings).facts(design.sampler)

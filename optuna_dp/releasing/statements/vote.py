@@ -51,7 +51,6 @@ class Vote(Description):
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
-        """See :class:`Description`."""
         plan = VotePlan.from_json(design.settings["plan"])
         attempts = design.settings["attempts"]
         protected = self.relations[plan.adjacency]
