@@ -140,10 +140,12 @@ class BudgetObjective:
             noise_multiplier=run.noise_multiplier,
         )
         assert run.score_noise_multiplier is not None  # The plan pays for every score.
-        return odp.scoring.private_accuracy(
-            np.argmax(data.train_x @ self.weights, axis=1) == data.train_y,
+        return private_accuracy(
+            self.weights,
+            data.train_x,
+            data.train_y,
             size=len(data.train_x),
-            noise_multiplier=run.score_noise_multiplier,
+            score_noise=run.score_noise_multiplier,
         )
 
 
@@ -190,13 +192,12 @@ def private_accuracy(
     x: FloatArray,
     y: npt.NDArray[np.int64],
     *,
+    size: int = VALIDATION_SIZE,
     score_noise: float = SCORE_NOISE,
 ) -> float:
     """Returns the accuracy with noise of ``score_noise`` contributions on the count."""
     correct = np.argmax(x @ weights, axis=1) == y
-    return odp.scoring.private_accuracy(
-        correct, size=VALIDATION_SIZE, noise_multiplier=score_noise
-    )
+    return odp.scoring.private_accuracy(correct, size=size, noise_multiplier=score_noise)
 
 
 def _steps(epochs: float, n: int) -> int:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
-from optuna_dp.cli.plan import Relation
+from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -20,44 +19,26 @@ if TYPE_CHECKING:
 
 
 def budget(
-    epsilon: Annotated[
-        float, typer.Option(metavar="NUMBER", help="What everything together may cost.")
-    ],
-    records: Annotated[int, typer.Option(metavar="COUNT", help="Number of training records.")],
-    batch_size: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Expected number of records in a batch.")
-    ],
-    epochs: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Length of the last run, passes over the data.")
-    ],
-    delta: Annotated[float, typer.Option(metavar="NUMBER", help="In (0, 1).")] = 1e-5,
+    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")],
+    records: Annotated[int, option("COUNT", "Number of training records.")],
+    batch_size: Annotated[float, option("NUMBER", "Expected number of records in a batch.")],
+    epochs: Annotated[float, option("NUMBER", "Length of the last run, passes over the data.")],
+    delta: Annotated[float, option("NUMBER", "In (0, 1).")] = 1e-5,
     pilots: Annotated[
-        str | None,
-        typer.Option(metavar="N,N", help="Pilots of each rung, such as 16,4 (the default) or 8."),
+        str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.")
     ] = None,
     pilot_epochs: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Length of a pilot; default --epochs.")
+        float | None, option("NUMBER", "Length of a pilot; default --epochs.")
     ] = None,
     noise_increase: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="What the last run pays for the pilots, above 1."),
+        float | None, option("NUMBER", "What the last run pays for the pilots, above 1.")
     ] = None,
     spare_runs: Annotated[
-        int, typer.Option(metavar="COUNT", help="Further last runs, paid for in case one fails.")
+        int, option("COUNT", "Further last runs, paid for in case one fails.")
     ] = 0,
-    relation: Annotated[
-        Relation,
-        typer.Option(
-            metavar="RELATION",
-            help="What neighbouring data sets differ in: add-or-remove-one or replace-one.",
-        ),
-    ] = Relation.add_or_remove_one,
-    script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a script to start from.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for a program to read.")
-    ] = False,
+    relation: TheRelation = Relation.add_or_remove_one,
+    script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Plan a private tuning for DP-SGD: a few noisy pilots in the open, then one run.
 
@@ -68,7 +49,7 @@ def budget(
     # Start-up time: --help and refusals come at once.
     from rich.console import Console
 
-    with clear_errors({name: f"--{name.replace('_', '-')}" for name in _ARGUMENTS}):
+    with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
@@ -76,29 +57,29 @@ def budget(
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
+        usual = relation is Relation.add_or_remove_one
+        optional = {
+            "spare_runs": spare_runs or None,
+            "pilots": None if pilots is None else _rungs(pilots),
+            "pilot_epochs": pilot_epochs,
+            "noise_increase": noise_increase,
+            "neighboring_relation": None if usual else relation.value.replace("-", "_"),
+        }
         given: dict[str, Any] = {
             "epsilon": epsilon,
             "delta": delta,
             "records": records,
             "batch_size": batch_size,
             "epochs": epochs,
+            **{name: value for name, value in optional.items() if value is not None},
         }
-        more: dict[str, Any] = {"spare_runs": spare_runs} if spare_runs else {}
-        if pilots is not None:
-            more["pilots"] = _rungs(pilots)
-        if pilot_epochs is not None:
-            more["pilot_epochs"] = pilot_epochs
-        if noise_increase is not None:
-            more["noise_increase"] = noise_increase
-        if relation is not Relation.add_or_remove_one:
-            more["neighboring_relation"] = relation.value.replace("-", "_")
         with Console(stderr=True).status("Accounting ..."):
-            plan = plan_budget(**given, **more)
+            plan = plan_budget(**given)
             found = alternatives(plan)
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
-            script.write_text(_script(given | more))
+            script.write_text(_script(given))
     if as_json:
         record = {
             "plan": plan.to_json(),
@@ -108,20 +89,7 @@ def budget(
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, found, given | more, script)
-
-
-_ARGUMENTS = (
-    "epsilon",
-    "delta",
-    "records",
-    "batch_size",
-    "epochs",
-    "pilots",
-    "pilot_epochs",
-    "noise_increase",
-    "spare_runs",
-)
+    _print(Console(), plan, spent, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -159,15 +127,8 @@ def _print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
     )
     table = Table(title="The plan", title_justify="left")
-    for name, side in (
-        ("runs", "right"),
-        ("", "left"),
-        ("noise", "right"),
-        ("steps", "right"),
-        ("score noise", "right"),
-        ("rate x", "right"),
-    ):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for name in ("runs", "", "noise", "steps", "score noise", "rate x"):
+        table.add_column(name, justify="right" if name else "left")
     rows = [(str(n), "pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
     rows.append(("1", "last run", plan.final))
     if plan.spare_runs:
@@ -188,11 +149,9 @@ def _print(
         "searched learning rate by (SGD and momentum; not Adam).\n",
         style="dim",
     )
-    other = Table(title="What the same epsilon buys", title_justify="left")
-    other.add_column("way")
-    other.add_column("noise of the model", justify="right")
-    other.add_column("trainings", justify="right")
-    other.add_column("computing", justify="right")
+    other = Table("way", title="What the same epsilon buys", title_justify="left")
+    for name in ("noise of the model", "trainings", "computing"):
+        other.add_column(name, justify="right")
     for one in found:
         noise = "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}"
         other.add_row(one.name, noise, one.trainings, f"{one.computing:.3g} x")

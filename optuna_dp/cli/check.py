@@ -10,7 +10,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
 
 
@@ -22,19 +22,14 @@ def check(
             help="A file, and the name in it of the objective given to study.optimize.",
         ),
     ],
-    event: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name in the file of what one run costs."),
-    ] = None,
+    event: Annotated[str | None, option("NAME", "Name in the file of what one run costs.")] = None,
     plan: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name in the file of the plan, for budgets."),
+        str | None, option("NAME", "Name in the file of the plan, for budgets.")
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Name in the file of records: the objective takes them as second argument.",
+        option(
+            "NAME", "Name in the file of records: the objective takes them as second argument."
         ),
     ] = None,
     public_score: Annotated[
@@ -43,9 +38,7 @@ def check(
     minimize: Annotated[
         bool, typer.Option("--minimize", help="The study minimizes its score.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for a program to read.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run an objective a few times and look for what makes its stated cost untrue.
 
@@ -55,8 +48,7 @@ def check(
 
     Example: optuna-dp check train.py:objective --event RUN
     """
-    flags = {"event": "--event", "plan": "--plan", "data": "--data", "objective": "OBJECTIVE"}
-    with clear_errors(flags):
+    with clear_errors(check, objective="OBJECTIVE"):
         path, _, name = objective.rpartition(":")
         if not path or not name:
             raise InvalidArgumentError(

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from enum import Enum
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
+from typer.models import OptionInfo
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+
+
+def option(metavar: str, help_text: str) -> Any:
+    """Returns an option that shows what it takes, and says what it is for."""
+    return typer.Option(metavar=metavar, help=help_text)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+class Relation(str, Enum):
+    """What neighbouring data sets differ in."""
+
+    add_or_remove_one = "add-or-remove-one"
+    replace_one = "replace-one"
+
+
+TheRelation = Annotated[
+    Relation,
+    option("RELATION", "What neighbouring data sets differ in: add-or-remove-one or replace-one."),
+]
 
 
 class OneLineErrors(TyperGroup):
@@ -44,16 +67,22 @@ class OneLineErrors(TyperGroup):
 
 
 @contextmanager
-def clear_errors(flags: Mapping[str, str] | None = None) -> Iterator[None]:
+def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
     """Turns the errors a user can cause into one line on stderr and exit code 2.
 
-    Args:
-        flags: What the arguments of the library are called on the command line.
+    An argument of the library has the flag of the command's option of the same name, unless
+    ``flags`` says what it is called on the command line.
     """
+    hints = get_type_hints(command, include_extras=True)
+    options = {
+        name: f"--{name.replace('_', '-')}"
+        for name, hint in hints.items()
+        if any(isinstance(one, OptionInfo) for one in getattr(hint, "__metadata__", ()))
+    }
     try:
         yield
     except InvalidArgumentError as error:
-        name = (flags or {}).get(error.argument, error.argument)
+        name = (options | flags).get(error.argument, error.argument)
         if error.value is None:
             _print_error(f"{name} is missing: {error.allowed}. {error.fix}".strip())
         else:

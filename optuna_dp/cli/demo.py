@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.common import clear_errors, option
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from rich.console import Console
 
-    from optuna_dp.accounting.guarantee import Guarantee
     from optuna_dp.releasing.release import Release
 
 DELTA = 1e-5
@@ -35,21 +34,19 @@ class Method(str, Enum):
 def demo(
     method: Annotated[
         Method,
-        typer.Option(
-            metavar="METHOD",
-            help="budget (pilots in the open, then one run), rand-tune (best of secretly many "
+        option(
+            "METHOD",
+            "budget (pilots in the open, then one run), rand-tune (best of secretly many "
             "random runs) or dp-hypo (the same, and learns).",
         ),
     ] = Method.budget,
     epsilon: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="With budget: what all may cost. Default 3."),
+        float | None, option("NUMBER", "With budget: what all may cost. Default 3.")
     ] = None,
     mean: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="With the others: mean of the secret number of runs, at least 1. Default 10.",
+        option(
+            "NUMBER", "With the others: mean of the secret number of runs, at least 1. Default 10."
         ),
     ] = None,
     as_json: Annotated[
@@ -67,12 +64,13 @@ def demo(
     from rich.console import Console
 
     console = Console(stderr=as_json)
-    with clear_errors({"mean": "--mean", "epsilon": "--epsilon"}):
+    with clear_errors(demo):
         given, other = ("--mean", mean) if method is Method.budget else ("--epsilon", epsilon)
         if other is not None:
             raise InvalidArgumentError(
                 given, other, f"it does not go with --method {method.value}"
             )
+        _quiet()
         if method is Method.budget:
             _budget(console, 3.0 if epsilon is None else epsilon, as_json)
             return
@@ -83,17 +81,21 @@ def demo(
     _report(console, found, evidence)
 
 
+def _quiet() -> None:
+    import optuna  # start-up time: --help and refusals come at once
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    logging.getLogger("optuna_dp").setLevel(logging.WARNING)
+
+
 def _budget(console: Console, epsilon: float, as_json: bool) -> None:
     # Start-up time: --help and refusals come at once.
-    import optuna
     from rich.markdown import Markdown
     from rich.table import Table
 
     from optuna_dp import digits
     from optuna_dp.cli import demo_budget
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    logging.getLogger("optuna_dp").setLevel(logging.WARNING)
     found, plan = demo_budget.search(console, epsilon)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
@@ -102,21 +104,15 @@ def _budget(console: Console, epsilon: float, as_json: bool) -> None:
     _print_released(console, found)
     with console.status("The same epsilon spent in other ways ..."):
         ways = demo_budget.compare(plan, demo_budget.REPETITIONS)
-    table = Table(title=f"Epsilon {epsilon:g} at delta {DELTA:g}, four ways", title_justify="left")
-    table.add_column("way")
+    title = f"Epsilon {epsilon:g} at delta {DELTA:g}, four ways"
+    table = Table("way", title=title, title_justify="left")
     for name in ("noise", "trainings", "accuracy, %"):
         table.add_column(name, justify="right")
     for way in ways:
         mean = 100 * statistics.fmean(way.accuracies)
         spread = 196 * statistics.stdev(way.accuracies) / len(way.accuracies) ** 0.5
-        bold = way is ways[-1]
-        cells = (
-            way.name,
-            f"{way.noise_multiplier:.2f}",
-            way.trainings,
-            f"{mean:.1f} ± {spread:.1f}",
-        )
-        table.add_row(*cells, style="bold" if bold else None)
+        cells = (f"{way.noise_multiplier:.2f}", way.trainings, f"{mean:.1f} ± {spread:.1f}")
+        table.add_row(way.name, *cells, style="bold" if way is ways[-1] else None)
     console.print()
     console.print(table)
     console.print(
@@ -135,21 +131,14 @@ def _search(console: Console, method: Method, mean: float) -> tuple[Release, Stu
     import optuna_dp as odp
     from optuna_dp import digits
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    logging.getLogger("optuna_dp").setLevel(logging.WARNING)
-    trials = odp.Geometric(mean)
     data = digits.load()
     console.print(
         f"[bold]Digits[/bold]: {len(data.train_x)} training and {len(data.valid_x)} validation "
         "records. Each run trains with DP-SGD and returns a noisy accuracy."
     )
     run = digits.cost_of_one_run()
-    sampler = (
-        odp.DPHyPOSampler(trials=trials)
-        if method is Method.dp_hypo
-        else odp.RandTuneSampler(trials=trials)
-    )
-    study = optuna.create_study(direction="maximize", sampler=sampler)
+    kind = odp.DPHyPOSampler if method is Method.dp_hypo else odp.RandTuneSampler
+    study = optuna.create_study(direction="maximize", sampler=kind(trials=odp.Geometric(mean)))
 
     def show(study: Study, trial: FrozenTrial) -> None:
         shown = ", ".join(
@@ -186,7 +175,9 @@ def _report(console: Console, found: Release, study: Study) -> None:
         f"{books['every run']['epsilon_by_naive_composition']:.2f}",
         "naive composition; tells T, so for the curator only",
     )
-    _add_methods(table, found.guarantee)
+    rdp = found.guarantee.by_method(DELTA).get("rdp", float("inf"))
+    if rdp < float("inf"):
+        table.add_row("this search by Rényi accounting", f"{rdp:.2f}", "valid, but loose")
     table.add_row(
         "[bold]this release[/bold]",
         f"[bold]{found.guarantee.epsilon(DELTA):.2f}[/bold]",
@@ -207,16 +198,5 @@ def _print_released(console: Console, found: Release) -> None:
         return
     console.print(f"  noisy accuracy: {found.value:.3f}")
     for name, value in found.params.items():
-        console.print(
-            f"  {name}: {value:.4g}" if isinstance(value, float) else f"  {name}: {value}"
-        )
-
-
-def _add_methods(table: object, guarantee: Guarantee) -> None:
-    # Start-up time: --help and refusals come at once.
-    from rich.table import Table
-
-    assert isinstance(table, Table)
-    rdp = guarantee.by_method(DELTA).get("rdp", float("inf"))
-    if rdp < float("inf"):
-        table.add_row("this search by Rényi accounting", f"{rdp:.2f}", "valid, but loose")
+        shown = f"{value:.4g}" if isinstance(value, float) else value
+        console.print(f"  {name}: {shown}")

@@ -84,26 +84,13 @@ def compare(plan: BudgetPlan, repetitions: int) -> list[Way]:
         _release(plan, objective, [])
         return _held_out(objective.weights)
 
+    rand_tune, several = f"RandTune, mean {MEAN}", f"{MEAN} on average"
+    final = plan.final.noise_multiplier
     ways: list[tuple[str, float, str, Callable[[], float]]] = [
         ("usual defaults, no tuning", alone, "1", lambda: _held_out(_train(plan, alone))),
-        (
-            f"RandTune, mean {MEAN}, Rényi accounting",
-            loose,
-            f"{MEAN} on average",
-            lambda: _rand_tune(plan, loose),
-        ),
-        (
-            f"RandTune, mean {MEAN}",
-            tight,
-            f"{MEAN} on average",
-            lambda: _rand_tune(plan, tight),
-        ),
-        (
-            "pilots in the open, then one run",
-            plan.final.noise_multiplier,
-            f"{plan.pilots} + 1",
-            this,
-        ),
+        (f"{rand_tune}, Rényi accounting", loose, several, lambda: _rand_tune(plan, loose)),
+        (rand_tune, tight, several, lambda: _rand_tune(plan, tight)),
+        ("pilots in the open, then one run", final, f"{plan.pilots} + 1", this),
     ]
     return [
         Way(name, noise, trainings, [once() for _ in range(repetitions)])
@@ -149,10 +136,8 @@ def _rand_tune(plan: BudgetPlan, noise: float) -> float:
             "clipping_norm": float(np.exp(rng.uniform(np.log(0.05), np.log(5.0)))),
         }
         weights = _train(plan, noise, params)
-        score = odp.scoring.private_accuracy(
-            np.argmax(data.train_x @ weights, axis=1) == data.train_y,
-            size=len(data.train_x),
-            noise_multiplier=score_noise,
+        score = digits.private_accuracy(
+            weights, data.train_x, data.train_y, size=len(data.train_x), score_noise=score_noise
         )
         best = max(best, (score, weights), key=lambda found: found[0])
     return _held_out(best[1])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
 from optuna_dp.cli.plan_table import RowsAsTheyCome, print_plan
 from optuna_dp.errors import InvalidArgumentError
 
@@ -29,112 +29,80 @@ class Policy(str, Enum):
     data = "data"
 
 
-class Relation(str, Enum):
-    """What neighbouring data sets differ in."""
-
-    add_or_remove_one = "add-or-remove-one"
-    replace_one = "replace-one"
-
-
 def plan(
     noise_multiplier: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Noise of DP-SGD over its clipping norm. Leave out to solve for it.",
-        ),
+        option("NUMBER", "Noise of DP-SGD over its clipping norm. Leave out to solve for it."),
     ] = None,
     sample_rate: Annotated[
-        float | None,
-        typer.Option(metavar="RATE", help="Batch size over the number of records, in (0, 1]."),
+        float | None, option("RATE", "Batch size over the number of records, in (0, 1].")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="COUNT", help="Steps of DP-SGD in one run.")
-    ] = None,
-    delta: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Delta of every epsilon, in (0, 1).")
-    ] = 1e-5,
+    steps: Annotated[int | None, option("COUNT", "Steps of DP-SGD in one run.")] = None,
+    delta: Annotated[float, option("NUMBER", "Delta of every epsilon, in (0, 1).")] = 1e-5,
     score_noise: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Noise of the run's score over what one record moves it; pilots have the same. "
+        option(
+            "NUMBER",
+            "Noise of the run's score over what one record moves it; pilots have the same. "
             "Leave out if the score costs nothing.",
         ),
     ] = None,
     event: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON", help="The run's event, instead of the options above but --delta."
-        ),
+        str | None, option("JSON", "The run's event, instead of the options above but --delta.")
     ] = None,
     law: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LAW",
-            help="Law of the number of runs: geometric, logarithmic, poisson, "
+        option(
+            "LAW",
+            "Law of the number of runs: geometric, logarithmic, poisson, "
             "negative-binomial:SHAPE or binomial:N. Give it again for more.",
         ),
     ] = None,
     mean: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Mean number of runs, pilots not counted. Give it again for more.",
-        ),
+        option("NUMBER", "Mean number of runs, pilots not counted. Give it again for more."),
     ] = None,
     adaptive_law: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LAW", help="Law of the searches that learn (default: geometric)."),
+        list[str] | None, option("LAW", "Law of the searches that learn (default: geometric).")
     ] = None,
     density_bounds: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="c,C",
-            help="Also searches whose density stays between c and C times the prior, such as "
+        option(
+            "c,C",
+            "Also searches whose density stays between c and C times the prior, such as "
             "0.75,2; 'none' for none of them. Give it again for more.",
         ),
     ] = None,
     pilots: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="B,r",
-            help="Also searches that learn from B pilots at r times the noise, such as 10,4; "
+        option(
+            "B,r",
+            "Also searches that learn from B pilots at r times the noise, such as 10,4; "
             "'none' for none of them. Give it again for more.",
         ),
     ] = None,
     cap: Annotated[
-        int | None,
-        typer.Option(metavar="COUNT", help="Largest number of runs, pilots not counted."),
+        int | None, option("COUNT", "Largest number of runs, pilots not counted.")
     ] = None,
     top: Annotated[
-        float,
-        typer.Option(metavar="FRACTION", help="A hit is a run in this best part of the prior."),
+        float, option("FRACTION", "A hit is a run in this best part of the prior.")
     ] = 0.05,
     policy: Annotated[
         Policy,
-        typer.Option(
-            metavar="WHAT",
-            help="What densities may depend on: history (private outputs of earlier runs), or "
-            "data.",
+        option(
+            "WHAT",
+            "What densities may depend on: history (private outputs of earlier runs), or data.",
         ),
     ] = Policy.history,
-    relation: Annotated[
-        Relation,
-        typer.Option(
-            metavar="RELATION",
-            help="What neighbouring data sets differ in: add-or-remove-one or replace-one.",
-        ),
-    ] = Relation.add_or_remove_one,
+    relation: TheRelation = Relation.add_or_remove_one,
     target_epsilon: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="Solve for what keeps each search within this."),
+        float | None, option("NUMBER", "Solve for what keeps each search within this.")
     ] = None,
     solve: Annotated[
         Unknown | None,
-        typer.Option(
-            metavar="WHAT",
-            help="What to solve for: noise (the default if --noise-multiplier is left out), "
+        option(
+            "WHAT",
+            "What to solve for: noise (the default if --noise-multiplier is left out), "
             "mean (the default otherwise) or density-bounds.",
         ),
     ] = None,
@@ -145,14 +113,9 @@ def plan(
         ),
     ] = None,
     startup_runs: Annotated[
-        int,
-        typer.Option(
-            metavar="COUNT", help="Runs from the prior in searches within density bounds."
-        ),
+        int, option("COUNT", "Runs from the prior in searches within density bounds.")
     ] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for a program to read.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare what searches cost and find, or solve for a target epsilon.
 
@@ -164,7 +127,7 @@ def plan(
     # Start-up time: --help and refusals come at once.
     from rich.console import Console
 
-    with clear_errors(_FLAGS):
+    with clear_errors(plan, **_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
         # Start-up time: --help and refusals come at once.
@@ -202,28 +165,15 @@ def plan(
     print_plan(Console(), found)
 
 
-# What the library calls the arguments, beside what the user typed.
+# What the library calls differently, beside what the user typed.
 _FLAGS = {
-    "startup_runs": "--startup-runs",
-    "noise_multiplier": "--noise-multiplier",
-    "sample_rate": "--sample-rate",
-    "steps": "--steps",
-    "delta": "--delta",
-    "score_noise": "--score-noise",
     "data": "--event",
-    "event": "--event",
-    "law": "--law",
     "shape": "--law: shape",
     "n": "--law: n",
-    "mean": "--mean",
     "means": "--mean",
-    "density_bounds": "--density-bounds",
     "density_bounds[0]": "--density-bounds: c",
     "density_bounds[1]": "--density-bounds: C",
-    "pilots": "--pilots",
-    "cap": "--cap",
     "fraction": "--top",
-    "target_epsilon": "--target-epsilon",
 }
 _UNKNOWNS: dict[Unknown, Any] = {
     Unknown.noise: "noise_multiplier",

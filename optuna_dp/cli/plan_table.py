@@ -102,22 +102,18 @@ def _table(plan: SelectionPlan) -> Table:
     for shown, name in ((with_attacks, ">="), (with_naive, "naive"), (True, "RDP")):
         if shown:
             table.add_column(name, justify="right", style="dim", no_wrap=True)
-    table.add_column("T<=3", justify="right", no_wrap=True)
-    table.add_column(f"top {100 * plan.fraction:g}%", justify="right", no_wrap=True)
-    table.add_column("price", justify="right", no_wrap=True)
-    table.add_column("rival", justify="right", no_wrap=True)
+    for name in ("T<=3", f"top {100 * plan.fraction:g}%", "price", "rival"):
+        table.add_column(name, justify="right", no_wrap=True)
     last: float | None = None
     for row in plan.rows:
         if plan.solved_for != "mean" and last is not None and row.mean != last:
             table.add_section()
         last = row.mean
-        table.add_row(*_cells(row, plan, solved, with_attacks, with_naive))
+        table.add_row(*_cells(row, solved, with_attacks, with_naive))
     return table
 
 
-def _cells(
-    row: PlanRow, plan: SelectionPlan, solved: bool, with_attacks: bool, with_naive: bool
-) -> list[str]:
+def _cells(row: PlanRow, solved: bool, with_attacks: bool, with_naive: bool) -> list[str]:
     name = row.law
     for family, short in (("negative-binomial", "nb"), ("binomial", "bin")):
         if name.startswith(f"{family}:"):

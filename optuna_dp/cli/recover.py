@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
-from optuna_dp.cli.release import AsJson, Storage, StudyName
+from optuna_dp.cli.common import AsJson, clear_errors, option
+from optuna_dp.cli.release import Storage, StudyName
 from optuna_dp.cli.storages import load_study
 
 
@@ -17,10 +17,7 @@ def recover(
     study: StudyName,
     fail: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Number of a trial whose worker has died. Give it again for more.",
-        ),
+        option("NUMBER", "Number of a trial whose worker has died. Give it again for more."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -31,7 +28,7 @@ def recover(
 
     Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
-    with clear_errors({"fail": "--fail"}):
+    with clear_errors(recover):
         # Start-up time: --help and refusals come at once.
         from optuna_dp.protocol.recovery import recover as recover_study
 

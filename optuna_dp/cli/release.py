@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.common import AsJson, clear_errors, option
 from optuna_dp.cli.storages import load_study
 from optuna_dp.errors import InvalidArgumentError
 
@@ -21,7 +21,6 @@ Storage = Annotated[
     ),
 ]
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
 def release(
@@ -29,20 +28,13 @@ def release(
     study: StudyName,
     as_json: AsJson = False,
     publish_to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Also publish to this storage URL: a study safe to show."
-        ),
+        str | None, option("URL", "Also publish to this storage URL: a study safe to show.")
     ] = None,
     publish_as: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the published study (default: release)."),
+        str | None, option("NAME", "Name of the published study (default: release).")
     ] = None,
     failures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="chance|lost", help="Why failed runs stand together, if release asks."
-        ),
+        str | None, option("chance|lost", "Why failed runs stand together, if release asks.")
     ] = None,
 ) -> None:
     """Release the best run of a finished study.
@@ -52,9 +44,7 @@ def release(
 
     Example: optuna-dp release sqlite:///curator.db digits --json > release.json
     """
-    with clear_errors(
-        {"storage": "--publish-to", "study_name": "--publish-as", "failures": "--failures"}
-    ):
+    with clear_errors(release, storage="--publish-to", study_name="--publish-as"):
         if publish_as is not None and publish_to is None:
             raise InvalidArgumentError(
                 "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
@@ -87,7 +77,7 @@ def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> No
 
     Example: optuna-dp statement sqlite:///curator.db digits > statement.md
     """
-    with clear_errors():
+    with clear_errors(statement):
         found = _release(storage, study)
     if as_json:
         typer.echo(json.dumps(found.to_json()["statement"], indent=2, sort_keys=True))

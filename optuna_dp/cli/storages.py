@@ -69,9 +69,7 @@ def _refuse_other_files(storage: str, url: URL) -> None:
     # SQLite takes "file:" names with options of its own after the path.
     path = Path(name.removeprefix("file:").partition("?")[0])
     _refuse_missing(storage, path)
-    with path.open("rb") as file:
-        start = file.read(16)
-    if start != b"SQLite format 3\0":
+    if not _is_sqlite(path):
         raise InvalidArgumentError(
             "STORAGE",
             storage,
@@ -88,16 +86,14 @@ def _journal(storage: str) -> BaseStorage:
 
     path = Path(storage)
     _refuse_missing(storage, path)
+    if _is_sqlite(path):
+        raise InvalidArgumentError(
+            "STORAGE",
+            storage,
+            "the file is a SQLite database, not a journal",
+            f"Give its URL, sqlite:///{storage}.",
+        )
     with path.open("rb") as file:
-        start = file.read(16)
-        if start == b"SQLite format 3\0":
-            raise InvalidArgumentError(
-                "STORAGE",
-                storage,
-                "the file is a SQLite database, not a journal",
-                f"Give its URL, sqlite:///{storage}.",
-            )
-        file.seek(0)
         for number, line in enumerate(file, start=1):
             if not _is_entry(line):
                 raise InvalidArgumentError(
@@ -107,6 +103,11 @@ def _journal(storage: str) -> BaseStorage:
                     _WHAT,
                 )
     return JournalStorage(JournalFileBackend(storage))
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 def _is_entry(line: bytes) -> bool:

@@ -7,20 +7,17 @@ from typing import Annotated
 
 import typer
 
-from optuna_dp.cli.common import clear_errors
+from optuna_dp.cli.common import AsJson, clear_errors, option
 
 
 def verify(
     file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="The JSON of a release or of its statement."),
+        str, typer.Argument(metavar="FILE", help="The JSON of a release or of its statement.")
     ],
     artifact: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The file said to be the released model.")
+        str | None, option("FILE", "The file said to be the released model.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = (
-        False
-    ),
+    as_json: AsJson = False,
 ) -> None:
     """Check a release: compute its guarantee and its digest again from its JSON.
 
@@ -32,7 +29,7 @@ def verify(
     # Start-up time: --help comes at once.
     from optuna_dp.verification import verify as check
 
-    with clear_errors({"path_or_json": "FILE", "artifact": "--artifact"}):
+    with clear_errors(verify, path_or_json="FILE"):
         found = check(file, artifact=artifact)
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
     raise typer.Exit(code=0 if found.ok else 1)
