@@ -9,6 +9,7 @@ annotated by :func:`annotate_published`, which is given the release and nothing 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import logging
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.storages import BaseStorage, InMemoryStorage
 
-from optuna_dp import visualization
+from optuna_dp import visualization as plots
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.visualization.notes import curators_note, published_note
 from optuna_dp.visualization.targets import candidates_of, has_finished, plan_of
@@ -80,18 +81,14 @@ def annotate(study: Study, *, attack: bool = True) -> None:
     """
     board = _board()
     board.save_note(study, curators_note(study))
-    plots = visualization
-    _draw(
-        board,
-        study,
-        {
-            "privacy-profile": lambda: plots.plot_privacy_profile(study, attack=attack),
-            "epsilon-by-trials": lambda: plots.plot_epsilon_by_trials(study),
-            "sampling-density": lambda: plots.plot_sampling_density(study),
-            "scores": lambda: plots.plot_scores(study),
-            "doubling-trace": lambda: plots.plot_doubling_trace(study),
-        },
-    )
+    figures: dict[str, Callable[[Study], go.Figure]] = {
+        "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=attack),
+        "epsilon-by-trials": plots.plot_epsilon_by_trials,
+        "sampling-density": plots.plot_sampling_density,
+        "scores": plots.plot_scores,
+        "doubling-trace": plots.plot_doubling_trace,
+    }
+    _draw(board, study, study, figures)
 
 
 class DashboardCallback:
@@ -159,17 +156,13 @@ def annotate_published(study: Study, release: Release) -> None:
         return
     board = _board()
     board.save_note(study, published_note(release))
-    plots = visualization
-    _draw(
-        board,
-        study,
-        {
-            "privacy-profile": lambda: plots.plot_privacy_profile(release, attack=False),
-            "epsilon-by-trials": lambda: plots.plot_epsilon_by_trials(release),
-            "pilots": lambda: plots.plot_scores(release),
-            "votes": lambda: plots.plot_votes(release),
-        },
-    )
+    figures: dict[str, Callable[[Release], go.Figure]] = {
+        "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=False),
+        "epsilon-by-trials": plots.plot_epsilon_by_trials,
+        "pilots": plots.plot_scores,
+        "votes": plots.plot_votes,
+    }
+    _draw(board, study, release, figures)
 
 
 def _board() -> Any:
@@ -179,10 +172,10 @@ def _board() -> Any:
     return importlib.import_module("optuna_dashboard")
 
 
-def _draw(board: Any, study: Study, figures: dict[str, Callable[[], go.Figure]]) -> None:
-    for name, make in figures.items():
+def _draw(board: Any, study: Study, shown: Any, figures: dict[str, Callable[..., Any]]) -> None:
+    for name, plot in figures.items():
         try:
-            figure = make()
+            figure = plot(shown)
         except InvalidArgumentError:
             continue  # not every procedure has every figure, nor every study yet
         board.save_plotly_graph_object(study, figure, graph_object_id=_ID + name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import optuna
-from optuna.distributions import json_to_distribution
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated.query import read_search
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -38,27 +37,16 @@ def votes_to_study(
         InvalidArgumentError: If it is not the release of a vote.
         optuna.exceptions.DuplicatedStudyError: If the name is taken.
     """
-    settings = release.design.settings
     if release.design.procedure != "vote" or "noisy_votes" not in release.attributes:
         raise InvalidArgumentError(
             "release", release.design.procedure, "it must be the release of a vote"
         )
-    search = settings["search"]
-    space = {name: json_to_distribution(json.dumps(d)) for name, d in search["space"].items()}
+    space, candidates = read_search(release.design.settings["search"])
     study = optuna.create_study(storage=storage, study_name=study_name, direction="maximize")
-    study.add_trials(
-        [
-            optuna.trial.create_trial(
-                params={
-                    name: d.to_external_repr(float(search["internal"][name][i]))
-                    for name, d in space.items()
-                },
-                distributions=space,
-                value=float(votes),
-            )
-            for i, votes in enumerate(release.attributes["noisy_votes"])
-        ]
-    )
+    for params, votes in zip(candidates, release.attributes["noisy_votes"], strict=True):
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=space, value=float(votes))
+        )
     study.set_user_attr("privacy statement", release.statement())
     study.set_user_attr("privacy", release.to_json()["statement"])
     return study

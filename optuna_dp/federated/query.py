@@ -100,24 +100,12 @@ def _parsed(text: str) -> VoteQuery:
                 f"this optuna-dp answers {_FORMAT!r}, version {_VERSION}",
                 "Use the same version of optuna-dp on server and clients.",
             )
-        space = {
-            name: json_to_distribution(json.dumps(value))
-            for name, value in data["search"]["space"].items()
-        }
-        columns = {name: data["search"]["internal"][name] for name in space}
-        rows = int(data["search"]["count"])
+        space, candidates = read_search(data["search"])
+        columns = [data["search"]["internal"][name] for name in space]
         check_space(space)
-        candidates = tuple(
-            _checked_candidate(
-                space,
-                i,
-                {name: d.to_external_repr(float(columns[name][i])) for name, d in space.items()},
-            )
-            for i in range(rows)
-        )
         query = VoteQuery(
             space,
-            candidates,
+            tuple(_checked_candidate(space, i, c) for i, c in enumerate(candidates)),
             checked_direction(data["direction"]),
             VotePlan.from_json(data["plan"]),
             str(data["masks"]),
@@ -129,7 +117,8 @@ def _parsed(text: str) -> VoteQuery:
         raise InvalidArgumentError(
             "query", text[:80], f"it must be what VoteQuery.to_json wrote ({error!r})"
         ) from None
-    if query.plan.candidates != rows or any(len(c) != rows for c in columns.values()):
+    rows = len(candidates)
+    if query.plan.candidates != rows or any(len(column) != rows for column in columns):
         raise InvalidArgumentError("query", rows, "its candidates must be as many as planned")
     return query
 
@@ -146,6 +135,16 @@ def search_to_json(
             for name, d in space.items()
         },
     }
+
+
+def read_search(search: Mapping[str, Any]) -> tuple[dict[str, BaseDistribution], list[Params]]:
+    """Returns the search space and candidates of which :func:`search_to_json` made JSON."""
+    space = {name: json_to_distribution(json.dumps(d)) for name, d in search["space"].items()}
+    internal = search["internal"]
+    return space, [
+        {name: d.to_external_repr(float(internal[name][i])) for name, d in space.items()}
+        for i in range(int(search["count"]))
+    ]
 
 
 def checked_direction(value: Any) -> str:

@@ -120,32 +120,30 @@ def plot_epsilon_by_trials(
     lines = [[cost(count) for count in counts] for cost in counted.costs.values()]
     for name, values, colour in zip(counted.costs, lines, colours, strict=False):
         pairs = zip(counts, values, strict=True)
-        theme.line(figure, pairs, name, colour=colour, markers=True)
+        theme.line(figure, pairs, name, colour, markers=True)
     ends = [0.5, last + 0.5]
     theme.line(
         figure,
         [(end, epsilon) for end in ends],
         f"{counted.level}: {rounded_up(epsilon)}",
-        colour=theme.GUARANTEE,
+        theme.GUARANTEE,
         width=3,
     )
     if counted.pilots is not None:
         number, cost = counted.pilots
         name = f"the {number} pilots alone: {rounded_up(cost)}"
-        theme.line(
-            figure, [(end, cost) for end in ends], name, colour=theme.GUARANTEE, dash="dash"
-        )
+        theme.line(figure, [(end, cost) for end in ends], name, theme.GUARANTEE, dash="dash")
     if so_far:
         at = lines[-1][counts.index(so_far)]
         theme.points(
             figure,
             [(so_far, at)],
             f"{counted.unit} so far: {so_far}",
-            colour=theme.ATTACK,
+            theme.ATTACK,
             size=12,
             symbol="diamond",
         )
-    figure.update_xaxes(range=ends, tickformat="d", dtick=1 if last <= 15 else None)
+    theme.count_along_x(figure, 1, last)
     figure.update_yaxes(rangemode="tozero")
     return figure
 

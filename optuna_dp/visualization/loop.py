@@ -77,7 +77,7 @@ def _of_study(study: optuna.Study) -> go.Figure:
             figure,
             shown,
             "best mean utility among those tested (not private)",
-            colour=theme.NAIVE,
+            theme.NAIVE,
             dash="dash",
             markers=len(shown) == 1,
             shape="hvh",
@@ -110,7 +110,7 @@ def _figure(trace: Sequence[TraceStep], *, curator: bool) -> go.Figure:
         figure,
         [(step.iteration, step.utility) for step in trace],
         "accumulated",
-        colour=theme.GUARANTEE,
+        theme.GUARANTEE,
         width=3,
         shape="hv",
         markers=len(trace) == 1,
@@ -124,7 +124,7 @@ def _figure(trace: Sequence[TraceStep], *, curator: bool) -> go.Figure:
             figure,
             [(step.iteration, step.threshold) for step in steps],
             f"proposed, {name}",
-            colour=colour,
+            colour,
             symbol=symbol,
             size=10,
             text=[
@@ -132,7 +132,6 @@ def _figure(trace: Sequence[TraceStep], *, curator: bool) -> go.Figure:
                 for step in steps
             ],
         )
-    last = len(trace)
-    figure.update_xaxes(range=[0.5, last + 0.5], tickformat="d", dtick=1 if last <= 15 else None)
+    theme.count_along_x(figure, 1, len(trace))
     figure.update_yaxes(rangemode="tozero")
     return figure

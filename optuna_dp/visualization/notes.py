@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
@@ -16,7 +15,7 @@ from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.openness import is_in_the_open
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.statements import description_of
-from optuna_dp.releasing.statements.markdown import METHODS
+from optuna_dp.releasing.statements.markdown import METHODS, two_columns
 from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.second_evaluations import with_utilities
 from optuna_dp.samplers.utility_choice import (
@@ -85,19 +84,17 @@ def curators_note(study: Study) -> str:
     relation = description_of(plan.design).relations[record.neighboring_relation]
     if procedure.in_the_open:
         scored = BudgetSettings.of(plan.design).scores_last_run
-        head, stands = (
-            _IN_THE_OPEN.format(unscored="" if scored else _UNSCORED),
-            _rungs(study, plan),
-        )
+        head = _IN_THE_OPEN.format(unscored="" if scored else _UNSCORED)
+        stands = _rungs(study, plan)
     elif procedure.runs_are_private:
         head = _FOR_THE_CURATOR.format(shows="every run, and how many\nthere were")
         stands = _runs(study, plan)
     else:
         head = _FOR_THE_CURATOR.format(shows="utilities, which are\nnot private")
         stands = _choice(study, plan)
-    opened = procedure.in_the_open
-    what = "outputs of all runs together** are" if opened else "release** is"
-    whatever = "which of them are shown" if opened else "what this page shows"
+    what, whatever = "release** is", "what this page shows"
+    if procedure.in_the_open:
+        what, whatever = "outputs of all runs together** are", "which of them are shown"
     facts = {
         **description_of(plan.design).facts(plan.design, target.guarantee),
         "Accounting": METHODS.get(target.guarantee.method(target.delta), ""),
@@ -108,11 +105,11 @@ def curators_note(study: Study) -> str:
 The **{what} differentially private with **{promise}**, with respect to
 {relation}. That does not depend on {whatever}.
 
-{_table(facts)}
+{two_columns(facts)}
 
 ## How the study stands
 
-{_table({**stands, "Can be released": _can_be_released(study, plan)})}
+{two_columns({**stands, "Can be released": _can_be_released(study, plan)})}
 
 The plots are on the study's first page, under the history.
 """
@@ -202,12 +199,3 @@ def _can_be_released(study: Study, plan: StudyPlan) -> str:
     except OptunaDPError as error:
         return f"NO: {error}"
     return "yes: `odp.release(study)`"
-
-
-def _table(rows: Mapping[str, str]) -> str:
-    lines = [f"| {name} | {_cell(value)} |" for name, value in rows.items()]
-    return "\n".join(["| | |", "|---|---|", *lines])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

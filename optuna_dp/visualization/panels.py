@@ -107,7 +107,7 @@ def _panel(figure: go.Figure, law: Law, name: str, *, first: bool, where: dict[s
         figure,
         zip(x, law.ratios, strict=True),
         "candidate",
-        colour=theme.rgba(theme.GUARANTEE, 0.3),
+        theme.rgba(theme.GUARANTEE, 0.3),
         size=4,
         hoverinfo="skip",
         **more,
@@ -119,14 +119,14 @@ def _panel(figure: go.Figure, law: Law, name: str, *, first: bool, where: dict[s
             figure,
             marginal,
             mean,
-            colour=theme.NAIVE,
+            theme.NAIVE,
             size=26,
             symbol="line-ew-open",
             text=[str(choices[int(v)]) for v, _ in marginal],
             **more,
         )
     else:
-        theme.line(figure, marginal, mean, colour=theme.NAIVE, width=3, **more)
+        theme.line(figure, marginal, mean, theme.NAIVE, width=3, **more)
     low, high = law.band or _decades(law.ratios)
     for i, marks in enumerate(law.marks):
         used = [trial.params[name] for trial in marks.trials if name in trial.params]
@@ -136,7 +136,7 @@ def _panel(figure: go.Figure, law: Law, name: str, *, first: bool, where: dict[s
             figure,
             [(x, below) for x in at],
             marks.name,
-            colour=marks.colour,
+            marks.colour,
             size=9,
             symbol="line-ns-open",
             **more,

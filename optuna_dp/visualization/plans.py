@@ -70,7 +70,7 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
             figure,
             zip([row.mean for row in rows], y, strict=True),
             name,
-            colour=theme.SERIES[i % len(theme.SERIES)],
+            theme.SERIES[i % len(theme.SERIES)],
             dash="dash" if rows[0].learns else "solid",
             markers=True,
             error_y=None if white_box else _down_to_the_attack(rows),
@@ -100,33 +100,23 @@ def _down_to_the_attack(rows: list[PlanRow]) -> dict[str, Any] | None:
 
 def _add_naive(figure: go.Figure, plan: SelectionPlan) -> None:
     naive = {row.mean: row.naive for row in plan.rows if row.mean and row.naive is not None}
-    if not naive:
-        return
-    theme.line(
-        figure,
-        sorted(naive.items()),
-        _NAIVE,
-        colour=theme.OTHER,
-        dash="dot",
-        markers=len(naive) == 1,
-    )
+    if naive:
+        at, alone = sorted(naive.items()), len(naive) == 1
+        theme.line(figure, at, _NAIVE, theme.OTHER, dash="dot", markers=alone)
 
 
 def _solved(plan: SelectionPlan, unknown: str) -> go.Figure:
     """Bars: one for each law that reaches the target."""
     figure = theme.figure(f"What epsilon {plan.target_epsilon:g} allows", x="", y=_SOLVED[unknown])
-    go = theme.graph_objects()
     names, heights = [], []
     for row in plan.rows:
         if row.trials is None or row.density_bounds is None or row.mean is None:
             continue
-        if unknown == "mean":
-            names.append(row.name)
-            heights.append(row.mean)
-        else:
-            names.append(f"{row.law}, mean {row.mean:g}")
-            heights.append(row.density_bounds[1] / row.density_bounds[0])
-    figure.add_trace(go.Bar(x=names, y=heights, marker={"color": theme.GUARANTEE}))
+        c, big_c = row.density_bounds
+        names.append(row.name if unknown == "mean" else f"{row.law}, mean {row.mean:g}")
+        heights.append(row.mean if unknown == "mean" else big_c / c)
+    bar = theme.graph_objects().Bar(x=names, y=heights, marker={"color": theme.GUARANTEE})
+    figure.add_trace(bar)
     return figure
 
 
@@ -138,45 +128,27 @@ def _side_by_side(plan: SelectionPlan, mean: float) -> go.Figure:
         x=f"epsilon at delta {plan.delta:g}",
         y="",
     )
-    learning = [row for row in shown if row.price is not None]
-    _bars(
-        figure,
-        {row.name: row.epsilon - (row.price or 0.0) for row in shown},
-        "the selection by itself",
-        theme.GUARANTEE,
-    )
+    alone = {row.name: row.epsilon - (row.price or 0.0) for row in shown}
+    theme.bars(figure, alone, alone.values(), theme.GUARANTEE, name="the selection by itself")
+    learning = {row.name: row.price for row in shown if row.price is not None}
     if learning:
-        _bars(
+        theme.bars(
             figure,
-            {row.name: row.price for row in learning},
-            "added by density bounds or pilots",
+            learning,
+            learning.values(),
             theme.NAIVE,
-            text=[f"+{rounded_up(row.price or 0.0)}" for row in learning],
+            name="added by density bounds or pilots",
+            text=[f"+{rounded_up(price)}" for price in learning.values()],
             textposition="outside",
             cliponaxis=False,
         )
     attacks = [(row.attack, row.name) for row in shown if row.attack is not None]
     if attacks:
         theme.points(
-            figure, attacks, "strongest known attack", colour=theme.ATTACK, symbol="line-ns-open"
+            figure, attacks, "strongest known attack", theme.ATTACK, symbol="line-ns-open"
         )
     naive = [row.naive for row in shown if row.naive is not None and math.isfinite(row.naive)]
     if naive:
-        _bars(figure, {_NAIVE: naive[0]}, _NAIVE, theme.OTHER)
-    figure.update_yaxes(autorange="reversed", type="category")
+        theme.bars(figure, [_NAIVE], naive[:1], theme.OTHER, name=_NAIVE)
     figure.update_layout(barmode="stack", height=220 + 28 * (len(shown) + bool(naive)))
     return figure
-
-
-def _bars(figure: go.Figure, lengths: dict[str, Any], name: str, colour: str, **more: Any) -> None:
-    """Adds horizontal bars, by the names of their rows."""
-    figure.add_trace(
-        theme.graph_objects().Bar(
-            x=list(lengths.values()),
-            y=list(lengths),
-            orientation="h",
-            name=name,
-            marker={"color": colour},
-            **more,
-        )
-    )

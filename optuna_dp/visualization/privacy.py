@@ -73,32 +73,27 @@ def plot_privacy_profile(
     attacks = _attacks(guarantee, deltas) if attack else []
     if any(epsilon > 0.0 for _, epsilon in attacks):
         theme.line(
-            figure,
-            attacks,
-            "strongest known attack",
-            colour=theme.ATTACK,
-            dash="dot",
-            markers=True,
+            figure, attacks, "strongest known attack", theme.ATTACK, dash="dot", markers=True
         )
     theme.line(
         figure,
         _curve(guarantee, deltas),
         "the release: guaranteed",
-        colour=theme.GUARANTEE,
+        theme.GUARANTEE,
         width=3,
         fill="tonexty" if figure.data else None,
         fillcolor=theme.FILL,
     )
     for i, (name, event) in enumerate(_parts(target, guarantee)):
         part = Guarantee(event, guarantee.neighboring_relation)
-        theme.line(figure, _curve(part, deltas), name, colour=theme.PARTS[i], dash="dash")
+        theme.line(figure, _curve(part, deltas), name, theme.PARTS[i], dash="dash")
     epsilon = guarantee.epsilon(marked)
     if math.isfinite(epsilon):
         theme.points(
             figure,
             [(marked, epsilon)],
             "marked",
-            colour=theme.GUARANTEE,
+            theme.GUARANTEE,
             size=11,
             mode="markers+text",
             text=[f"  epsilon {rounded_up(epsilon)} at delta {marked:g}"],

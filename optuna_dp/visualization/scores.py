@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
 import optuna
 
 from optuna_dp.errors import InvalidArgumentError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _WITH_PILOTS = (BUDGETED_RUNS, PILOTS_THEN_SELECTION)
+_OF_A_PILOT = "score of a pilot (with its noise)"
+_LOWEST = "no score: the lowest outcome"
 
 
 def plot_scores(study: optuna.Study | Release) -> go.Figure:
@@ -69,30 +71,23 @@ def _runs(study: optuna.Study, plan: StudyPlan) -> go.Figure:
     figure = theme.figure("Scores of the runs", x="run", y="score", curator=secret)
     selection = _scored(trial for trial in runs if trial.number >= first)
     if selection:
-        numbers = [number for number, _ in selection]
-        best = (np.maximum if plan.design.direction == "maximize" else np.minimum).accumulate
-        theme.line(
-            figure,
-            zip(numbers, best([value for _, value in selection]).tolist(), strict=True),
-            "best so far",
-            colour=theme.OTHER,
-            width=1,
-            shape="hv",
-        )
+        numbers, values = zip(*selection, strict=True)
+        best = max if plan.design.direction == "maximize" else min
+        so_far = zip(numbers, itertools.accumulate(values, best), strict=True)
+        theme.line(figure, so_far, "best so far", theme.OTHER, width=1, shape="hv")
     last = max([plan.slots, *(trial.number + 1 for trial in runs)])
     for name, shown, colour, symbol in (
-        ("score of a pilot (with its noise)", range(first), theme.NAIVE, "diamond-open"),
+        (_OF_A_PILOT, range(first), theme.NAIVE, "diamond-open"),
         ("score (with its noise)", range(first, last), theme.GUARANTEE, "circle"),
     ):
         some = _scored(trial for trial in runs if trial.number in shown)
         if some:
-            theme.points(figure, some, name, colour=colour, symbol=symbol)
-    values = [value for _, value in _scored(runs)]
-    direction = plan.design.direction
-    _mark_failed(figure, _failed(runs), values, direction, "no score: the lowest outcome")
+            theme.points(figure, some, name, colour, symbol=symbol)
+    failed = _failed(runs)
+    _mark_failed(figure, failed, _scored(runs), plan.design.direction, _LOWEST)
     if first:
         figure.add_vline(x=first - 0.5, line={"color": theme.OTHER, "width": 1, "dash": "dot"})
-    _whole_numbers(figure, max((t.number for t in runs), default=0))
+    theme.count_along_x(figure, 0, max((t.number for t in runs), default=0))
     return figure
 
 
@@ -110,26 +105,14 @@ def _released_pilots(release: Release) -> go.Figure:
     figure = theme.figure("The pilots that were released", x="pilot", y="score")
     scored = [(i, p["value"]) for i, p in enumerate(pilots) if p["value"] is not None]
     if scored:
-        theme.points(
-            figure,
-            scored,
-            "score of a pilot (with its noise)",
-            colour=theme.NAIVE,
-            symbol="diamond-open",
-        )
+        theme.points(figure, scored, _OF_A_PILOT, theme.NAIVE, symbol="diamond-open")
     failed = [i for i, pilot in enumerate(pilots) if pilot["value"] is None]
-    values = [value for _, value in scored]
-    _mark_failed(figure, failed, values, release.design.direction, "no score: the lowest outcome")
+    _mark_failed(figure, failed, scored, release.design.direction, _LOWEST)
     if release.value is not None and release.training is None:
-        theme.line(
-            figure,
-            [(-0.5, release.value), (len(pilots) - 0.5, release.value)],
-            "score of the last run (with its noise)"
-            if release.design.procedure == BUDGETED_RUNS
-            else "score of the choice (with its noise)",
-            colour=theme.GUARANTEE,
-        )
-    _whole_numbers(figure, len(pilots) - 1)
+        of = "last run" if release.design.procedure == BUDGETED_RUNS else "choice"
+        ends = [(-0.5, release.value), (len(pilots) - 0.5, release.value)]
+        theme.line(figure, ends, f"score of the {of} (with its noise)", theme.GUARANTEE)
+    theme.count_along_x(figure, 0, len(pilots) - 1)
     return figure
 
 
@@ -145,21 +128,13 @@ def _candidates(study: optuna.Study, plan: StudyPlan) -> go.Figure:
     )
     some = _scored(trials)
     if some:
-        theme.points(figure, some, f"mean {words}", colour=theme.GUARANTEE)
+        theme.points(figure, some, f"mean {words}", theme.GUARANTEE)
     chosen = [(n, v) for n, v in some if choice is not None and n == choice.chosen]
     if chosen:
-        theme.points(
-            figure,
-            chosen,
-            "chosen",
-            colour=theme.GOOD,
-            size=16,
-            symbol="circle-open-dot",
-        )
-    values = [value for _, value in some]
-    direction = plan.design.direction
-    _mark_failed(figure, _failed(trials), values, direction, "no utility: blocks the choice")
-    _whole_numbers(figure, max((t.number for t in trials), default=0))
+        theme.points(figure, chosen, "chosen", theme.GOOD, size=16, symbol="circle-open-dot")
+    blocks = "no utility: blocks the choice"
+    _mark_failed(figure, _failed(trials), some, plan.design.direction, blocks)
+    theme.count_along_x(figure, 0, max((t.number for t in trials), default=0))
     return figure
 
 
@@ -173,12 +148,16 @@ def _failed(trials: Iterable[FrozenTrial]) -> list[int]:
 
 
 def _mark_failed(
-    figure: go.Figure, failed: list[int], values: Sequence[float], direction: str, name: str
+    figure: go.Figure,
+    failed: list[int],
+    scored: list[tuple[int, float]],
+    direction: str,
+    name: str,
 ) -> None:
     """Marks what has no score, beyond the worst of those that have one."""
     if not failed:
         return
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for _, value in scored if math.isfinite(value)]
     if finite:
         gap = 0.08 * ((max(finite) - min(finite)) or 1.0)
         edge = min(finite) - gap if direction == "maximize" else max(finite) + gap
@@ -186,14 +165,5 @@ def _mark_failed(
         edge = 0.0
         figure.update_yaxes(showticklabels=False)  # There is no score to compare with.
     theme.points(
-        figure,
-        [(number, edge) for number in failed],
-        name,
-        colour=theme.ATTACK,
-        size=9,
-        symbol="x",
+        figure, [(number, edge) for number in failed], name, theme.ATTACK, size=9, symbol="x"
     )
-
-
-def _whole_numbers(figure: go.Figure, last: int) -> None:
-    figure.update_xaxes(range=[-0.5, last + 0.5], tickformat="d", dtick=1 if last <= 15 else None)

@@ -66,64 +66,69 @@ def line(
     figure: go.Figure,
     at: Iterable[tuple[Any, Any]],
     name: str,
-    *,
     colour: str,
+    *,
     width: float = 2,
     dash: str = "solid",
     markers: bool = False,
     shape: str = "linear",
-    where: dict[str, int] | None = None,
     **more: Any,
 ) -> None:
     """Adds a line through pairs (x, y).
 
-    Dash and shape have plotly's names; ``where`` is the row and column of a panel, if there are
-    several; ``more`` is anything else that ``plotly.graph_objects.Scatter`` takes.
+    Dash and shape have plotly's names. For ``more`` see :func:`scatter`.
     """
-    pairs = list(at)
-    figure.add_trace(
-        graph_objects().Scatter(
-            x=[x for x, _ in pairs],
-            y=[y for _, y in pairs],
-            mode="lines+markers" if markers else "lines",
-            name=name,
-            line={"color": colour, "width": width, "dash": dash, "shape": shape},
-            **more,
-        ),
-        **(where or {}),
-    )
+    drawn = {"color": colour, "width": width, "dash": dash, "shape": shape}
+    mode = "lines+markers" if markers else "lines"
+    scatter(figure, at, name=name, mode=mode, line=drawn, **more)
 
 
 def points(
     figure: go.Figure,
     at: Iterable[tuple[Any, Any]],
     name: str,
-    *,
     colour: str,
+    *,
     size: float = 8,
     symbol: str = "circle",
-    where: dict[str, int] | None = None,
     **more: Any,
 ) -> None:
-    """Adds points (x, y); see :func:`line`. ``symbol`` is plotly's name of one."""
-    more = {"mode": "markers", **more}
+    """Adds points (x, y). ``symbol`` is plotly's name of one. For ``more`` see :func:`scatter`."""
+    # An open symbol is all outline; a filled one needs none.
+    outline = {"color": colour, "width": 2 if "open" in symbol else 0}
+    marker = {"color": colour, "size": size, "symbol": symbol, "line": outline}
+    scatter(figure, at, **{"name": name, "mode": "markers", "marker": marker, **more})
+
+
+def scatter(
+    figure: go.Figure,
+    at: Iterable[tuple[Any, Any]],
+    *,
+    where: dict[str, int] | None = None,
+    **drawn: Any,
+) -> None:
+    """Adds what ``plotly.graph_objects.Scatter`` makes of pairs (x, y).
+
+    In a figure of several panels, ``where`` is the row and the column of one.
+    """
     pairs = list(at)
-    figure.add_trace(
-        graph_objects().Scatter(
-            x=[x for x, _ in pairs],
-            y=[y for _, y in pairs],
-            name=name,
-            marker={
-                "color": colour,
-                "size": size,
-                "symbol": symbol,
-                # An open symbol is all outline; a filled one needs none.
-                "line": {"color": colour, "width": 2 if "open" in symbol else 0},
-            },
-            **more,
-        ),
-        **(where or {}),
-    )
+    x, y = [x for x, _ in pairs], [y for _, y in pairs]
+    figure.add_trace(graph_objects().Scatter(x=x, y=y, **drawn), **(where or {}))
+
+
+def bars(
+    figure: go.Figure, names: Iterable[str], lengths: Iterable[Any], colour: Any, **more: Any
+) -> None:
+    """Adds horizontal bars, the first at the top."""
+    x, y, marker = list(lengths), list(names), {"color": colour}
+    figure.add_trace(graph_objects().Bar(x=x, y=y, orientation="h", marker=marker, **more))
+    figure.update_yaxes(autorange="reversed", type="category")
+
+
+def count_along_x(figure: go.Figure, first: int, last: int) -> None:
+    """Makes the horizontal axis one of whole numbers."""
+    ends = [first - 0.5, last + 0.5]
+    figure.update_xaxes(range=ends, tickformat="d", dtick=1 if last <= 15 else None)
 
 
 def clipped(text: str, most: int) -> str:

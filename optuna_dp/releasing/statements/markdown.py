@@ -35,7 +35,7 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         "Ranges of the parameters": _ranges(data["content"]["distributions"]),
         "What is released": ", ".join(data["released"]),
     }
-    table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows.items() if value)
+    table = two_columns({name: text for name, text in rows.items() if text})
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     return f"""# Privacy statement
 
@@ -43,8 +43,6 @@ The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
 every score and the choice among them.
 
-| | |
-|---|---|
 {table}
 
 ## It rests on
@@ -135,12 +133,9 @@ def _ranges(distributions: Mapping[str, Any]) -> str:
 def _values(content: Mapping[str, Any]) -> str:
     if content["params"] is None:
         return "No run succeeded, so there is nothing to choose: an outcome like any other."
-    rows = {
-        **content["params"],
-        **({"score": content["value"]} if content["value"] is not None else {}),
-    }
-    table = "\n".join(f"| {_cell(str(name))} | {_cell(repr(v))} |" for name, v in rows.items())
-    return f"| released | value |\n|---|---|\n{table}"
+    score = {} if content["value"] is None else {"score": content["value"]}
+    rows = {str(name): repr(value) for name, value in (content["params"] | score).items()}
+    return two_columns(rows, "| released | value |")
 
 
 def _rdp_in_words(rdp: dict[str, Any]) -> str:
@@ -149,17 +144,13 @@ def _rdp_in_words(rdp: dict[str, Any]) -> str:
             "No bound in these terms is known for this search and this law of the number of\n"
             "runs. To compose this release with others, use `Guarantee.compose`."
         )
-    rows = "\n".join(
-        f"| {order:g} | {rounded_up(value, 4)} |"
-        for order, value in zip(rdp["orders"], rdp["epsilons"], strict=True)
-    )
+    pairs = zip(rdp["orders"], rdp["epsilons"], strict=True)
+    rows = {f"{order:g}": rounded_up(value, 4) for order, value in pairs}
     return f"""\
 For reviewers who account in these terms. Converted to epsilon and delta it is looser than the
 guarantee above; to compose this release with others, use `Guarantee.compose`.
 
-| order | epsilon |
-|---|---|
-{rows}"""
+{two_columns(rows, "| order | epsilon |")}"""
 
 
 METHODS = {
@@ -169,6 +160,12 @@ METHODS = {
     "pure": "pure differential privacy",
     "profile": "privacy loss distributions",
 }
+
+
+def two_columns(rows: Mapping[str, str], heads: str = "| | |") -> str:
+    """Returns a table in Markdown."""
+    lines = [f"| {_cell(name)} | {_cell(text)} |" for name, text in rows.items()]
+    return "\n".join([heads, "|---|---|", *lines])
 
 
 def _cell(text: str) -> str:
