@@ -304,8 +304,7 @@ class _Progress:
         self._bar: Any = None
 
     def show(self, shown: str, delta: float, finished: bool) -> None:
-        # Only if a progress bar is wanted.
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # only if a progress bar is wanted
 
         if self._bar is None:
             # disable=None: not where a file would keep one line per run.

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optuna.storages import BaseStorage, InMemoryStorage
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp import visualization as plots
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
@@ -27,8 +29,6 @@ from optuna_dp.visualization.targets import candidates_of, has_finished, plan_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
     from optuna_dp.releasing.release import Release
 

@@ -60,8 +60,7 @@ class Digits:
 @lru_cache(maxsize=1)
 def load() -> Digits:
     """Returns the data; the split is fixed and does not look at the records."""
-    # Start-up time: scikit-learn is slow to load.
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # start-up time: scikit-learn is slow to load
 
     x, y = load_digits(return_X_y=True)
     x = np.hstack([x / 16.0, np.ones((len(x), 1))])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from optuna.pruners import (
     BasePruner,
@@ -20,12 +20,10 @@ from optuna.pruners import (
     ThresholdPruner,
     WilcoxonPruner,
 )
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage, JournalStorage, get_storage
-from optuna.study import StudyDirection
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -18,9 +18,6 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
 from optuna_dp.releasing.openness import is_in_the_open
 from optuna_dp.releasing.release import Release
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 def publish(release: Release, storage: str | BaseStorage, study_name: str) -> Study:

@@ -46,8 +46,7 @@ def budget(
 
     Example: optuna-dp budget --epsilon 3 --records 20000 --batch-size 256 --epochs 10
     """
-    # Start-up time: --help and refusals come at once.
-    from rich.console import Console
+    from rich.console import Console  # start-up time
 
     with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
@@ -120,8 +119,7 @@ def _print(
     arguments: dict[str, Any],
     script: Path | None,
 ) -> None:
-    # Start-up time: --help and refusals come at once.
-    from rich.table import Table
+    from rich.table import Table  # start-up time
 
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"

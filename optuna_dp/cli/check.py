@@ -56,8 +56,7 @@ def check(
             )
         module = _imported(path)
         found = _named(module, path, name, "OBJECTIVE")
-        # Start-up time: --help and refusals come at once.
-        from optuna_dp.testing.objective_check import check_objective
+        from optuna_dp.testing.objective_check import check_objective  # start-up time
 
         with _standard_output_kept():
             report = check_objective(

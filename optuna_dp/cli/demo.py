@@ -60,8 +60,7 @@ def demo(
 
     Example: optuna-dp demo --epsilon 1
     """
-    # Start-up time: --help and refusals come at once.
-    from rich.console import Console
+    from rich.console import Console  # start-up time
 
     console = Console(stderr=as_json)
     with clear_errors(demo):

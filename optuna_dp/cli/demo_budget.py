@@ -14,6 +14,7 @@ import numpy as np
 import optuna
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
+from optuna.trial import FrozenTrial
 
 import optuna_dp as odp
 from optuna_dp import digits
@@ -22,7 +23,6 @@ from optuna_dp.planning.fidelity import run_event, sgd_training
 from optuna_dp.planning.target_search import largest_within
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
     from rich.console import Console
 
     from optuna_dp.planning.budget_plan import BudgetPlan

@@ -124,14 +124,12 @@ def plan(
 
     Example: optuna-dp plan --noise-multiplier 1.0 --sample-rate 0.0043 --steps 2344
     """
-    # Start-up time: --help and refusals come at once.
-    from rich.console import Console
+    from rich.console import Console  # start-up time
 
     with clear_errors(plan, **_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
-        # Start-up time: --help and refusals come at once.
-        from optuna_dp.planning import selection_plan
+        from optuna_dp.planning import selection_plan  # start-up time
 
         run = _run(event, sample_rate, steps, score_noise)
         # An event does not say what more noise would make of it, so it has no pilots.
@@ -233,8 +231,7 @@ def _run(
     event: str | None, rate: float | None, steps: int | None, score_noise: float | None
 ) -> Any:
     """Returns the run's event, or the function of the noise that makes it."""
-    # Start-up time: --help and refusals come at once.
-    from optuna_dp.accounting import event_json, events
+    from optuna_dp.accounting import event_json, events  # start-up time
 
     if event is not None:
         try:

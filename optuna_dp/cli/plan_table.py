@@ -23,8 +23,7 @@ class RowsAsTheyCome:
     """
 
     def __init__(self, console: Console) -> None:
-        # Start-up time: --help and refusals come at once.
-        from rich.live import Live
+        from rich.live import Live  # start-up time
 
         self._live = Live(console=console, transient=True, refresh_per_second=4)
         self._begun = time.monotonic()

@@ -29,8 +29,7 @@ def recover(
     Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
     with clear_errors(recover):
-        # Start-up time: --help and refusals come at once.
-        from optuna_dp.protocol.recovery import recover as recover_study
+        from optuna_dp.protocol.recovery import recover as recover_study  # start-up time
 
         found = recover_study(load_study(storage, study), fail=fail or ())
     if as_json:

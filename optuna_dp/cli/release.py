@@ -51,8 +51,7 @@ def release(
             )
         found = _release(storage, study, failures)
         if publish_to is not None:
-            # Start-up time: --help and refusals come at once.
-            from optuna_dp.publishing import publish
+            from optuna_dp.publishing import publish  # start-up time
 
             # Not by the curator's own name for it, which may tell what was tried.
             publish(found, publish_to, publish_as or "release")
@@ -86,7 +85,6 @@ def statement(storage: Storage, study: StudyName, as_json: AsJson = False) -> No
 
 
 def _release(storage: str, study: str, failures: str | None = None) -> Release:
-    # Start-up time: --help and refusals come at once.
-    from optuna_dp.releasing.make_release import release as release_study
+    from optuna_dp.releasing.make_release import release as release_study  # start-up time
 
     return release_study(load_study(storage, study), failures=cast(Any, failures))

@@ -22,8 +22,7 @@ def load_study(storage: str, study_name: str) -> Study:
     Raises:
         InvalidArgumentError: If there is no such storage or study.
     """
-    # Start-up time: --help and refusals come at once.
-    import optuna
+    import optuna  # start-up time
 
     try:
         backend = _sql(storage) if "://" in storage else _journal(storage)

@@ -26,8 +26,7 @@ def verify(
 
     Example: optuna-dp verify release.json
     """
-    # Start-up time: --help comes at once.
-    from optuna_dp.verification import verify as check
+    from optuna_dp.verification import verify as check  # start-up time
 
     with clear_errors(verify, path_or_json="FILE"):
         found = check(file, artifact=artifact)

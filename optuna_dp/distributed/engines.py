@@ -145,8 +145,7 @@ class Ray(Engine):
         self._under_way: dict[Future[Any], Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        # An extra.
-        import ray
+        import ray  # an extra
 
         options = {"max_retries": 0, "name": f"optuna-dp-{task.__name__}", **self._options}
         asked = ray.remote(task).options(**options).remote(ticket)
@@ -155,8 +154,7 @@ class Ray(Engine):
         return future
 
     def host(self) -> str:
-        # An extra.
-        import ray
+        import ray  # an extra
 
         if not ray.is_initialized():
             ray.init()
@@ -166,8 +164,7 @@ class Ray(Engine):
         return str(ray.util.get_node_ip_address())
 
     def close(self) -> bool:
-        # An extra.
-        import ray
+        import ray  # an extra
 
         for future, asked in self._under_way.items():
             if not future.done() and ray.is_initialized():
@@ -258,8 +255,7 @@ def _named(package: str, extra: str, register: Callable[[], Any]) -> Callable[[]
 
 
 def _register_ray() -> None:
-    # An extra.
-    from ray.util.joblib import register_ray
+    from ray.util.joblib import register_ray  # an extra
 
     register_ray()
 

@@ -13,18 +13,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.records import ended
 from optuna_dp.protocol.recovery import recover
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 OWNER_KEY = "optuna_dp:worker"
 

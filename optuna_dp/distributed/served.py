@@ -124,8 +124,7 @@ def _doorkeeper(grpc: Any, secret: str) -> Any:
 
 def _grpc() -> Any:
     try:
-        # An extra.
-        import grpc
+        import grpc  # an extra
     except ModuleNotFoundError as error:
         raise MissingExtraError("grpcio", "grpc") from error
     return grpc

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optuna.artifacts import get_all_artifact_meta
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import ReleaseRefusedError
 
 if TYPE_CHECKING:
     from optuna.artifacts._protocol import ArtifactStore
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
 
 def artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> bytes | None:

@@ -10,9 +10,10 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
@@ -35,9 +36,6 @@ from optuna_dp.pruners import PRUNED_KEY
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.runs import Evidence, Run
 from optuna_dp.releasing.slot_records import slot_record
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _NEW_STUDY = "Start a new study."
 # A logarithm or an exponential may differ in the last bits from machine to machine.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
@@ -21,9 +21,6 @@ from optuna_dp.protocol.records import GATE_KEY, GAVE_UP_KEY, direction_of, ende
 from optuna_dp.releasing.runs import Evidence, Run
 from optuna_dp.releasing.slot_records import slot_record
 from optuna_dp.samplers.budget_settings import BudgetSettings
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _NEW_STUDY = "Start a new study."
 _GO_ON = (

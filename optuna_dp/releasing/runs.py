@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 @dataclass(frozen=True)

@@ -164,8 +164,7 @@ def clopper_pearson(
     successes: npt.ArrayLike, trials: float, slack: float
 ) -> tuple[FloatArray, FloatArray]:
     """Returns lower and upper confidence bounds, each wrong with probability at most ``slack``."""
-    # Start-up time: scipy.stats is slow to load.
-    from scipy.stats import beta
+    from scipy.stats import beta  # start-up time: scipy.stats is slow to load
 
     k = np.asarray(successes, dtype=np.float64)
     with np.errstate(invalid="ignore"):

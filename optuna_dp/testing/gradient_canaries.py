@@ -171,8 +171,7 @@ def noise_at_most(shares: FloatArray, error: float) -> float:
         shares: Shares of right guesses, shape (steps,).
         error: The largest chance that every step has more noise than the bound.
     """
-    # Start-up time: scipy.special is slow to load.
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # start-up time: scipy.special is slow to load
 
     def refuted(chance: float) -> bool:
         return float(log_wealth(shares, chance)) >= -math.log(error)

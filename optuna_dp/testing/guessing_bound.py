@@ -107,10 +107,8 @@ def p_value(right: int, guesses: int, canaries: int, lines: Lines) -> float:
     low, high = -60.0, 0.0  # logarithms
     while high - low > 1e-4:
         middle = (low + high) / 2
-        if possible(math.exp(middle), right, guesses, canaries, lines):
-            low = middle
-        else:
-            high = middle
+        can = possible(math.exp(middle), right, guesses, canaries, lines)
+        low, high = (middle, high) if can else (low, middle)
     return math.exp(high)
 
 

@@ -10,7 +10,7 @@ variables by whether the code reads them before it sets them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from optuna_dp.testing.reachable import Reachable, Variable
@@ -99,24 +99,34 @@ def _stand_in(value: Any) -> Any:
     return None if kind is None else kind(value)
 
 
-def _noting(own: type, names: Iterable[str]) -> dict[str, Any]:
-    """Returns methods that note that something of an earlier run was read, if anything is."""
+def _noting(*names: str, by_key: tuple[str, ...] = ()) -> Callable[[type], type]:
+    """Has methods of a container note whether they read what was in it before.
 
-    def method(name: str) -> Any:
-        original = getattr(own, name)
+    Of those ``by_key`` only the key counts that they are given.
+    """
+
+    def method(kind: type, name: str) -> Any:
+        original = getattr(kind.__base__, name)
 
         def read(self: Any, *arguments: Any, **settings: Any) -> Any:
-            self.was_read |= self.has_old()
+            self.was_read |= self.has_old(*(arguments[:1] if name in by_key else ()))
             return original(self, *arguments, **settings)
 
         return read
 
-    return {name: method(name) for name in names}
+    def noting(kind: type) -> type:
+        for name in (*names, *by_key):
+            setattr(kind, name, method(kind, name))
+        return kind
+
+    return noting
 
 
 _READS = ("__iter__", "__len__", "__eq__", "copy")
+_BY_KEY = ("__getitem__", "__contains__", "get", "setdefault", "pop")
 
 
+@_noting(*_READS, "keys", "values", "items", "popitem", by_key=_BY_KEY)
 class _Dict(dict):  # type: ignore[type-arg]
     """A dictionary of which only what was in it before counts as read."""
 
@@ -125,8 +135,8 @@ class _Dict(dict):  # type: ignore[type-arg]
         self.was_read = False
         self._old = set(value)
 
-    def has_old(self) -> bool:
-        return bool(self._old)
+    def has_old(self, *key: Any) -> bool:
+        return key[0] in self._old if key else bool(self._old)
 
     def give_back(self, original: dict[Any, Any]) -> None:
         original.clear()
@@ -137,22 +147,7 @@ class _Dict(dict):  # type: ignore[type-arg]
         super().__setitem__(key, value)
 
 
-def _by_key(name: str) -> Any:
-    original = getattr(dict, name)
-
-    def read(self: Any, key: Any, *default: Any) -> Any:
-        self.was_read |= key in self._old
-        return original(self, key, *default)
-
-    return read
-
-
-for _name in ("__getitem__", "__contains__", "get", "setdefault", "pop"):
-    setattr(_Dict, _name, _by_key(_name))
-for _name, _method in _noting(dict, (*_READS, "keys", "values", "items", "popitem")).items():
-    setattr(_Dict, _name, _method)
-
-
+@_noting(*_READS, "__getitem__", "__contains__", "__reversed__", "pop", "index", "count")
 class _List(list):  # type: ignore[type-arg]
     """A list of which anything read counts, since positions say nothing of when they were set."""
 
@@ -165,12 +160,7 @@ class _List(list):  # type: ignore[type-arg]
         original[:] = list.__iter__(self)
 
 
-for _name, _method in _noting(
-    list, (*_READS, "__getitem__", "__contains__", "__reversed__", "pop", "index", "count")
-).items():
-    setattr(_List, _name, _method)
-
-
+@_noting(*_READS, "__contains__", "pop")
 class _Set(set):  # type: ignore[type-arg]
     """A set of which anything read counts."""
 
@@ -182,7 +172,3 @@ class _Set(set):  # type: ignore[type-arg]
     def give_back(self, original: set[Any]) -> None:
         original.clear()
         original.update(set.__iter__(self))
-
-
-for _name, _method in _noting(set, (*_READS, "__contains__", "pop")).items():
-    setattr(_Set, _name, _method)

@@ -7,7 +7,7 @@ pair that looks promising. Nothing in a family knows what is wrong with a proced
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -106,18 +106,8 @@ class NeighbouringRuns:
         raised, size = shape.raised.copy(), shape.prior.size
         if rng.random() < 0.2:
             raised[rng.integers(size)] = _raised(rng, raised.shape[1])
-        return self._worlds(
-            _Shape(
-                prior / prior.sum(),
-                mass / mass.sum(axis=1, keepdims=True),
-                raised,
-                shape.differs,
-                shape.scores,
-                shape.durations,
-                shape.prefers,
-                shape.swapped,
-            )
-        )
+        mass, prior = mass / mass.sum(axis=1, keepdims=True), prior / prior.sum()
+        return self._worlds(replace(shape, prior=prior, mass=mass, raised=raised))
 
     def _worlds(self, shape: _Shape) -> Pair:
         moved = np.where(

@@ -158,45 +158,46 @@ def _of_opacus(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
 
 
 def _beside(seen: Sequence[opacus.OpacusRun], stated: StatedTraining) -> Iterator[Finding]:
+    """Yields each kind of fault once, though several runs may have it."""
+    kinds: dict[str, Finding] = {}
     for run in seen:
-        low = opacus.too_little_noise(run, stated)
-        if low is not None:
-            yield Finding(
-                "too little noise",
-                f"Opacus adds noise of {low:.4g} clipping norms, and the event says "
-                f"{stated.noise_multiplier:.4g}.",
-                "State the noise that is added, or add what is stated (look for "
-                "optimizer.noise_multiplier and for schedulers of it).",
-            )
-            break
-    for run in seen:
-        if run.steps > stated.steps:
-            yield Finding(
-                "too many steps",
-                f"The training takes {run.steps} noisy steps, and the event says {stated.steps}.",
-                "Count steps and not epochs: len(data_loader) times epochs.",
-            )
-            break
-    for run in seen:
-        rate = opacus.batches_too_large(run, stated)
-        if rate is not None:
-            yield Finding(
-                "sampling rate",
-                f"Batches are sampled at rate {rate:.6g}, and the event says "
-                f"{stated.sample_rate:.6g}.",
-                "Opacus samples at rate 1 / len(data_loader): state that.",
-            )
-            break
-    for run in seen:
-        if opacus.not_poisson(run, stated.sample_rate):
-            yield Finding(
-                "batches not Poisson",
-                f"Most batches have one size ({max(run.batch_sizes)} at most), which Poisson "
-                "sampling hardly ever gives.",
-                "Train on the loader that make_private returns, with poisson_sampling=True: "
-                "shuffled batches are another mechanism and cost more.",
-            )
-            break
+        for found in _of_training(run, stated):
+            kinds.setdefault(found.name, found)
+    yield from kinds.values()
+
+
+def _of_training(run: opacus.OpacusRun, stated: StatedTraining) -> Iterator[Finding]:
+    low = opacus.too_little_noise(run, stated)
+    if low is not None:
+        yield Finding(
+            "too little noise",
+            f"Opacus adds noise of {low:.4g} clipping norms, and the event says "
+            f"{stated.noise_multiplier:.4g}.",
+            "State the noise that is added, or add what is stated (look for "
+            "optimizer.noise_multiplier and for schedulers of it).",
+        )
+    if run.steps > stated.steps:
+        yield Finding(
+            "too many steps",
+            f"The training takes {run.steps} noisy steps, and the event says {stated.steps}.",
+            "Count steps and not epochs: len(data_loader) times epochs.",
+        )
+    rate = opacus.batches_too_large(run, stated)
+    if rate is not None:
+        yield Finding(
+            "sampling rate",
+            f"Batches are sampled at rate {rate:.6g}, and the event says "
+            f"{stated.sample_rate:.6g}.",
+            "Opacus samples at rate 1 / len(data_loader): state that.",
+        )
+    if opacus.not_poisson(run, stated.sample_rate):
+        yield Finding(
+            "batches not Poisson",
+            f"Most batches have one size ({max(run.batch_sizes)} at most), which Poisson "
+            "sampling hardly ever gives.",
+            "Train on the loader that make_private returns, with poisson_sampling=True: "
+            "shuffled batches are another mechanism and cost more.",
+        )
 
 
 def may_be_frozen(runs: Sequence[CheckedRun], found: Sequence[Finding]) -> bool:
@@ -235,12 +236,10 @@ def of_what_is_left(files: Sequence[str], variables: Sequence[str]) -> Iterator[
         "A run may use nothing of another run. If only the data are kept there, load them before "
         "the search."
     )
-    for name in files:
-        yield Finding("shared file", f"A run reads {name}, as an earlier run left it.", advice,
-                      about=name)  # fmt: skip
-    for name in variables:
-        yield Finding("shared state", f"A run reads {name}, as an earlier run left it.", advice,
-                      about=name)  # fmt: skip
+    for kind, names in (("shared file", files), ("shared state", variables)):
+        for name in names:
+            what = f"A run reads {name}, as an earlier run left it."
+            yield Finding(kind, what, advice, about=name)
 
 
 def not_checked(

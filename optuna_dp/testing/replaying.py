@@ -9,6 +9,7 @@ most their sensitivity, and must return the same.
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -286,12 +287,8 @@ class WatchedStorage(InMemoryStorage):
 
 def _asked_by_this_package() -> bool:
     """Whether the code that asked Optuna is ours: ``fidelity`` reads the plan at trial 0."""
-    frame = sys._getframe(2)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe(2)):
         name = str(frame.f_globals.get("__name__", ""))
         if name != __name__ and name.split(".")[0] != "optuna":
             return name.split(".")[0] == "optuna_dp"
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
     return False

@@ -159,8 +159,7 @@ def _coded(one: Any, other: Any) -> tuple[Any, Any]:
 
 def _leaves(one: Any, other: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     """Returns the leaf of each output that the tree has not learnt from."""
-    # Start-up time: scikit-learn is slow to load.
-    from sklearn.tree import DecisionTreeClassifier
+    from sklearn.tree import DecisionTreeClassifier  # start-up time: scikit-learn is slow to load
 
     third = len(one) // 3
     tree = DecisionTreeClassifier(

@@ -166,8 +166,7 @@ def audit_training(
         validation.whole("canaries", 64 if canaries is None else canaries, 1)
     )
     if access == "opacus":
-        # An extra.
-        from optuna_dp.testing.opacus_canaries import canaries_in_opacus
+        from optuna_dp.testing.opacus_canaries import canaries_in_opacus  # an extra
 
         with canaries_in_opacus(given):
             train()

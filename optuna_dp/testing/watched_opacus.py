@@ -92,11 +92,9 @@ def watching_opacus(run: OpacusRun) -> Iterator[None]:
     if not opacus_is_loaded():
         yield
         return
-    # An extra.
-    from opacus.data_loader import DPDataLoader
+    from opacus.data_loader import DPDataLoader  # an extra
 
-    # An extra.
-    from optuna_dp.testing.opacus_canaries import watched_optimizers
+    from optuna_dp.testing.opacus_canaries import watched_optimizers  # an extra
 
     own = DPDataLoader.__init__
 
@@ -154,8 +152,7 @@ def too_little_noise(run: OpacusRun, stated: StatedTraining) -> float | None:
 
 def not_poisson(run: OpacusRun, rate: float) -> bool:
     """Whether more batches have one size than Poisson sampling gives, beyond chance."""
-    # Start-up time: scipy.stats is slow to load.
-    from scipy.stats import binom
+    from scipy.stats import binom  # start-up time: scipy.stats is slow to load
 
     sizes = [size for size in run.batch_sizes if size]
     if not sizes or rate >= 1.0:

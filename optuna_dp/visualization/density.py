@@ -12,6 +12,7 @@ import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
+from optuna.trial import FrozenTrial
 
 from optuna_dp.densities.adaptive_density import AdaptiveDensity, Direction
 from optuna_dp.densities.frozen_prior import FrozenPrior
@@ -30,7 +31,6 @@ from optuna_dp.visualization.targets import candidates_of, plan_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from optuna.trial import FrozenTrial
 
     from optuna_dp.arrays import FloatArray
     from optuna_dp.densities.prior import Candidates

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.trial import FrozenTrial
 
 from optuna_dp.visualization import theme
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from optuna.trial import FrozenTrial
 
     from optuna_dp.arrays import FloatArray
     from optuna_dp.densities.prior import Candidates
@@ -61,8 +61,7 @@ class Law:
 def panels(params: Sequence[str], law: Law) -> go.Figure:
     """Returns a figure with one panel for each parameter."""
     theme.graph_objects()
-    # An extra, which may be missing.
-    from plotly.subplots import make_subplots
+    from plotly.subplots import make_subplots  # an extra, which may be missing
 
     columns = min(len(params), _COLUMNS)
     rows = -(-len(params) // columns)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import optuna
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.plan import StudyPlan
@@ -22,7 +23,6 @@ from optuna_dp.visualization.targets import candidates_of, pilots_of, plan_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from optuna.trial import FrozenTrial
 
 _WITH_PILOTS = (BUDGETED_RUNS, PILOTS_THEN_SELECTION)
 _OF_A_PILOT = "score of a pilot (with its noise)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import optuna
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.accounting.guarantee import Guarantee
@@ -18,9 +20,6 @@ from optuna_dp.releasing.run_record import RunRecord
 from optuna_dp.samplers.budget_settings import BudgetSettings
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-
     from optuna_dp.releasing.runs import Evidence
 
 FAILED = (
