@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -163,8 +163,8 @@ class _Call:
         except BaseException:
             # Interrupted. Whoever is cut off from the study is as good as dead.
             if self._served or none_alive:
-                for place in range(len(self._places)):
-                    self._settle(place)
+                for place in self._places:
+                    settle(self._study, place)
             raise
         self._say_what_went_wrong()
 
@@ -176,7 +176,9 @@ class _Call:
             scratch = stack.enter_context(scratch_study(study._storage)) if tries else None
             tickets = [_packed(replace(self._ticket, scratch=scratch)) for _ in self._places]
             reports: list[Report] = []
-            for future in self._start_all(look, tickets):
+            with self._taking_tasks():
+                futures = self._engine.start_all(look, tickets)
+            for future in futures:
                 lost = _exception_of(future)
                 if lost is not None:
                     raise WorkersError(
@@ -198,7 +200,9 @@ class _Call:
     def _work(self) -> None:
         deaths = dict.fromkeys(range(len(self._places)), 0)
         well = dict(deaths)
-        futures = self._start_all(work, [self._packed_for(place) for place in deaths])
+        tickets = [self._packed_for(place) for place in deaths]
+        with self._taking_tasks():
+            futures = self._engine.start_all(work, tickets)
         under_way = {future: place for place, future in enumerate(futures)}
         while under_way:
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
@@ -211,7 +215,7 @@ class _Call:
                         "List the open runs by odp.recover, tell them to have failed, and call "
                         "again to go on.",
                     ) from lost
-                self._settle(place)
+                settle(self._study, self._places[place])
                 if lost is None:
                     report: Report = future.result()
                     self._raised = self._raised or (report if report.error else None)
@@ -228,31 +232,22 @@ class _Call:
                     "counts as failed.",
                     _in_words(lost),
                 )
-                under_way[self._start(work, place)] = place
+                ticket = self._packed_for(place)
+                with self._taking_tasks():
+                    under_way[self._engine.start(place, work, ticket)] = place
 
-    def _start_all(self, task: Any, tickets: Sequence[bytes]) -> list[Future[Any]]:
+    @contextmanager
+    def _taking_tasks(self) -> Iterator[None]:
         try:
-            return self._engine.start_all(task, tickets)
+            yield
         except Exception as error:
-            raise self._cannot_start(error) from error
-
-    def _start(self, task: Any, place: int) -> Future[Any]:
-        try:
-            return self._engine.start(place, task, self._packed_for(place))
-        except Exception as error:
-            raise self._cannot_start(error) from error
-
-    def _cannot_start(self, error: Exception) -> WorkersError:
-        return WorkersError(
-            f"{self._engine.name} takes no tasks (any more): {_in_words(error)}.",
-            "Start the engine (again) and call again: the study goes on where it is.",
-        )
+            raise WorkersError(
+                f"{self._engine.name} takes no tasks (any more): {_in_words(error)}.",
+                "Start the engine (again) and call again: the study goes on where it is.",
+            ) from error
 
     def _packed_for(self, place: int) -> bytes:
         return _packed(replace(self._ticket, place=self._places[place]))
-
-    def _settle(self, place: int) -> None:
-        settle(self._study, self._places[place])
 
     def _say_what_went_wrong(self) -> None:
         """Raises what a worker's objective raised, or that not all could be replaced."""

@@ -30,7 +30,7 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated.query import VoteQuery
-from optuna_dp.voting.plan import checked_adjacency, repeated
+from optuna_dp.voting.plan import checked_adjacency, repeated, rounded_down
 
 SERVERS = ("malicious", "semi-honest", "trusted")
 # What node configurations name the file with.
@@ -251,10 +251,8 @@ def honest_shares(clients: int, threshold: int, colluding: int) -> int:
 
 def event_of(query: VoteQuery, honest: int) -> SkellamDpEvent:
     """Returns what one attempt costs if so many shares of noise are in the sum."""
-    exact = query.plan.share_variance * honest
-    variance = float(exact)
-    rounded = variance if Fraction(variance) <= exact else math.nextafter(variance, 0.0)
-    return SkellamDpEvent(rounded, query.plan.votes, query.plan.candidates)
+    variance = rounded_down(query.plan.share_variance * honest)
+    return SkellamDpEvent(variance, query.plan.votes, query.plan.candidates)
 
 
 @functools.lru_cache(maxsize=256)

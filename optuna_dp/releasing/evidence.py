@@ -20,7 +20,6 @@ from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyErro
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
-    GAVE_UP_KEY,
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
     SlotRecord,
@@ -35,9 +34,14 @@ from optuna_dp.protocol.records import (
 from optuna_dp.pruners import PRUNED_KEY
 from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.runs import Evidence, Run
-from optuna_dp.releasing.slot_records import slot_record
+from optuna_dp.releasing.slot_records import (
+    GO_ON,
+    NEW_STUDY,
+    check_direction,
+    check_waited,
+    slot_record,
+)
 
-_NEW_STUDY = "Start a new study."
 # A logarithm or an exponential may differ in the last bits from machine to machine.
 _ROUNDING = 1e-12
 
@@ -65,14 +69,9 @@ def read_evidence(study: Study) -> Evidence:
         raise ReleaseRefusedError(
             "Its sampler was given a seed: whoever knows the seed knows the number of runs and "
             "every draw.",
-            fix=f"{_NEW_STUDY} Leave out seed=.",
+            fix=f"{NEW_STUDY} Leave out seed=.",
         )
-    if study.direction.name.lower() != plan.design.direction:
-        raise ReleaseRefusedError(
-            f"Its direction is {study.direction.name.lower()!r} and was "
-            f"{plan.design.direction!r} when the plan was made.",
-            fix=_NEW_STUDY,
-        )
+    check_direction(study, plan)
     # What stands beyond the last slot cannot win, whoever made it: nothing depends on it.
     slots = [trial for trial in trials if trial.number < plan.slots]
     check_not_enqueued(slots)
@@ -88,8 +87,7 @@ def read_evidence(study: Study) -> Evidence:
     if missing:
         raise UnfinishedStudyError(
             "Some of its runs have not ended.",  # How many is a way to learn T.
-            fix="Continue with study.optimize (the same sampler, no n_trials); a run whose worker "
-            "died must be told to have failed first (optuna-dp recover).",
+            fix=GO_ON,
         )
     runs = tuple(
         # A slot without a record failed, so it cannot win, whatever its tie-break.
@@ -106,7 +104,7 @@ def check_not_enqueued(trials: Sequence[FrozenTrial]) -> None:
             raise ReleaseRefusedError(
                 "it was enqueued, so its parameters were not drawn from the sampler's density.",
                 trial_number=trial.number,
-                fix=f"{_NEW_STUDY} Do not enqueue trials or retry failed ones.",
+                fix=f"{NEW_STUDY} Do not enqueue trials or retry failed ones.",
             )
 
 
@@ -154,21 +152,14 @@ def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:
             "it holds a second plan in place of trial 0's, made at the same moment as the first, "
             "and so takes the place of a run.",
             trial_number=late[0].number,
-            fix=_NEW_STUDY,
+            fix=NEW_STUDY,
         )
 
 
 def _check_run(
     trial: FrozenTrial, record: SlotRecord | None, planned: dict[str, BaseDistribution]
 ) -> None:
-    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
-        raise ReleaseRefusedError(
-            "it gave up waiting for other runs, so whether it failed depends on how "
-            "long they took, which no event covers.",
-            trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result "
-            "before the runs that wait for it are asked for parameters.",
-        )
+    check_waited(trial)
     _check_draw(trial, record, planned)
     _check_pruning(trial)
 
@@ -233,7 +224,7 @@ def _check_draw(
             raise ReleaseRefusedError(
                 f"its parameter {name!r} was not drawn by the study's sampler.",
                 trial_number=trial.number,
-                fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
+                fix=f"{NEW_STUDY} Do not wrap or replace the sampler.",
             )
         value = trial.distributions[name].to_internal_repr(given)
         if used != space[name] or value != internal.get(name):
@@ -241,7 +232,7 @@ def _check_draw(
                 f"the objective asked for {name!r} with {used}, but it was drawn from "
                 f"{space[name]}, so its density is not bounded as planned.",
                 trial_number=trial.number,
-                fix=f"{_NEW_STUDY} Use the distributions of search_space in the objective.",
+                fix=f"{NEW_STUDY} Use the distributions of search_space in the objective.",
             )
 
 
@@ -267,7 +258,7 @@ def _check_pruning(trial: FrozenTrial) -> None:
         raise ReleaseRefusedError(
             "it was pruned, and not by a pruner that looks at one trial only.",
             trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Use optuna_dp.WithinTrialPruner and leave study.pruner alone while "
+            fix=f"{NEW_STUDY} Use optuna_dp.WithinTrialPruner and leave study.pruner alone while "
             "the study runs; an objective that ends a run by a rule of its own returns NaN.",
         )
 
@@ -284,6 +275,6 @@ def check_distributions(slots: Sequence[FrozenTrial]) -> None:
                     f"parameter {name!r} has {distribution} here and {first[1]} in an earlier "
                     "run, so the runs were not drawn from one prior.",
                     trial_number=trial.number,
-                    fix=f"{_NEW_STUDY} Give each range a name of its own; where a range depends "
+                    fix=f"{NEW_STUDY} Give each range a name of its own; where a range depends "
                     "on another parameter, draw a share of it from [0, 1] and scale that.",
                 )

@@ -163,15 +163,12 @@ def _run_record(
             fix="Pass it, release(study, run), or give study.optimize a "
             "PrivacyCallback(run); see optuna_dp.dp_sgd.",
         )
-    base = recorded if run is None else None
+    known = recorded or RunRecord(run, 1e-5 if delta is None else delta)
     given = RunRecord.checked(
-        run if base is None else base.event,
-        recorded.delta if recorded else (1e-5 if delta is None else delta),
-        neighboring_relation
-        or (recorded.neighboring_relation if recorded else "add_or_remove_one"),
-        output_attributes
-        if output_attributes is not None
-        else (recorded.output_attributes if recorded else ()),
+        known.event if run is None else run,
+        known.delta,
+        neighboring_relation or known.neighboring_relation,
+        known.output_attributes if output_attributes is None else output_attributes,
     )
     if recorded is not None and given != recorded:
         # Only the words of a refusal rest on it.
@@ -186,13 +183,8 @@ def _run_record(
 
 
 def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]:
-    if winner is None:
-        return {}
-    return {
-        name: winner.user_attrs[name]
-        for name in record.output_attributes
-        if name in winner.user_attrs
-    }
+    shown = {} if winner is None else winner.user_attrs
+    return {name: shown[name] for name in record.output_attributes if name in shown}
 
 
 def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
@@ -223,12 +215,9 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
         "value": None if found.value is None else repr(found.value),
         "attributes": found.attributes,
     }
-    mark = {
-        "nonce": evidence.plan.nonce,
-        "digest": hashlib.sha256(
-            json.dumps(content, sort_keys=True, default=repr).encode()
-        ).hexdigest(),
-    }
+    text = json.dumps(content, sort_keys=True, default=repr)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    mark = {"nonce": evidence.plan.nonce, "digest": digest}
     before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
     if before is not None and before != mark:
         raise ReleaseRefusedError(

@@ -11,22 +11,22 @@ import itertools
 from collections.abc import Sequence
 
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.protocol.open_runs import began, end_of, output
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, GAVE_UP_KEY, direction_of, ended
+from optuna_dp.protocol.records import GATE_KEY, ended
 from optuna_dp.releasing.runs import Evidence, Run
-from optuna_dp.releasing.slot_records import slot_record
-from optuna_dp.samplers.budget_settings import BudgetSettings
-
-_NEW_STUDY = "Start a new study."
-_GO_ON = (
-    "Continue with study.optimize (the same sampler, no n_trials); a run whose worker died must "
-    "be told to have failed first (optuna-dp recover)."
+from optuna_dp.releasing.slot_records import (
+    GO_ON,
+    NEW_STUDY,
+    check_direction,
+    check_waited,
+    slot_record,
 )
+from optuna_dp.samplers.budget_settings import BudgetSettings
 
 
 def read_open_evidence(study: Study, plan: StudyPlan) -> Evidence:
@@ -43,25 +43,18 @@ def read_open_evidence(study: Study, plan: StudyPlan) -> Evidence:
     trials = sorted(
         study._storage.get_all_trials(study._study_id, deepcopy=False), key=lambda t: t.number
     )
-    if direction_of(study) != plan.design.direction:
-        raise ReleaseRefusedError(
-            f"Its direction is {direction_of(study)!r} and was {plan.design.direction!r} when the "
-            "plan was made.",
-            fix=_NEW_STUDY,
-        )
+    check_direction(study, plan)
     for trial in trials:
         _check(trial, plan, settings)
     last = [trial for trial in trials if trial.number >= settings.pilots and began(trial)]
     _check_paid(last, settings)
     pilots = trials[: settings.pilots]
     if len(pilots) < settings.pilots or not all(ended(trial) for trial in pilots):
-        raise UnfinishedStudyError("Some of its pilots have not ended.", fix=_GO_ON)
+        raise UnfinishedStudyError("Some of its pilots have not ended.", fix=GO_ON)
     if not last or not all(ended(trial) for trial in last):
-        raise UnfinishedStudyError("Its last run has not ended.", fix=_GO_ON)
+        raise UnfinishedStudyError("Its last run has not ended.", fix=GO_ON)
     if end_of(trials, settings.pilots, settings.paid) is None:
-        raise UnfinishedStudyError(
-            "Its last run has failed, and one more is paid for.", fix=_GO_ON
-        )
+        raise UnfinishedStudyError("Its last run has failed, and one more is paid for.", fix=GO_ON)
     runs = []
     for trial in [*pilots, *last]:
         record = slot_record(trial, plan) if began(trial) else None
@@ -79,23 +72,16 @@ def _check(trial: FrozenTrial, plan: StudyPlan, settings: BudgetSettings) -> Non
             "it was added by hand or made by another sampler, so nobody has paid for what it "
             "shows.",
             trial_number=trial.number,
-            fix=_NEW_STUDY,
+            fix=NEW_STUDY,
         )
     slot_record(trial, plan)
     if (PILOT_KEY in trial.system_attrs) != (trial.number < settings.pilots):
         raise ReleaseRefusedError(
             "it ran as a pilot and is none, or the other way round: its mark is not the plan's.",
             trial_number=trial.number,
-            fix=_NEW_STUDY,
+            fix=NEW_STUDY,
         )
-    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
-        raise ReleaseRefusedError(
-            "it gave up waiting for other runs, so whether it failed depends on how long they "
-            "took, which no event covers.",
-            trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result "
-            "before the runs that wait for it are asked for parameters.",
-        )
+    check_waited(trial)
 
 
 def _holds_output(trial: FrozenTrial) -> bool:
@@ -106,9 +92,7 @@ def _holds_output(trial: FrozenTrial) -> bool:
 def _check_paid(last: Sequence[FrozenTrial], settings: BudgetSettings) -> None:
     """Refuses more last runs than are paid for, and one more after one with an output."""
     beyond = list(last[settings.paid :])
-    for earlier, later in itertools.pairwise(last):
-        if output(earlier) is not None:
-            beyond.append(later)
+    beyond += [later for one, later in itertools.pairwise(last) if output(one) is not None]
     if beyond:
         raise ReleaseRefusedError(
             "it is a last run beyond those that are paid for.",

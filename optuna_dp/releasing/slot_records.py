@@ -4,21 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from optuna.trial import FrozenTrial
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.json_records import RESTORE
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
+    GAVE_UP_KEY,
     SLOT_KEY,
     UNSTARTED_KEY,
     SlotRecord,
     did_nothing,
+    direction_of,
     ended,
     holds_new_plan,
 )
 
-_NEW_STUDY = "Start a new study."
+NEW_STUDY = "Start a new study."
+GO_ON = (
+    "Continue with study.optimize (the same sampler, no n_trials); a run whose worker died must "
+    "be told to have failed first (optuna-dp recover)."
+)
+
+
+def check_direction(study: Study, plan: StudyPlan) -> None:
+    """Refuses a study whose direction is not the one that it had when it was planned."""
+    if direction_of(study) != plan.design.direction:
+        raise ReleaseRefusedError(
+            f"Its direction is {direction_of(study)!r} and was {plan.design.direction!r} when the "
+            "plan was made.",
+            fix=NEW_STUDY,
+        )
+
+
+def check_waited(trial: FrozenTrial) -> None:
+    """Refuses a run that failed because it waited too long for others."""
+    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
+        raise ReleaseRefusedError(
+            "it gave up waiting for other runs, so whether it failed depends on how long they "
+            "took, which no event covers.",
+            trial_number=trial.number,
+            fix=f"{NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result before "
+            "the runs that wait for it are asked for parameters.",
+        )
 
 
 def slot_record(
@@ -35,9 +64,9 @@ def slot_record(
         or holds_new_plan(trial)
         or not ended(trial)
     )
-    if data is None and did_nothing(trial) and never_began:
-        return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
     if data is None and did_nothing(trial):
+        if never_began:
+            return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
         raise ReleaseRefusedError(
             "it failed before it began, and not by optuna-dp recover: it may have been added by "
             "hand.",
@@ -50,7 +79,7 @@ def slot_record(
             "it was made by another sampler, or added by hand. Without sampler=, "
             "optuna.load_study and optuna.create_study use one of Optuna's own.",
             trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Give the same sampler to every optuna.load_study(..., sampler=...) "
+            fix=f"{NEW_STUDY} Give the same sampler to every optuna.load_study(..., sampler=...) "
             "and optuna.create_study(..., sampler=...).",
         )
     try:
@@ -63,7 +92,7 @@ def slot_record(
             "the id of a deleted study "
             "that was used again).",
             trial_number=trial.number,
-            fix=_NEW_STUDY,
+            fix=NEW_STUDY,
         )
     if record.plan is not None and record.plan != plan.digest:
         raise ReleaseRefusedError(
@@ -82,12 +111,12 @@ def slot_record(
             "its worker was configured differently from the study's plan. It cannot count as a "
             "failed run: leaving out runs that fail for certain changes the law of their number.",
             trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Give every worker the same sampler arguments.",
+            fix=f"{NEW_STUDY} Give every worker the same sampler arguments.",
         )
     if record.sampler != plan.design.sampler:
         raise ReleaseRefusedError(
             f"it was drawn by {record.sampler}, and the plan is {plan.design.sampler}'s.",
             trial_number=trial.number,
-            fix=f"{_NEW_STUDY} Do not wrap or replace the sampler.",
+            fix=f"{NEW_STUDY} Do not wrap or replace the sampler.",
         )
     return record

@@ -12,7 +12,6 @@ import numpy as np
 import optuna
 from dp_accounting import dp_event
 
-from optuna_dp import validation
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
@@ -97,9 +96,9 @@ def plot_epsilon_by_trials(
         PlanError: If a study has no plan, or what a run costs is not recorded.
         MissingExtraError: If plotly is not installed.
     """
-    found = target_of(target, delta)
-    guarantee = target.search_guarantee if isinstance(target, Release) else found.guarantee
-    marked = validation.open_unit("delta", found.delta)
+    guarantee, marked = target_of(target, delta)
+    if isinstance(target, Release):
+        guarantee = target.search_guarantee
     epsilon = guarantee.epsilon(marked)
     design = design_of(target)
     counted = _counted(guarantee, design, marked)
@@ -116,33 +115,22 @@ def plot_epsilon_by_trials(
         y=f"epsilon at delta {marked:g}",
         curator=isinstance(target, optuna.Study) and not (design and is_in_the_open(design)),
     )
-    colours = (theme.NAIVE, theme.GOOD)
     lines = [[cost(count) for count in counts] for cost in counted.costs.values()]
-    for name, values, colour in zip(counted.costs, lines, colours, strict=False):
-        pairs = zip(counts, values, strict=True)
-        theme.line(figure, pairs, name, colour, markers=True)
-    ends = [0.5, last + 0.5]
-    theme.line(
-        figure,
-        [(end, epsilon) for end in ends],
-        f"{counted.level}: {rounded_up(epsilon)}",
-        theme.GUARANTEE,
-        width=3,
-    )
+    for name, values, colour in zip(counted.costs, lines, (theme.NAIVE, theme.GOOD), strict=False):
+        theme.line(figure, zip(counts, values, strict=True), name, colour, markers=True)
+
+    def level(height: float, name: str, **look: Any) -> None:
+        ends = [(0.5, height), (last + 0.5, height)]
+        theme.line(figure, ends, f"{name}: {rounded_up(height)}", theme.GUARANTEE, **look)
+
+    level(epsilon, counted.level, width=3)
     if counted.pilots is not None:
         number, cost = counted.pilots
-        name = f"the {number} pilots alone: {rounded_up(cost)}"
-        theme.line(figure, [(end, cost) for end in ends], name, theme.GUARANTEE, dash="dash")
+        level(cost, f"the {number} pilots alone", dash="dash")
     if so_far:
-        at = lines[-1][counts.index(so_far)]
-        theme.points(
-            figure,
-            [(so_far, at)],
-            f"{counted.unit} so far: {so_far}",
-            theme.ATTACK,
-            size=12,
-            symbol="diamond",
-        )
+        at = [(so_far, lines[-1][counts.index(so_far)])]
+        name = f"{counted.unit} so far: {so_far}"
+        theme.points(figure, at, name, theme.ATTACK, size=12, symbol="diamond")
     theme.count_along_x(figure, 1, last)
     figure.update_yaxes(rangemode="tozero")
     return figure

@@ -73,13 +73,13 @@ def curators_note(study: Study) -> str:
         PlanError: If the study has no plan, or what a run costs is not recorded.
     """
     plan = plan_of(study)
-    target, record = target_of(study, None), record_of(study)
+    (guarantee, delta), record = target_of(study), record_of(study)
     procedure = procedure_of(plan.design)
-    epsilon = target.guarantee.epsilon(target.delta)
+    epsilon = guarantee.epsilon(delta)
     promise = (
         "no finite epsilon"
         if math.isinf(epsilon)
-        else f"epsilon = {rounded_up(epsilon)} at delta = {target.delta:g}"
+        else f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
     )
     relation = description_of(plan.design).relations[record.neighboring_relation]
     if procedure.in_the_open:
@@ -96,8 +96,8 @@ def curators_note(study: Study) -> str:
     if procedure.in_the_open:
         what, whatever = "outputs of all runs together** are", "which of them are shown"
     facts = {
-        **description_of(plan.design).facts(plan.design, target.guarantee),
-        "Accounting": METHODS.get(target.guarantee.method(target.delta), ""),
+        **description_of(plan.design).facts(plan.design, guarantee),
+        "Accounting": METHODS.get(guarantee.method(delta), ""),
     }
     return f"""{head}
 ## What is guaranteed

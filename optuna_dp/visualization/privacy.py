@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp import validation
 from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
@@ -64,9 +63,7 @@ def plot_privacy_profile(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_privacy_profile(search)
     """
-    found = target_of(target, delta)
-    guarantee = found.guarantee
-    marked = validation.open_unit("delta", found.delta)
+    guarantee, marked = target_of(target, delta)
     deltas = _around(marked)
     figure = theme.figure("What is guaranteed", x="delta", y="epsilon")
     figure.update_xaxes(type="log", exponentformat="power", dtick=1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import optuna
 from dp_accounting import dp_event
 from optuna.trial import FrozenTrial
 
+from optuna_dp import validation
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, PlanError
@@ -21,14 +21,6 @@ from optuna_dp.releasing.run_record import RunRecord, read_run_record
 from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.second_evaluations import never_began
 from optuna_dp.samplers.utility_choice import end_of, final_choice
-
-
-@dataclass(frozen=True)
-class Target:
-    """A guarantee and the delta at which it is shown."""
-
-    guarantee: Guarantee
-    delta: float
 
 
 def plan_of(study: Any) -> StudyPlan:
@@ -109,31 +101,30 @@ def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
     return sorted(mine, key=lambda t: t.number)
 
 
-def target_of(target: Any, delta: float | None) -> Target:
-    """Returns the guarantee that a guarantee, a release or a study stands for.
+def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float]:
+    """Returns what a guarantee, a release or a study guarantees, and the delta to show it at.
 
     Nothing but the public design of a study is read.
     """
     if isinstance(target, Guarantee):
-        return Target(target, 1e-5 if delta is None else delta)
-    if isinstance(target, Release):
-        return Target(target.guarantee, target.delta if delta is None else delta)
-    if isinstance(target, optuna.Study):
+        guarantee, usual = target, 1e-5
+    elif isinstance(target, Release):
+        guarantee, usual = target.guarantee, target.delta
+    elif isinstance(target, optuna.Study):
         design, record = plan_of(target).design, record_of(target)
-        guarantee = procedure_of(design).guarantee(design, record)
-        return Target(guarantee, record.delta if delta is None else delta)
-    raise InvalidArgumentError(
-        "target", type(target).__name__, "it must be a Guarantee, a Release or a study"
-    )
+        guarantee, usual = procedure_of(design).guarantee(design, record), record.delta
+    else:
+        raise InvalidArgumentError(
+            "target", type(target).__name__, "it must be a Guarantee, a Release or a study"
+        )
+    return guarantee, validation.open_unit("delta", usual if delta is None else delta)
 
 
 def pilots_and_selection(event: Any) -> tuple[Any, Any] | None:
     """Returns the two parts of what ``pilots_guarantee`` makes; None for any other event."""
-    parts: Any = event.events if isinstance(event, dp_event.ComposedDpEvent) else ()
-    if (
-        len(parts) == 2
-        and isinstance(parts[0], dp_event.SelfComposedDpEvent)
-        and isinstance(parts[1], PrivateSelectionDpEvent)
-    ):
-        return parts[0], parts[1]
+    match event:
+        case dp_event.ComposedDpEvent(
+            events=[dp_event.SelfComposedDpEvent() as pilots, PrivateSelectionDpEvent() as run]
+        ):
+            return pilots, run
     return None

@@ -79,15 +79,29 @@ class VotePlan(Record):
             validation.whole(name, getattr(self, name), 1)
         for name in ("max_dropout", "max_colluding"):
             validation.whole(name, getattr(self, name), 0)
-        _checked_attempts(self.attempts)
+        if self.attempts > MOST_ATTEMPTS:
+            raise InvalidArgumentError(
+                "attempts",
+                self.attempts,
+                f"it must be at most {MOST_ATTEMPTS}",
+                "Each attempt costs as much as a vote; plan several votes instead.",
+            )
         checked_adjacency(self.adjacency)
         validation.positive("epsilon", self.epsilon)
         validation.open_unit("delta", self.delta)
-        if self.votes > self.candidates or self.honest < 1:
+        if self.votes > self.candidates:
             raise InvalidArgumentError(
-                "votes, max_dropout + max_colluding",
-                (self.votes, self.max_dropout + self.max_colluding),
-                "votes must be at most candidates and an honest client must be left",
+                "votes",
+                self.votes,
+                f"it must be at most the number of candidates, {self.candidates}",
+                "A client votes for its k best candidates.",
+            )
+        if self.honest < 1:
+            raise InvalidArgumentError(
+                "max_dropout + max_colluding",
+                self.max_dropout + self.max_colluding,
+                f"it must be less than the number of clients, {self.clients}",
+                "The noise of the clients that are left is what protects.",
             )
 
     @classmethod
@@ -106,18 +120,6 @@ class VotePlan(Record):
     ) -> VotePlan:
         """Returns the plan with the least noise for a target, never overshooting it.
 
-        Args:
-            clients: Number of clients asked, n; at least 1.
-            candidates: Number of candidates, p; at least 1.
-            votes: Ones in a ballot, k; from 1 to p.
-            epsilon: What all attempts together may cost at ``delta``; positive.
-            delta: In (0, 1).
-            adjacency: ``"replace_one"`` or ``"null_client"``.
-            max_dropout: How many clients may fail to send their vote.
-            max_colluding: How many clients may tell the adversary their share of the noise;
-                with ``max_dropout`` less than n.
-            attempts: How many attempts at the sum the budget covers, from 1 to 100.
-
         Raises:
             InvalidArgumentError: If an argument is not allowed, ``adjacency="add_or_remove_one"``
                 among them.
@@ -125,33 +127,18 @@ class VotePlan(Record):
         n = validation.whole("clients", clients, 1)
         p = validation.whole("candidates", candidates, 1)
         k = validation.whole("votes", votes, 1)
-        if k > p:
-            raise InvalidArgumentError(
-                "votes",
-                votes,
-                f"it must be at most the number of candidates, {p}",
-                "A client votes for its k best candidates.",
-            )
-        relation = checked_adjacency(adjacency)
         dropout = validation.whole("max_dropout", max_dropout)
         colluding = validation.whole("max_colluding", max_colluding)
-        honest = n - dropout - colluding
-        if honest < 1:
-            raise InvalidArgumentError(
-                "max_dropout + max_colluding",
-                dropout + colluding,
-                f"it must be less than the number of clients, {n}",
-                "The noise of the clients that are left is what protects.",
-            )
         target = validation.positive("epsilon", epsilon)
         tolerance = validation.open_unit("delta", delta)
-        tries = _checked_attempts(attempts)
-        changes = SkellamDpEvent(1.0, k, p).changes(relation)
-        variance = smallest_variance(changes * tries, target, tolerance)
+        tries = validation.whole("attempts", attempts, 1)
 
         def plan(share: int) -> VotePlan:
-            return cls(n, p, k, relation, dropout, colluding, share, target, tolerance, tries)
+            return cls(n, p, k, adjacency, dropout, colluding, share, target, tolerance, tries)
 
+        honest = plan(1).honest
+        changes = SkellamDpEvent(1.0, k, p).changes(adjacency)
+        variance = smallest_variance(changes * tries, target, tolerance)
         share = max(math.ceil(Fraction(variance) * _UNITS / honest), 1)
         # The guarantee reads the profile from another grid: what it says is what counts.
         while plan(share).guarantee(tries).epsilon(tolerance) > target:
@@ -176,9 +163,7 @@ class VotePlan(Record):
     @property
     def variance(self) -> float:
         """Variance of the noise that the analysis counts on, rounded down."""
-        exact = self.share_variance * self.honest
-        value = float(exact)
-        return value if Fraction(value) <= exact else math.nextafter(value, 0.0)
+        return rounded_down(self.share_variance * self.honest)
 
     @property
     def event(self) -> SkellamDpEvent:
@@ -205,16 +190,10 @@ class VotePlan(Record):
         )
 
 
-def _checked_attempts(value: int) -> int:
-    attempts = validation.whole("attempts", value, 1)
-    if attempts > MOST_ATTEMPTS:
-        raise InvalidArgumentError(
-            "attempts",
-            value,
-            f"it must be at most {MOST_ATTEMPTS}",
-            "Each attempt costs as much as a vote; plan several votes instead.",
-        )
-    return attempts
+def rounded_down(exact: Fraction) -> float:
+    """Returns the float nearest to a positive number, or the one below, but none above it."""
+    value = float(exact)
+    return value if Fraction(value) <= exact else math.nextafter(value, 0.0)
 
 
 def repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
@@ -226,17 +205,10 @@ def repeated(event: dp_event.DpEvent, count: int) -> dp_event.DpEvent:
 
 def checked_adjacency(value: Any) -> str:
     """Returns the adjacency; refuses adding and removing, with the reason."""
-    if value == "add_or_remove_one":
-        raise InvalidArgumentError(
-            "adjacency",
-            value,
-            f"it must be one of {', '.join(ADJACENCIES)}",
-            _WHY_NOT_ADD_OR_REMOVE,
-        )
     if value not in ADJACENCIES:
-        raise InvalidArgumentError(
-            "adjacency", value, f"it must be one of {', '.join(ADJACENCIES)}"
-        )
+        why = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""
+        allowed = f"it must be one of {', '.join(ADJACENCIES)}"
+        raise InvalidArgumentError("adjacency", value, allowed, why)
     return str(value)
 
 

@@ -28,17 +28,16 @@ VOTE = "vote"
 def procedure_of(design: Design) -> Procedure:
     """Returns how a study of this design is judged; refuses what no study can be."""
     if design.procedure not in _HOMES:
-        known = design.procedure == VOTE
+        why, fix = (
+            ("takes place without a study.", "Start a new study.")
+            if design.procedure == VOTE
+            else (
+                "this version of optuna-dp does not know.",
+                "Use the version of optuna-dp that made the study.",
+            )
+        )
         raise ReleaseRefusedError(
-            f"Its plan names the procedure {design.procedure!r}, which "
-            + (
-                "takes place without a study."
-                if known
-                else "this version of optuna-dp does not know."
-            ),
-            fix="Start a new study."
-            if known
-            else "Use the version of optuna-dp that made the study.",
+            f"Its plan names the procedure {design.procedure!r}, which {why}", fix=fix
         )
     module, name = _HOMES[design.procedure]
     found: Procedure = getattr(importlib.import_module(f"{__name__}.{module}"), name)()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
@@ -126,14 +126,8 @@ def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:
 def _as_it_was_to_be(trial: FrozenTrial) -> FrozenTrial:
     """A last run that failed, with the hyperparameters it was to be run with, nothing else."""
     draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
-    distributions = {
-        name: optuna.distributions.json_to_distribution(text)
-        for name, text in draw["space"].items()
-    }
-    params = {
-        name: distribution.to_external_repr(draw["internal"][name])
-        for name, distribution in distributions.items()
-    }
+    distributions = {name: json_to_distribution(text) for name, text in draw["space"].items()}
+    params = {n: d.to_external_repr(draw["internal"][n]) for n, d in distributions.items()}
     return optuna.trial.create_trial(
         state=TrialState.FAIL,
         params={**params, **trial.params},
