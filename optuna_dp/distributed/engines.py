@@ -68,18 +68,13 @@ class Loky(Engine):
         self._executors: dict[int, Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        found = self._executors.get(place)
-        if found is not None and found._flags.broken is None:
-            return self._submit(found, task, ticket)
-        # Start-up time: only where processes are started.
-        from joblib.externals.loky import ProcessPoolExecutor
+        executor = self._executors.get(place)
+        if executor is None or executor._flags.broken is not None:
+            # Start-up time: only where processes are started.
+            from joblib.externals.loky import ProcessPoolExecutor
 
-        made = ProcessPoolExecutor(1, env=self._environment, **self._options)
-        self._executors[place] = made
-        return self._submit(made, task, ticket)
-
-    @staticmethod
-    def _submit(executor: Any, task: Task, ticket: bytes) -> Future[Any]:
+            executor = ProcessPoolExecutor(1, env=self._environment, **self._options)
+            self._executors[place] = executor
         future: Future[Any] = executor.submit(task, ticket)
         return future
 

@@ -150,39 +150,25 @@ def _closing(ticket: Ticket) -> Iterator[None]:
             backend.engine.dispose()
 
 
-class _Verbosity:
-    """Optuna's verbosity, lowered for as long as any worker is in this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._workers = 0
-        self._before = 0
-
-    def lower(self) -> None:
-        with self._lock:
-            if self._workers == 0:
-                self._before = optuna.logging.get_verbosity()
-                # Optuna tells each trial's number and score, of failed ones as a warning.
-                optuna.logging.set_verbosity(max(self._before, optuna.logging.ERROR))
-            self._workers += 1
-
-    def restore(self) -> None:
-        with self._lock:
-            self._workers -= 1
-            if self._workers == 0:
-                optuna.logging.set_verbosity(self._before)
-
-
-_verbosity = _Verbosity()
+# Optuna's verbosity before, once for each worker that is in this process.
+_before: list[int] = []
+_changing = threading.Lock()
 
 
 @contextmanager
 def _quiet(needed: bool) -> Iterator[None]:
+    """Lowers Optuna's verbosity for as long as any worker is in this process."""
     if not needed:
         yield
         return
-    _verbosity.lower()
+    with _changing:
+        _before.append(_before[0] if _before else optuna.logging.get_verbosity())
+        # Optuna tells each trial's number and score, of failed ones as a warning.
+        optuna.logging.set_verbosity(max(_before[0], optuna.logging.ERROR))
     try:
         yield
     finally:
-        _verbosity.restore()
+        with _changing:
+            before = _before.pop()
+            if not _before:
+                optuna.logging.set_verbosity(before)

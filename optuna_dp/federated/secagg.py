@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message
@@ -183,11 +184,6 @@ class _StopError(Exception):
     """This attempt is over."""
 
 
-class _Proxy:
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-
-
 class _OneVote:
     """What Flower's workflow asks of a strategy and of a client manager, for one round."""
 
@@ -202,7 +198,8 @@ class _OneVote:
         self, server_round: int, parameters: Parameters, client_manager: Any
     ) -> list[tuple[Any, FitIns]]:
         config: dict[str, Any] = {"query": self._query}
-        return [(_Proxy(n), FitIns(Parameters([], ""), config)) for n in self._nodes]
+        order = FitIns(Parameters([], ""), config)
+        return [(SimpleNamespace(node_id=node), order) for node in self._nodes]
 
     def aggregate_fit(
         self, server_round: int, results: list[tuple[Any, Any]], failures: list[Any]
@@ -210,7 +207,7 @@ class _OneVote:
         return None, {}
 
 
-class _SecAggGrid(Grid):
+class _SecAggGrid:
     """Passes the protocol's messages on; checks replies, counts nodes, stops in time."""
 
     def __init__(self, grid: Grid, plan: VotePlan, module: Any, progress: Progress) -> None:
@@ -265,26 +262,9 @@ class _SecAggGrid(Grid):
             seen[node] = reply
         return list(seen.values())
 
-    # The rest of the interface is the grid's own.
-
-    def set_run(self, run: Any) -> None:
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Any:
-        return self._grid.run
-
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        return self._grid.create_message(*args, **kwargs)
-
-    def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)
+    def __getattr__(self, name: str) -> Any:
+        """The rest of the interface is the grid's own."""
+        return getattr(self._grid, name)
 
 
 def _stage_of(message: Message) -> str:

@@ -47,24 +47,16 @@ if TYPE_CHECKING:
     from optuna_dp.testing.training_audit import TrainingAudit as TrainingAudit
     from optuna_dp.testing.training_audit import audit_training as audit_training
 
-_HOMES = {
-    "Audit": "auditing",
-    "audit": "auditing",
-    "audit_procedure": "auditing",
-    "Mechanisms": "replaying",
-    "Replay": "replaying",
-    "other_trials_read": "replaying",
-    "replay": "replaying",
-    "GradientCanaries": "gradient_canaries",
-    "SamplerContract": "contract",
-    "NeighbouringRuns": "neighbours",
-    "NeighbouringUtilities": "neighbours",
-    "RunsWorld": "neighbours",
-    "SearchAudit": "search_audit",
-    "TrainingAudit": "training_audit",
-    "audit_search": "search_audit",
-    "audit_training": "training_audit",
+_NAMES = {
+    "auditing": "Audit audit audit_procedure",
+    "contract": "SamplerContract",
+    "gradient_canaries": "GradientCanaries",
+    "neighbours": "NeighbouringRuns NeighbouringUtilities RunsWorld",
+    "replaying": "Mechanisms Replay other_trials_read replay",
+    "search_audit": "SearchAudit audit_search",
+    "training_audit": "TrainingAudit audit_training",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 

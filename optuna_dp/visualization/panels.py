@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,18 +66,13 @@ def panels(params: Sequence[str], law: Law) -> go.Figure:
 
     columns = min(len(params), _COLUMNS)
     rows = -(-len(params) // columns)
-    figure = make_subplots(
-        rows,
-        columns,
-        shared_yaxes=True,
-        horizontal_spacing=0.03,
-        vertical_spacing=0.3 / rows,
-    )
+    gaps = {"horizontal_spacing": 0.03, "vertical_spacing": 0.3 / rows}
+    figure = make_subplots(rows, columns, shared_yaxes=True, **gaps)
     low, high = law.band or _decades(law.ratios)
     for i, name in enumerate(params):
-        row, col = divmod(i, columns)
-        _panel(figure, law, name, first=i == 0, where={"row": row + 1, "col": col + 1})
-        _axis(figure, law.candidates.space[name], name, columns, {"row": row + 1, "col": col + 1})
+        where = {"row": i // columns + 1, "col": i % columns + 1}
+        _panel(figure, law, name, first=i == 0, where=where)
+        _axis(figure, law.candidates.space[name], name, columns, where)
     theme.style(figure, law.title, curator=True, height=_AROUND + _PANEL * rows)
     if law.band is None:
         figure.update_yaxes(
@@ -101,45 +97,27 @@ def _panel(figure: go.Figure, law: Law, name: str, *, first: bool, where: dict[s
     # Spread out, or all candidates of a choice would be one dot.
     rng = np.random.default_rng(0)
     x = values + rng.uniform(-0.25, 0.25, len(values)) if categorical else values
-    more: dict[str, Any] = {"showlegend": first, "where": where}
-    theme.points(
-        figure,
-        zip(x, law.ratios, strict=True),
-        "candidate",
-        theme.rgba(theme.GUARANTEE, 0.3),
-        size=4,
-        hoverinfo="skip",
-        **more,
+    line, points = (
+        functools.partial(draw, figure, showlegend=first, where=where)
+        for draw in (theme.line, theme.points)
     )
+    dots = zip(x, law.ratios, strict=True)
+    points(dots, "candidate", theme.rgba(theme.GUARANTEE, 0.3), size=4, hoverinfo="skip")
     marginal = _marginal(values, law.ratios, law.weights, categorical)
-    mean = "mean along the parameter"
+    mean = "mean along the parameter", theme.NAIVE
     if categorical:
-        theme.points(
-            figure,
-            marginal,
-            mean,
-            theme.NAIVE,
-            size=26,
-            symbol="line-ew-open",
-            text=[str(choices[int(v)]) for v, _ in marginal],
-            **more,
-        )
+        text = [str(choices[int(v)]) for v, _ in marginal]
+        points(marginal, *mean, size=26, symbol="line-ew-open", text=text)
     else:
-        theme.line(figure, marginal, mean, theme.NAIVE, width=3, **more)
+        line(marginal, *mean, width=3)
     low, high = law.band or _decades(law.ratios)
     for i, marks in enumerate(law.marks):
         used = [trial.params[name] for trial in marks.trials if name in trial.params]
         at = [space.to_internal_repr(value) for value in used] if categorical else used
-        below = low / 10 ** (0.12 * (i + 1)) if law.band is None else _beneath(low, high)
-        theme.points(
-            figure,
-            [(x, below) for x in at],
-            marks.name,
-            marks.colour,
-            size=9,
-            symbol="line-ns-open",
-            **more,
-        )
+        beneath = low - 0.08 * ((high - low) or 1.0)
+        below = low / 10 ** (0.12 * (i + 1)) if law.band is None else beneath
+        ticks = [(value, below) for value in at]
+        points(ticks, marks.name, marks.colour, size=9, symbol="line-ns-open")
     if law.band is not None:
         band: dict[str, Any] = {"fillcolor": theme.FILL, "line_width": 0, "layer": "below"}
         figure.add_hrect(y0=low, y1=high, **band, **where)
@@ -181,10 +159,6 @@ def _decades(ratios: FloatArray) -> tuple[float, float]:
     """Ends of a logarithmic axis; what is zero is beneath it."""
     seen = ratios[ratios > 0.0]
     return max(float(seen.min()), 1e-3), max(float(seen.max()), 1.0)
-
-
-def _beneath(low: float, high: float) -> float:
-    return low - 0.08 * ((high - low) or 1.0)
 
 
 def _marginal(
