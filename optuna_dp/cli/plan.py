@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from optuna_dp import validation
 from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
 from optuna_dp.cli.plan_table import RowsAsTheyCome, print_plan
 from optuna_dp.errors import InvalidArgumentError
@@ -240,7 +241,9 @@ def _run(
             raise InvalidArgumentError("--event", event, f"it must be JSON ({error})") from None
         return event_json.event_from_json(record)
 
-    score = None if score_noise is None else _score(score_noise)
+    score = None
+    if score_noise is not None:
+        score = events.gaussian(validation.positive("score_noise", score_noise))
 
     def at(multiplier: float) -> Any:
         training = events.dp_sgd(
@@ -251,14 +254,6 @@ def _run(
         return training if score is None else events.compose(training, score)
 
     return at
-
-
-def _score(noise: float) -> Any:
-    # Start-up time: --help and refusals come at once.
-    from optuna_dp import validation
-    from optuna_dp.accounting import events
-
-    return events.gaussian(validation.positive("score_noise", noise))
 
 
 _BOUNDS = ("it must be two numbers c,C with 0 < c <= 1 <= C, or none", "For example 0.75,2.")

@@ -11,6 +11,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.ledger import Answer, FileLedger, events_of
 from optuna_dp.federated.policy import VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.releasing.statements.markdown import numbered
 
 _SERVERS = {
     "malicious": "The server may have lied. It could not have opened a sum with less noise "
@@ -57,7 +58,7 @@ limit is {limits.total:g} in all, {limits.max_epsilon:g} for one vote.
 
 ## It rests on
 
-{_numbered(_assumptions(limits, answers))}
+{numbered(_assumptions(limits, answers))}
 """
 
 
@@ -78,7 +79,3 @@ def _assumptions(limits: VotePolicy, answers: Sequence[Answer]) -> list[str]:
         "and no other node holds the same data.",
         "When this client answers, and whether it does, does not depend on its data.",
     ]
-
-
-def _numbered(texts: Sequence[str]) -> str:
-    return "\n".join(f"{i}. {text}" for i, text in enumerate(texts, start=1))

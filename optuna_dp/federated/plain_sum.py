@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from optuna_dp.arrays import IntArray
 from optuna_dp.federated.query import ACTION_PLAIN, QUERY_RECORD, VOTE_RECORD, VoteQuery
 from optuna_dp.federated.replies import impossible
 from optuna_dp.federated.transport import (
     Attempt,
-    Progress,
+    Server,
     Transport,
     entry_bound,
     rejected,
@@ -41,24 +40,16 @@ class PlainSum(Transport):
     def masks_for(self) -> str:
         return ""
 
-    def collect(
-        self,
-        grid: Grid,
-        context: Context,
-        nodes: Sequence[int],
-        query: VoteQuery,
-        timeout: float | None,
-        progress: Progress,
-    ) -> Attempt:
+    def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         content = RecordDict({QUERY_RECORD: ConfigRecord({"query": query.to_json()})})
         messages = [
             Message(content, dst_node_id=node, message_type=ACTION_PLAIN) for node in nodes
         ]
-        progress(f"asking {len(nodes)} nodes for their votes (plain sum)")
+        server.progress(f"asking {len(nodes)} nodes for their votes (plain sum)")
         total = np.zeros(query.plan.candidates, dtype=np.int64)
         waiting = set(nodes)
         try:
-            replies = list(grid.send_and_receive(messages, timeout=timeout))
+            replies = list(server.grid.send_and_receive(messages, timeout=server.timeout))
         except Exception as error:  # of the grid; what was sent is spent
             _logger.warning("The sum failed.", exc_info=True)
             reason = f"The sum failed ({type(error).__name__})."
@@ -70,7 +61,7 @@ class PlainSum(Transport):
                 waiting.discard(node)
                 total += vote
         voted = len(nodes) - len(waiting)
-        progress(f"{voted} of {len(nodes)} nodes voted")
+        server.progress(f"{voted} of {len(nodes)} nodes voted")
         needed = query.plan.survivors_needed
         if voted < needed:
             reason = f"{voted} usable votes came, and {needed} are needed for the planned noise."

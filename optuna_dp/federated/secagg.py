@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.typing import FitIns, Parameters
 from flwr.server.compat import LegacyContext
@@ -28,6 +28,7 @@ from optuna_dp.federated.transport import (
     SECAGG_CONFIG,
     Attempt,
     Progress,
+    Server,
     Transport,
     entry_bound,
     rejected,
@@ -119,15 +120,7 @@ class SecAggPlus(Transport):
     def masks_for(self) -> str:
         return masks.STRONG if self.strong_masks else masks.FLOWER
 
-    def collect(
-        self,
-        grid: Grid,
-        context: Context,
-        nodes: Sequence[int],
-        query: VoteQuery,
-        timeout: float | None,
-        progress: Progress,
-    ) -> Attempt:
+    def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         plan = query.plan
         module = masks.server_module(self.masks_for())
         clip = entry_bound(plan)  # Beyond it the protocol clips: no honest entry comes near.
@@ -139,17 +132,17 @@ class SecAggPlus(Transport):
             clipping_range=float(clip),
             quantization_range=2 * clip,
             modulus_range=MODULUS,
-            timeout=timeout,
+            timeout=server.timeout,
         )
         workflow.num_shares = min(self.share_count(plan.clients), len(nodes))
         workflow.reconstruction_threshold = self.threshold(plan)
         strategy = _OneVote(nodes, query.to_json())
         legacy = LegacyContext(
-            context, strategy=cast(Any, strategy), client_manager=cast(Any, strategy)
+            server.context, strategy=cast(Any, strategy), client_manager=cast(Any, strategy)
         )
         legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
         legacy.state.array_records["parameters"] = ArrayRecord()
-        checked = _SecAggGrid(grid, plan, module, progress)
+        checked = _SecAggGrid(server.grid, plan, module, server.progress)
         masks.opened.set(None)
 
         def failed(reason: str) -> Attempt:
@@ -221,7 +214,7 @@ class _SecAggGrid:
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         sent = list(messages)
-        stage = _stage_of(sent[0])
+        stage = str(sent[0].content.config_records[SECAGG_CONFIG]["stage"])
         number = _STAGES.index(stage) + 1
         if stage == "collect_masked_vectors":
             self.asked = True
@@ -265,7 +258,3 @@ class _SecAggGrid:
     def __getattr__(self, name: str) -> Any:
         """The rest of the interface is the grid's own."""
         return getattr(self._grid, name)
-
-
-def _stage_of(message: Message) -> str:
-    return str(message.content.config_records[SECAGG_CONFIG]["stage"])

@@ -24,7 +24,7 @@ from optuna_dp.federated.query import (
     search_to_json,
 )
 from optuna_dp.federated.secagg import SecAggPlus
-from optuna_dp.federated.transport import Attempt, Progress
+from optuna_dp.federated.transport import Attempt, Progress, Server
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release
@@ -205,9 +205,10 @@ class FederatedVote:
             f"{len(nodes)} nodes, {plan.candidates} candidates, k = {plan.votes}, standard "
             f"deviation of the noise {plan.variance**0.5:.2f}"
         )
+        server = Server(grid, context, self._timeout, self._progress)
         last, before = None, self._asked
         for _ in range(1 + self._retries):
-            last = self._attempt(grid, context, nodes, query)
+            last = self._attempt(server, nodes, query)
             self._asked += last.asked
             if last.sums is not None:
                 return self._release(plan, last.sums, self._asked)
@@ -233,15 +234,11 @@ class FederatedVote:
             )
         return self._planned
 
-    def _attempt(
-        self, grid: Grid, context: Context, nodes: Sequence[int], query: VoteQuery
-    ) -> Attempt:
+    def _attempt(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         """One attempt that asks for votes, set up anew while nobody has been asked."""
         present = list(nodes)
         for _ in range(_SETUPS):
-            attempt = self._transport.collect(
-                grid, context, present, query, self._timeout, self._progress
-            )
+            attempt = self._transport.collect(server, present, query)
             if attempt.sums is not None or attempt.asked:
                 return attempt
             # The noise counts on so many shares: who is lost before voting is a dropout too.

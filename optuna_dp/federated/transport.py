@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flwr.app import Context, Message
@@ -33,6 +33,15 @@ _DEVIATIONS = 40
 _LONGEST_HEADER = 4096
 
 Progress = Callable[[str], None]
+
+
+class Server(NamedTuple):
+    """What a server asks with, how long it waits for replies, and to whom it tells."""
+
+    grid: Grid
+    context: Context
+    timeout: float | None
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -66,15 +75,7 @@ class Transport(Protocol):
     def masks_for(self) -> str:
         """Returns the kind of masks that clients must use."""
 
-    def collect(
-        self,
-        grid: Grid,
-        context: Context,
-        nodes: Sequence[int],
-        query: VoteQuery,
-        timeout: float | None,
-        progress: Progress,
-    ) -> Attempt:
+    def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         """Asks the nodes for their votes and returns the sum."""
 
 

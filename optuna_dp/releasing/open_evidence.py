@@ -64,7 +64,9 @@ def read_open_evidence(study: Study, plan: StudyPlan) -> Evidence:
 
 def _check(trial: FrozenTrial, plan: StudyPlan, settings: BudgetSettings) -> None:
     if not began(trial):
-        if not ended(trial) or not _holds_output(trial):
+        # Only a run has any of these.
+        shows = trial.params or trial.values or trial.intermediate_values
+        if not ended(trial) or not shows:
             return
         if GATE_KEY in trial.system_attrs and trial.values is None:
             return
@@ -82,11 +84,6 @@ def _check(trial: FrozenTrial, plan: StudyPlan, settings: BudgetSettings) -> Non
             fix=NEW_STUDY,
         )
     check_waited(trial)
-
-
-def _holds_output(trial: FrozenTrial) -> bool:
-    """Whether a trial holds what only a run has."""
-    return bool(trial.params or trial.values or trial.intermediate_values)
 
 
 def _check_paid(last: Sequence[FrozenTrial], settings: BudgetSettings) -> None:

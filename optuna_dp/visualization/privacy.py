@@ -64,7 +64,7 @@ def plot_privacy_profile(
         >>> figure = odp.visualization.plot_privacy_profile(search)
     """
     guarantee, marked = target_of(target, delta)
-    deltas = _around(marked)
+    deltas = marked * 10.0**-_DECADES_BELOW, min(marked * 10.0**_DECADES_ABOVE, 0.5)
     figure = theme.figure("What is guaranteed", x="delta", y="epsilon")
     figure.update_xaxes(type="log", exponentformat="power", dtick=1)
     attacks = _attacks(guarantee, deltas) if attack else []
@@ -131,10 +131,6 @@ def _parts(target: Any, guarantee: Guarantee) -> list[tuple[str, Any]]:
     if loop and isinstance(event, dp_event.SelfComposedDpEvent):
         return [("one iteration by itself", event.event)]
     return []
-
-
-def _around(delta: float) -> Pair:
-    return delta * 10.0**-_DECADES_BELOW, min(delta * 10.0**_DECADES_ABOVE, 0.5)
 
 
 def _attacks(guarantee: Guarantee, deltas: Pair) -> list[Pair]:

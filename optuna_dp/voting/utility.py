@@ -64,16 +64,11 @@ def chance_of_good_choice(
     if noise == "gaussian":
         tail = 0.5 * math.erfc(distance / (2.0 * math.sqrt(v)))
     elif noise == "skellam":
-        tail = _skellam_tail(2.0 * v, math.ceil(distance))
+        x, f = pmf(2.0 * v)
+        tail = min(float(f[x >= math.ceil(distance)].sum()), 1.0)
     else:
         raise InvalidArgumentError("noise", noise, "it must be 'skellam' or 'gaussian'")
     return max(1.0 - bad * tail, 0.0)
-
-
-def _skellam_tail(variance: float, start: int) -> float:
-    """P[Z >= start] for Z of Sk(variance)."""
-    x, f = pmf(variance)
-    return min(float(f[x >= start].sum()), 1.0)
 
 
 def _good_mask(

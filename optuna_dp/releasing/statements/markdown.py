@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna_dp.numbers_shown import rounded_down, rounded_up
@@ -49,11 +49,11 @@ every score and the choice among them.
 
 What the software checked, and refuses to release otherwise:
 
-{_numbered(data["checked"])}
+{numbered(data["checked"])}
 
 What no software can see, and whoever signs this vouches for:
 
-{_numbered(data["assumptions"])}
+{numbered(data["assumptions"])}
 
 ## What is not covered
 
@@ -77,7 +77,8 @@ Made with {versions}.
 """
 
 
-def _numbered(sentences: list[str]) -> str:
+def numbered(sentences: Sequence[str]) -> str:
+    """Returns a numbered list in Markdown."""
     return "\n".join(f"{i}. {text}" for i, text in enumerate(sentences, start=1))
 
 
