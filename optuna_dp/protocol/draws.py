@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
     distribution_to_json,
 )
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 NOT_DRAWN = (
     "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
@@ -22,9 +22,6 @@ from optuna_dp.protocol.records import (
     read_plan,
 )
 from optuna_dp.validation import whole
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ were not drawn for it, and the study would be lost at the first dead worker.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import SLOT_KEY, did_nothing, leader_id
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
 

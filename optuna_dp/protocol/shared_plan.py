@@ -7,9 +7,10 @@ Trial 0 writes it. Every other worker reads it, waits for it, or succeeds a lead
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from optuna.storages import BaseStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError
@@ -17,9 +18,6 @@ from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
 from optuna_dp.protocol.records import PUBLISHED_KEY, fail_unstarted, read_plan, write_plan
 from optuna_dp.protocol.waiting import Waiting
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 def plan_for(

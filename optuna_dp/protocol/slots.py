@@ -24,13 +24,14 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.asides import aside
@@ -61,9 +62,6 @@ from optuna_dp.protocol.records import (
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
 from optuna_dp.pruners import guarded
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -19,16 +19,14 @@ import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.storages import BaseStorage
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 # More than any process has open at once; what is beyond is read from the storage.
 _MOST = 4096

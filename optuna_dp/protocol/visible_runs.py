@@ -8,8 +8,8 @@ and attributes stay behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.densities.adaptive_density import RunOutcome
@@ -18,9 +18,6 @@ from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score
 from optuna_dp.protocol.waiting import Waiting
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import TYPE_CHECKING
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import fail_stale_trials
 from optuna.storages._heartbeat import is_heartbeat_enabled
+from optuna.study import Study
 
 from optuna_dp.protocol.records import ended
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
 

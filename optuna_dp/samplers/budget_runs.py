@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.densities.surrogate import ScoreModel
@@ -24,9 +25,6 @@ from optuna_dp.protocol.records import GATE_KEY, ended, fail_unstarted, read_pla
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.budget_choice import Choose, Pilot, chosen, climbers, with_outputs
 from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.pruners import BasePruner
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.densities.adaptive_density import describe_model
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.budget_plan import BudgetPlan
+from optuna_dp.protocol import entropy
 from optuna_dp.protocol.open_runs import began
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
-from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, SLOT_KEY, fail_unstarted
 from optuna_dp.protocol.shared_plan import refuse
 from optuna_dp.samplers.budget_choice import Choose
@@ -31,12 +33,6 @@ from optuna_dp.samplers.budget_runs import (
 from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
 from optuna_dp.samplers.pilot_phase import PilotPhase
 from optuna_dp.samplers.pilot_pruner import wrapped
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-
-    from optuna_dp.protocol import entropy
-    from optuna_dp.protocol.plan import StudyPlan
 
 _logger = logging.getLogger("optuna_dp")
 

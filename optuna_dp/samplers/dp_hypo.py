@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes, slot_behind
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.validation import whole
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
-
-    from optuna_dp.protocol.plan import StudyPlan
 
 _DEFAULTS = AdaptiveDensity()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution
+from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import WaitError
@@ -14,9 +15,6 @@ from optuna_dp.protocol.records import GAVE_UP_KEY
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.samplers.proposals import Proposer, memory
 from optuna_dp.samplers.selection import SelectionSampler
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 # Where the proposer's trial is kept while its pilot is under way.
 _PROPOSAL = "proposal"

@@ -12,17 +12,15 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from optuna.pruners import BasePruner, NopPruner
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.records import ended, was_enqueued
 from optuna_dp.pruners import SilencedPruner, WithinTrialPruner, guarded
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
 _LONG_AGO = datetime.datetime(2000, 1, 1)

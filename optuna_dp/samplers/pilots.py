@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.search_space import intersection_search_space
+from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.densities.adaptive_density import AdaptiveDensity, search_bounds
@@ -27,7 +28,7 @@ from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
-from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.slots import checked_seed
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.samplers.budget_choice import Choose
@@ -41,9 +42,6 @@ from optuna_dp.validation import positive, whole
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
-    from optuna.study import Study
-
-    from optuna_dp.protocol.plan import StudyPlan
 
 _DEFAULTS = FrozenPriorSettings()
 # What a pilot under way keeps: the trial of the proposer's own study.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.samplers import BaseSampler
-from optuna.study import StudyDirection
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.densities.prior import check_space
@@ -34,9 +34,6 @@ from optuna_dp.samplers.utility_choice import (
 from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
 from optuna_dp.samplers.utility_trials import UtilitySampler
 from optuna_dp.validation import whole
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 
 class ProposeTestSampler(UtilitySampler):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp.densities.prior import Prior, UniformPrior
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
-
-    from optuna_dp.protocol.plan import StudyPlan
 
 
 class RandTuneSampler(SelectionSampler):

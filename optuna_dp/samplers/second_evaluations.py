@@ -12,18 +12,15 @@ single partitions (``docs/explanation/propose-test.md``, "Evaluated again").
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import optuna
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, did_nothing, ended
 from optuna_dp.samplers.utility_settings import UtilitySettings
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 UTILITIES_KEY = "optuna_dp:utilities"
 WAITS_KEY = "optuna_dp:waits_for_an_answer"

@@ -7,8 +7,9 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 from optuna.distributions import BaseDistribution, distribution_to_json
 
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
@@ -20,9 +21,6 @@ from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import Geometric
 from optuna_dp.validation import density_bounds as checked_density_bounds
-
-if TYPE_CHECKING:
-    import numpy as np
 
 PROCEDURE = "private_selection"
 DEFAULT_TRIALS = Geometric(mean=20)

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import optuna
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
@@ -49,9 +50,6 @@ from optuna_dp.samplers.second_evaluations import (
     with_utilities,
 )
 from optuna_dp.samplers.utility_settings import UtilitySettings
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 CHOICE_KEY = "optuna_dp:choice"
 

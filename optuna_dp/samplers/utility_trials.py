@@ -13,10 +13,11 @@ import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.pruners import NopPruner
+from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.densities.given_points import to_internal
@@ -39,9 +40,6 @@ from optuna_dp.samplers.utility_choice import settle, worst
 from optuna_dp.samplers.utility_settings import CandidateSource, UtilitySettings
 from optuna_dp.validation import number as real_number
 from optuna_dp.validation import whole
-
-if TYPE_CHECKING:
-    from optuna.study import Study
 
 _logger = logging.getLogger("optuna_dp")
 
