@@ -75,7 +75,7 @@ class WithinTrialPruner(BasePruner):
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Asks the wrapped pruner; see :class:`optuna.pruners.BasePruner`."""
-        decision = self._pruner.prune(cast("Study", _LoneStudy(study, trial)), trial)
+        decision = self._pruner.prune(cast("Study", StudyOf(study, [trial])), trial)
         if decision:
             study._storage.set_trial_system_attr(
                 trial._trial_id, PRUNED_KEY, type(self._pruner).__name__
@@ -89,6 +89,12 @@ class SilencedPruner(BasePruner):
     Stands in for a pruner that compares trials (or may do so: nothing is known of it).
     """
 
+    because = (
+        "it may compare trials with each other, and then no privacy guarantee of the selection "
+        "would hold. Use optuna_dp.WithinTrialPruner around a pruner that looks at one trial only "
+        "(NopPruner, ThresholdPruner, PatientPruner(None, ...))."
+    )
+
     def __init__(self, name: str) -> None:
         self._name = name
         self._told = threading.Event()
@@ -100,13 +106,7 @@ class SilencedPruner(BasePruner):
         """Returns False; see :class:`optuna.pruners.BasePruner`."""
         if not self._told.is_set():
             self._told.set()
-            _logger.warning(
-                "%s does not prune in this study: it may compare trials with each other, and then "
-                "no privacy guarantee of the selection would hold. Use "
-                "optuna_dp.WithinTrialPruner around a pruner that looks at one trial only "
-                "(NopPruner, ThresholdPruner, PatientPruner(None, ...)).",
-                self._name,
-            )
+            _logger.warning("%s does not prune in this study: %s", self._name, self.because)
         return False
 
 
@@ -124,15 +124,16 @@ def _name(pruner: BasePruner) -> str:
     return type(pruner).__name__ if plain else repr(pruner)
 
 
-class _LoneStudy:
-    """A study as a within-trial pruner may see it: its direction, and one trial."""
+class StudyOf:
+    """A study as a pruner may see it: its direction, and some of its trials."""
 
-    def __init__(self, study: Study, trial: FrozenTrial) -> None:
+    def __init__(self, study: Study, trials: list[FrozenTrial]) -> None:
         self.direction = study.direction
         self.directions = study.directions
-        self.trials = [trial]
+        self.trials = trials
 
     def get_trials(self, deepcopy: bool = True, states: Any = None) -> list[FrozenTrial]:
+        """As of :meth:`optuna.study.Study.get_trials`."""
         return [t for t in self.trials if states is None or t.state in states]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,6 @@ from optuna_dp.densities.projection import (
 from optuna_dp.densities.shares import BoundedDensity
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
-
-Direction = Literal["maximize", "minimize"]
 
 # Scores further below the median than this many interquartile ranges are moved up to there.
 _OUTLIER_RANGES = 5.0
@@ -109,7 +107,7 @@ class AdaptiveDensity:
         history: Sequence[RunOutcome],
         space: Space,
         rng: np.random.Generator,
-        direction: Direction = "maximize",
+        direction: str = "maximize",
     ) -> Proposal:
         """Draws the next run's hyperparameters.
 
@@ -117,27 +115,23 @@ class AdaptiveDensity:
             history: Outcomes of the runs this one may know of, in order of their slots.
             space: The joint search space, the same for every run of a study.
             rng: Secret randomness, independent of the data and of the history.
-            direction: Whether high or low scores are good.
+            direction: ``"maximize"`` or ``"minimize"``, whether high or low scores are good.
         """
-        sign = _sign(direction)
-        informed = len(history) > 0 and self.bounds != (1.0, 1.0)
+        sign = sign_of(direction)
 
         def weigh(candidates: Candidates) -> FloatArray:
-            if not informed:
-                return np.zeros(len(candidates))
             return self._log_weights(history, candidates, sign)
 
-        # Equal weights are projected onto the prior itself, exactly.
         if isinstance(self.prior, FixedCandidates):
             return propose_fixed(self.prior, space, weigh, self.bounds, self.projection, rng)
-        n = self.candidates if informed else 1
+        n = self.candidates if self._learns_from(history) else 1
         return propose_fresh(self.prior, space, n, weigh, self.bounds, self.projection, rng)
 
     def density(
         self,
         history: Sequence[RunOutcome],
         candidates: Candidates,
-        direction: Direction = "maximize",
+        direction: str = "maximize",
         masses: IntArray | None = None,
     ) -> BoundedDensity:
         """The law from which :meth:`propose` would choose among these fresh candidates.
@@ -148,11 +142,7 @@ class AdaptiveDensity:
             masses: How often each candidate counts, positive, shape (N,), where they were not
                 drawn from the prior but stand for it; with a fixed set its own by default.
         """
-        sign = _sign(direction)
-        informed = len(history) > 0 and self.bounds != (1.0, 1.0)
-        logs = (
-            self._log_weights(history, candidates, sign) if informed else np.zeros(len(candidates))
-        )
+        logs = self._log_weights(history, candidates, sign_of(direction))
         if masses is None and isinstance(self.prior, FixedCandidates):
             masses = self.prior.masses
         return project_log(logs, self.bounds, self.projection, masses)
@@ -170,9 +160,14 @@ class AdaptiveDensity:
             "standardize": self.standardize,
         }
 
+    def _learns_from(self, history: Sequence[RunOutcome]) -> bool:
+        return len(history) > 0 and self.bounds != (1.0, 1.0)
+
     def _log_weights(
         self, history: Sequence[RunOutcome], candidates: Candidates, sign: float
     ) -> FloatArray:
+        if not self._learns_from(history):
+            return np.zeros(len(candidates))  # Projected onto the prior itself, exactly.
         x = encode_params(candidates.space, [outcome.params for outcome in history])
         y = clean_scores([outcome.score for outcome in history], sign)
         if self.standardize:
@@ -226,7 +221,8 @@ def describe_model(model: ScoreModel) -> str:
     return f"{kind.__module__}.{kind.__qualname__}:{settings}"
 
 
-def _sign(direction: Direction) -> float:
+def sign_of(direction: str) -> float:
+    """1 where high scores are good, -1 where low ones are."""
     if direction == "maximize":
         return 1.0
     if direction == "minimize":

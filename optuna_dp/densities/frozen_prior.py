@@ -18,10 +18,10 @@ from scipy.special import expit, logsumexp
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.densities.adaptive_density import (
-    Direction,
     RunOutcome,
     clean_scores,
     describe_model,
+    sign_of,
     standardized,
 )
 from optuna_dp.densities.encoding import encode_params, encoded
@@ -99,14 +99,14 @@ class FrozenPrior:
         settings: FrozenPriorSettings,
         pilots: Sequence[RunOutcome],
         space: Space,
-        direction: Direction = "maximize",
+        direction: str = "maximize",
     ) -> None:
         self._settings = settings
         self._space = dict(space)
         self._model: FittedModel | None = None
         if pilots and settings.sharpness > 0.0:
-            sign = 1.0 if direction == "maximize" else -1.0
-            scores = standardized(clean_scores([pilot.score for pilot in pilots], sign))
+            values = [pilot.score for pilot in pilots]
+            scores = standardized(clean_scores(values, sign_of(direction)))
             points = encode_params(self._space, [pilot.params for pilot in pilots])
             self._model = settings.surrogate.fit(points, scores)
 

@@ -26,11 +26,7 @@ Notation (code name: meaning, name in the papers):
 
 from __future__ import annotations
 
-from optuna_dp.propose_test.accounting import (
-    composed_epsilon,
-    epsilon_per_iteration,
-    pipeline_event,
-)
+from optuna_dp.propose_test.accounting import composed_epsilon, epsilon_per_iteration
 from optuna_dp.propose_test.doubling import DoublingPlan, propose_test
 from optuna_dp.propose_test.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.propose_test.partitions import partition
@@ -47,7 +43,6 @@ __all__ = [
     "epsilon_per_iteration",
     "noisy_max",
     "partition",
-    "pipeline_event",
     "plan_utilities",
     "propose_test",
     "validation_records_needed",

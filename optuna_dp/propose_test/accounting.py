@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,6 @@ from optuna_dp.errors import InvalidArgumentError
 if TYPE_CHECKING:
     import dp_accounting
 
-_BISECTIONS = 200
 # The sum has a term per iteration, all in memory.
 _MOST_ITERATIONS = 2_000_000
 
@@ -32,18 +32,6 @@ def iteration_event(epsilon: float, iterations: int = 1) -> dp_accounting.DpEven
     iterations = validation.whole("iterations", iterations, minimum=1)
     event = ApproximateDpEvent(epsilon, 0.0)
     return event if iterations == 1 else dp_accounting.SelfComposedDpEvent(event, iterations)
-
-
-def pipeline_event(
-    choice: dp_accounting.DpEvent, final_training: dp_accounting.DpEvent
-) -> dp_accounting.DpEvent:
-    """The private choice followed by the private training with the chosen hyperparameters.
-
-    The trainings on the partitions do not appear: their results are read by the choice only.
-    """
-    import dp_accounting  # start-up time
-
-    return dp_accounting.ComposedDpEvent([choice, final_training])
 
 
 def composed_delta(epsilon: float, per_iteration: float, iterations: int) -> float:
@@ -86,18 +74,11 @@ def composed_epsilon(delta: float, per_iteration: float, iterations: int) -> flo
     if validation.number("delta", delta) == 0.0:
         return high
     delta = validation.open_unit("delta", delta)
-    low = 0.0
-    if composed_delta(low, per_iteration, m) <= delta:
-        return low
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if composed_delta(middle, per_iteration, m) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def holds(epsilon: float) -> bool:
+        return composed_delta(epsilon, per_iteration, m) <= delta
+
+    return 0.0 if holds(0.0) else _bisected(holds, good=high, bad=0.0)
 
 
 def epsilon_per_iteration(total_epsilon: float, delta: float, iterations: int) -> float:
@@ -113,12 +94,16 @@ def epsilon_per_iteration(total_epsilon: float, delta: float, iterations: int) -
     high = total
     while composed_epsilon(delta, high, m) <= total:  # a large delta allows more than the total
         low, high = high, 2 * high
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if not low < middle < high or high - low < 1e-12 * high:
+    return _bisected(lambda e0: composed_epsilon(delta, e0, m) <= total, low, high, 1e-12)
+
+
+def _bisected(
+    holds: Callable[[float], bool], good: float, bad: float, tolerance: float = 0.0
+) -> float:
+    """The number closest to ``bad`` that was found to hold, from ``good``, which does."""
+    while abs(bad - good) > tolerance * max(good, bad):
+        middle = (good + bad) / 2
+        if middle in (good, bad):
             break
-        if composed_epsilon(delta, middle, m) <= total:
-            low = middle
-        else:
-            high = middle
-    return low
+        good, bad = (middle, bad) if holds(middle) else (good, middle)
+    return good

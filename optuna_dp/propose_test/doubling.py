@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
@@ -18,9 +17,6 @@ from optuna_dp.propose_test.utilities import Utilities
 
 if TYPE_CHECKING:
     import dp_accounting
-
-Candidate = TypeVar("Candidate")
-_Proposed = TypeVar("_Proposed", covariant=True)
 
 Variant = Literal["bounded", "capped"]
 
@@ -96,6 +92,19 @@ class DoublingPlan:
     def start(self) -> LoopState:
         """The state before the first iteration."""
         return LoopState(plan=self)
+
+    def after(self, answers: Sequence[int | None]) -> LoopState:
+        """Where the loop stands after ``answers``."""
+        return functools.reduce(LoopState.after, answers, self.start())
+
+    def trace(self, answers: Sequence[int | None]) -> tuple[TraceStep, ...]:
+        """The iterations that gave ``answers``."""
+        steps, state = [], self.start()
+        for answer in answers:
+            before, state = state, state.after(answer)
+            step, threshold, utility = before.step, float(before.threshold), float(state.utility)
+            steps.append(TraceStep(state.iterations, step, threshold, answer, utility, state.step))
+        return tuple(steps)
 
 
 @dataclass(frozen=True)
@@ -178,31 +187,21 @@ class TraceStep:
 
 
 @dataclass(frozen=True)
-class LoopResult(Generic[Candidate]):
+class LoopResult:
     """What a loop returns.
 
     Attributes:
-        candidate: The chosen candidate, or None if no threshold was ever reached.
-        state: The final state; ``state.choice`` is the chosen index.
+        candidate: Index of the chosen candidate, or None if no threshold was ever reached.
+        state: The final state.
         trace: All iterations, for the curator. ``len(trace)`` is what was used, not the guarantee.
     """
 
-    candidate: Candidate | None
+    candidate: int | None
     state: LoopState
     trace: tuple[TraceStep, ...]
 
 
-class Proposer(Protocol[_Proposed]):
-    """An inner optimiser. It is told the private answers, and nothing else about the data."""
-
-    def propose(self) -> Sequence[_Proposed] | None:
-        """The next batch to test, or None to end the loop early."""
-
-    def observe(self, answer: int | None) -> None:
-        """Receives the answer to the last batch: the accepted index in it, or None."""
-
-
-def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopResult[int]:
+def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopResult:
     """Chooses a candidate by the doubling loop over fixed utilities.
 
     arXiv 2211.01852: "Revisiting", Algorithm 1 (variant "bounded") and "Constant-overhead",
@@ -213,72 +212,11 @@ def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopResult[int]:
         * What ``plan`` promises; ``plan.event()`` is the cost.
         * The candidate may be None: then no candidate reached a threshold.
     """
-    return _run(plan, lambda: (range(utilities.n_candidates), utilities), None)
-
-
-def propose_test_batches(
-    proposer: Proposer[Candidate],
-    evaluate: Callable[[Sequence[Candidate]], Utilities],
-    plan: DoublingPlan,
-) -> LoopResult[Candidate]:
-    """The doubling loop with a new batch of candidates in every iteration.
-
-    "Constant-overhead" (arXiv 2211.01852), Section 4.1. The proposer learns of the data only what
-    the private answers say, so its proposals are post-processing and cost nothing. The bound on
-    the iterations does not depend on the utilities, so it holds for batches as well.
-
-    Args:
-        proposer: Proposes batches; sees answers only.
-        evaluate: Utilities of a batch, in its order. It gets copies of the candidates, so that
-            nothing it writes on them finds its way to the proposer.
-        plan: What was fixed beforehand.
-    """
-
-    def next_batch() -> tuple[Sequence[Candidate], Utilities] | None:
-        batch = proposer.propose()
-        if batch is None:
-            return None
-        if len(batch) == 0:
-            raise InvalidArgumentError(
-                "batch", list(batch), "a batch must hold at least one candidate"
-            )
-        utilities = evaluate(copy.deepcopy(batch))
-        if utilities.n_candidates != len(batch):
-            raise InvalidArgumentError(
-                "utilities",
-                utilities.n_candidates,
-                f"there must be one utility for each of the {len(batch)} candidates",
-            )
-        return batch, utilities
-
-    return _run(plan, next_batch, proposer.observe)
-
-
-def _run(
-    plan: DoublingPlan,
-    next_batch: Callable[[], tuple[Sequence[Candidate], Utilities] | None],
-    tell: Callable[[int | None], None] | None,
-) -> LoopResult[Candidate]:
-    state, trace = plan.start(), list[TraceStep]()
-    candidate: Candidate | None = None
+    state, answers = plan.start(), list[int | None]()
     while not state.finished:
-        batch = next_batch()
-        if batch is None:
-            break
-        candidates, utilities = batch
-        threshold = state.threshold
-        answer = above_threshold(utilities, threshold, plan.epsilon)
-        if answer is not None:
-            candidate = candidates[answer]
-        step, state = state.step, state.after(answer)
-        trace.append(
-            TraceStep(
-                state.iterations, step, float(threshold), answer, float(state.utility), state.step
-            )
-        )
-        if tell is not None:
-            tell(answer)
-    return LoopResult(candidate, state, tuple(trace))
+        answers.append(above_threshold(utilities, state.threshold, plan.epsilon))
+        state = state.after(answers[-1])
+    return LoopResult(state.choice, state, plan.trace(answers))
 
 
 @functools.lru_cache(maxsize=256)

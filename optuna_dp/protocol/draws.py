@@ -85,6 +85,14 @@ def drawn_once(
     return value
 
 
+def draw_record(params: dict[str, Any], space: dict[str, BaseDistribution]) -> dict[str, Any]:
+    """Returns hyperparameters as the record of a joint draw from ``space``."""
+    return {
+        "space": {name: distribution_to_json(d) for name, d in space.items()},
+        "internal": {name: float(d.to_internal_repr(params[name])) for name, d in space.items()},
+    }
+
+
 def note_what_others_drew(study: Study, trial: FrozenTrial, asked: Collection[str]) -> None:
     """Notes the parameters of a finished trial that no sampler of ours has drawn.
 

@@ -78,7 +78,13 @@ def written_plan(study: Study) -> StudyPlan:
     return plan
 
 
-def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan) -> None:
+_LOST = (
+    " A run has been lost to this worker, so the study cannot be released: stop it and start a "
+    "new one."
+)
+
+
+def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str = _LOST) -> None:
     """Refuses to run under a plan that is not this worker's own.
 
     The slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it
@@ -96,8 +102,7 @@ def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan) -> None:
         raise PlanError(
             "This worker is configured differently from the study's plan "
             f"({differences(mine.to_json(), plan.design.to_json())}; here against the plan). "
-            "All workers of a study need the same sampler with the same arguments. A run has been "
-            "lost to this worker, so the study cannot be released: stop it and start a new one."
+            f"All workers of a study need the same sampler with the same arguments.{lost}"
         )
 
 

@@ -18,6 +18,7 @@ hook                   what happens there
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import threading
 import warnings
@@ -36,11 +37,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
+from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import (
     NOT_DRAWN,
     check_choices,
     checked_space,
+    draw_record,
     drawn_once,
     note_what_others_drew,
 )
@@ -98,15 +101,16 @@ class SlotSampler(BaseSampler):
         self._seed = seed
         self._under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
-        self._space_json: dict[str, str] | None = None
         self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
 
     # What a procedure supplies.
 
+    _procedure: str  # Who judges the study.
+
     @abstractmethod
-    def _design(self, direction: str) -> Design:
-        """Returns what all workers must agree on."""
+    def _settings(self) -> Record:
+        """Returns the procedure's own settings, as the plan records them."""
 
     @abstractmethod
     def _draw_slots(self, bits: entropy.Bits) -> int:
@@ -302,13 +306,7 @@ class SlotSampler(BaseSampler):
         plan = self._plan_of(study, trial)
         with self._noting_that_it_waits(study, trial):
             params, notes = self._draw(study, plan, trial.number, search_space)
-        record = {
-            "space": self._space_as_json(search_space),
-            "internal": {
-                name: float(d.to_internal_repr(params[name])) for name, d in search_space.items()
-            },
-            **notes,
-        }
+        record = {**draw_record(params, search_space), **notes}
         study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
         return params
 
@@ -325,22 +323,28 @@ class SlotSampler(BaseSampler):
         there already: nothing is read and nothing written.
         """
         self._raise_error_if_multi_objective(study)
-        check_choices(param_name, param_distribution)
-        if self._search_space is not None and param_name not in self._search_space:
+        return self._value_of(study, trial, param_name, param_distribution)
+
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+    ) -> Any:
+        """Returns the value of one parameter that was not drawn jointly; see above."""
+        check_choices(name, distribution)
+        if self._search_space is not None and name not in self._search_space:
             self._warn_once(
-                f"The objective asks for {param_name!r}, which search_space does not have: it is "
+                f"The objective asks for {name!r}, which search_space does not have: it is "
                 "drawn from the prior by itself, and nothing is learnt about it. If the name is "
                 "misspelt, start a new study."
             )
-        draw = self._draw_alone(trial.number, param_name, param_distribution)
+        draw = self._draw_alone(trial.number, name, distribution)
         known = self._under_way.get(study, trial)
         if draw is None and known is not None and known.begun_here:
-            known.asked.add(param_name)
-            return draw_alone(known.record.draws, param_name, param_distribution)
+            known.asked.add(name)
+            return draw_alone(known.record.draws, name, distribution)
         if draw is None:
             key = self._draws_of(study, trial)
-            draw = functools.partial(draw_alone, key, param_name, param_distribution)
-        return drawn_once(study, trial, param_name, param_distribution, draw)
+            draw = functools.partial(draw_alone, key, name, distribution)
+        return drawn_once(study, trial, name, distribution, draw)
 
     def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
         """What fixes the draws of a trial that another process has begun, say."""
@@ -385,6 +389,16 @@ class SlotSampler(BaseSampler):
 
     # The plan.
 
+    def _design(self, direction: str) -> Design:
+        """Returns what all workers must agree on."""
+        return Design(
+            procedure=self._procedure,
+            sampler=type(self).__name__,
+            direction=direction,
+            seeded=self._seed is not None,
+            settings=self._settings().to_json(),
+        )
+
     def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
         """Returns the plan under which a trial runs."""
         known = self._under_way.get(study, trial)
@@ -406,12 +420,12 @@ class SlotSampler(BaseSampler):
             last = self._last_plan = (record, StudyPlan.from_json(record))
         return last[1]
 
-    def _space_as_json(self, space: dict[str, BaseDistribution]) -> dict[str, str]:
-        if space is not self._search_space:
-            return {name: distribution_to_json(d) for name, d in space.items()}
-        if self._space_json is None:
-            self._space_json = {name: distribution_to_json(d) for name, d in space.items()}
-        return dict(self._space_json)
+    def _recorded_space(self) -> dict[str, Any] | None:
+        """The search space as plans record it: Optuna's JSON; None is define-by-run."""
+        space = self._search_space
+        if space is None:
+            return None
+        return {name: json.loads(distribution_to_json(d)) for name, d in space.items()}
 
     def _own_design(self, study: Study) -> tuple[Design, str]:
         """What this worker was configured with, and its fingerprint."""

@@ -45,17 +45,8 @@ class Pilot:
     tie_break: int = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Hyperparameters to be run (again).
-
-    Attributes:
-        params: By name.
-        distributions: Ranges that contain them.
-    """
-
-    params: dict[str, Any]
-    distributions: dict[str, BaseDistribution]
+# Hyperparameters to be run (again), and ranges that contain them.
+Chosen = tuple[dict[str, Any], dict[str, BaseDistribution]]
 
 
 def with_outputs(trials: Sequence[FrozenTrial], rung_of: Callable[[int], int]) -> list[Pilot]:
@@ -128,10 +119,10 @@ def chosen(
     """
     top = ranked([pilot for pilot in pilots if pilot.rung == max(p.rung for p in pilots)], signs)
     if how == "best":
-        return Chosen(top[0].params, top[0].distributions)
+        return top[0].params, top[0].distributions
     if how == "model":
         best = _most_promising(pilots, top, signs[0], surrogate)
-        return Chosen(best.params, best.distributions)
+        return best.params, best.distributions
     answer = how([(dict(pilot.params), pilot.values) for pilot in top])
     return _checked(answer, pilots)
 
@@ -182,4 +173,4 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
                 "choose", answer, f"it returned {value!r} for {name!r}, which has {known[0]}"
             )
         distributions[name] = known[0]
-    return Chosen(dict(answer), distributions)
+    return dict(answer), distributions

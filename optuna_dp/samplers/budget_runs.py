@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import BaseDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -112,10 +112,7 @@ class BudgetRuns:
         self, pilots: Sequence[Pilot], signs: Sequence[float]
     ) -> tuple[dict[str, Any], dict[str, BaseDistribution]] | None:
         """Returns the last run's hyperparameters and their ranges; None if no pilot has output."""
-        if not pilots:
-            return None
-        found = chosen(self._choose, pilots, signs, self._surrogate)
-        return found.params, found.distributions
+        return chosen(self._choose, pilots, signs, self._surrogate) if pilots else None
 
     def is_last_run(
         self, study: Study, number: int, own: Callable[[FrozenTrial], bool]
@@ -181,27 +178,6 @@ class BudgetRuns:
                 trial.number,
                 self.settings.pilots,
             )
-
-
-def record_of(
-    params: dict[str, Any], distributions: dict[str, BaseDistribution]
-) -> dict[str, Any]:
-    """Returns hyperparameters as the record of a draw."""
-    return {
-        "space": {name: distribution_to_json(d) for name, d in distributions.items()},
-        "internal": {
-            name: float(d.to_internal_repr(params[name])) for name, d in distributions.items()
-        },
-    }
-
-
-def nothing_to_choose_by() -> PlanError:
-    """The error of a last run without pilots to choose by."""
-    return PlanError(
-        "No pilot ended with a score, so there is nothing to choose the last run's "
-        "hyperparameters by. It has not begun and is not lost: give them by hand, "
-        "study.enqueue_trial({...}), and continue with study.optimize."
-    )
 
 
 def checked_choose(choose: Any) -> Choose:

@@ -15,11 +15,12 @@ from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import draw_record
 from optuna_dp.protocol.open_runs import began
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
-from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, SLOT_KEY, fail_unstarted
-from optuna_dp.protocol.shared_plan import refuse
+from optuna_dp.protocol.shared_plan import check_same_design, refuse
 from optuna_dp.samplers.budget_choice import Choose
 from optuna_dp.samplers.budget_runs import (
     BudgetRuns,
@@ -27,10 +28,8 @@ from optuna_dp.samplers.budget_runs import (
     directions_of,
     given_by_hand,
     name_of,
-    nothing_to_choose_by,
-    record_of,
 )
-from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
+from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.pilot_phase import PilotPhase
 from optuna_dp.samplers.pilot_pruner import wrapped
 
@@ -66,21 +65,11 @@ class BudgetedPilots(PilotPhase):
             proposer=self._proposer.name,
             choose=name_of(how),
             surrogate=describe_model(model) if how == "model" else None,
-            search_space=self._base_settings()["search_space"],
+            search_space=self._recorded_space(),
         )
         return BudgetRuns(settings, how, model)
 
     # The plan.
-
-    def _design(self, direction: str) -> Design:
-        assert self._budget is not None
-        return Design(
-            procedure=PROCEDURE,
-            sampler=type(self).__name__,
-            direction=direction,
-            seeded=self._seed is not None,
-            settings=self._budget.settings.to_json(),
-        )
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
         if self._budget is None:
@@ -114,17 +103,8 @@ class BudgetedPilots(PilotPhase):
             return super()._has_slot(study, plan, trial)
         if SLOT_KEY in trial.system_attrs:
             return True
-        mine, fingerprint = self._own_design(study)
-        if mine != plan.design and fingerprint != plan.design.fingerprint:
-            # Only the words of a refusal rest on it.
-            from optuna_dp.differences import differences
-
-            # Before it begins, so that nothing but a pilot's number is lost.
-            raise PlanError(
-                "This worker is configured differently from the study's plan "
-                f"({differences(mine.to_json(), plan.design.to_json())}; here against the plan). "
-                "All workers of a study need the same sampler with the same arguments."
-            )
+        # Before it begins, so that nothing but a pilot's number is lost.
+        check_same_design(*self._own_design(study), plan, lost="")
         if trial.number < self._pilots:
             self._budget.drop_enqueued_too_early(study)
             return True
@@ -199,9 +179,13 @@ class BudgetedPilots(PilotPhase):
             self._budget.pilots(trials, self._pilots), directions_of(study)
         )
         if found is None and not given_by_hand(trial):
-            raise nothing_to_choose_by()
+            raise PlanError(
+                "No pilot ended with a score, so there is nothing to choose the last run's "
+                "hyperparameters by. It has not begun and is not lost: give them by hand, "
+                "study.enqueue_trial({...}), and continue with study.optimize."
+            )
         if found is not None:
-            record = record_of(*found)
+            record = draw_record(*found)
             study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
         if given_by_hand(trial):
             _logger.warning(
@@ -209,25 +193,21 @@ class BudgetedPilots(PilotPhase):
                 trial.number,
             )
 
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
     ) -> Any:
-        """See :class:`optuna.samplers.BaseSampler`; says what a run does not repeat."""
+        """Says what a run does not repeat."""
         if self._budget is not None and trial.number >= self._proposed:
             attrs = study._storage.get_trial(trial._trial_id).system_attrs
-            if param_name in attrs.get(DRAW_KEY, {"space": {}})["space"]:
+            if name in attrs.get(DRAW_KEY, {"space": {}})["space"]:
                 _logger.warning(
                     "Trial %d was to repeat what a pilot had for %r, and the objective now asks "
                     "for another range, which does not contain it: it is drawn at random. Keep "
                     "the ranges as they are while a study runs.",
                     trial.number,
-                    param_name,
+                    name,
                 )
-        return super().sample_independent(study, trial, param_name, param_distribution)
+        return super()._value_of(study, trial, name, distribution)
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         if number < self._proposed:

@@ -173,12 +173,8 @@ class DPHyPOSampler(SelectionSampler):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if number < slot_behind(plan, self._startup):
             return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}
-        direction: Literal["maximize", "minimize"] = (
-            "maximize" if plan.design.direction == "maximize" else "minimize"
-        )
-        proposal = self._adaptive.propose(
-            outcomes(self._visible(study, number)), space, self._joint_rng(number), direction
-        )
+        runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)
+        proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
         return proposal.params, {"density_ratio": proposal.ratio}
 
     def _visible(self, study: Study, number: int) -> list[FrozenTrial]:

@@ -68,6 +68,8 @@ class NoisyMaxSampler(UtilitySampler):
         True
     """
 
+    _procedure = NOISY_MAX
+
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None = None,
@@ -92,7 +94,3 @@ class NoisyMaxSampler(UtilitySampler):
             resolve=resolve,
             seed=seed,
         )
-
-    @property
-    def _procedure(self) -> str:
-        return NOISY_MAX

@@ -39,26 +39,21 @@ class PilotPhase(SelectionSampler):
     _proposer: Proposer
     _timeout: float | None
 
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
     ) -> Any:
         """Asks the proposer in a proposed pilot, draws from the uniform prior in other runs."""
         if trial.number >= self._proposed:
-            return super().sample_independent(study, trial, param_name, param_distribution)
-        self._raise_error_if_multi_objective(study)
-        check_choices(param_name, param_distribution)
+            return super()._value_of(study, trial, name, distribution)
+        check_choices(name, distribution)
 
         def propose() -> Any:
             asked = self._ask(study, trial, self._search_space or {})
-            value = asked._suggest(param_name, param_distribution)
+            value = asked._suggest(name, distribution)
             self._remember(study, trial, asked)
             return value
 
-        return drawn_once(study, trial, param_name, param_distribution, propose)
+        return drawn_once(study, trial, name, distribution, propose)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

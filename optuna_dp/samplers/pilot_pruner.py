@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.records import ended, was_enqueued
-from optuna_dp.pruners import SilencedPruner, WithinTrialPruner, guarded
+from optuna_dp.pruners import SilencedPruner, StudyOf, WithinTrialPruner, guarded
 
 _logger = logging.getLogger("optuna_dp")
 _LONG_AGO = datetime.datetime(2000, 1, 1)
@@ -100,24 +100,21 @@ def _of_a_pruner(key: str) -> bool:
     return key.startswith("completed_rung_")  # Successive halving and Hyperband keep these.
 
 
-class _Peers:
+class _Peers(StudyOf):
     """A study as a pruner of pilots may see it."""
 
     def __init__(self, study: Study, trials: list[FrozenTrial]) -> None:
+        super().__init__(study, trials)
         self._study = study
-        self.trials = trials
-
-    def get_trials(self, deepcopy: bool = True, states: Any = None) -> list[FrozenTrial]:
-        return [t for t in self.trials if states is None or t.state in states]
 
     @property
     def best_trial(self) -> FrozenTrial:
         done = [t for t in self.trials if t.state == TrialState.COMPLETE]
         if not done:
             raise ValueError("No trials are completed yet.")
-        sign = 1.0 if self._study.direction.name == "MAXIMIZE" else -1.0
+        sign = 1.0 if self.direction.name == "MAXIMIZE" else -1.0
         return max(done, key=lambda t: sign * cast(float, t.value))
 
     def __getattr__(self, name: str) -> Any:
-        # Directions, name and storage (successive halving marks the trial at hand).
+        # Name and storage (successive halving marks the trial at hand).
         return getattr(self._study, name)

@@ -14,7 +14,7 @@ slot B + k             waits for all pilots; fits the prior to their outputs; dr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
@@ -28,10 +28,12 @@ from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
-from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.slots import checked_seed
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.samplers.budget_choice import Choose
+from optuna_dp.samplers.budget_settings import PROCEDURE as BUDGETED
+from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.samplers.budgeted_pilots import BudgetedPilots
 from optuna_dp.samplers.pilot_settings import PROCEDURE, PilotSettings, outputs_digest
 from optuna_dp.samplers.proposals import Proposer
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from dp_accounting import dp_event
 
 _DEFAULTS = FrozenPriorSettings()
-# What a pilot under way keeps: the trial of the proposer's own study.
-_PROPOSAL = "proposal"
 # Candidates of the frozen prior among which DP-HyPO chooses; each is the choice among its own.
 _AROUND = 128
 
@@ -227,6 +227,7 @@ class PilotSampler(BudgetedPilots):
             _refuse_with_a_plan(for_selection, trials)
             super().__init__(search_space, trials=Once(), prior=None, seed=None)
             self._prepare_budget(plan, seed)
+        self._procedure = PROCEDURE if plan is None else BUDGETED
         self._proposer = Proposer(proposer, self._proposed, self._seed)
         self._timeout = None if timeout is None else positive("timeout", timeout)
         self._pilot_batch_size = self._first_batch = whole("pilot_batch_size", pilot_batch_size, 1)
@@ -285,7 +286,19 @@ class PilotSampler(BudgetedPilots):
 
     # The plan.
 
-    def _settings(self) -> SelectionSettings:
+    def _settings(self) -> BudgetSettings | PilotSettings:
+        if self._budget is not None:
+            return self._budget.settings
+        return PilotSettings(
+            pilots=self._pilots,
+            batch_size=self._pilot_batch_size,
+            run=self._pilot_run,
+            proposer=self._proposer.name,
+            release_pilots=self._release_pilots,
+            selection=self._selection(),
+        )
+
+    def _selection(self) -> SelectionSettings:
         space = self._search_space or {}
         adaptive = self._bounds != (1.0, 1.0)
         search: dict[str, Any] = {}
@@ -300,25 +313,6 @@ class PilotSampler(BudgetedPilots):
             schedule="batch" if adaptive else "independent",
             batch_size=self._batch_size,
             search=search,
-        )
-
-    def _design(self, direction: str) -> Design:
-        if self._budget is not None:
-            return super()._design(direction)
-        settings = PilotSettings(
-            pilots=self._pilots,
-            batch_size=self._pilot_batch_size,
-            run=self._pilot_run,
-            proposer=self._proposer.name,
-            release_pilots=self._release_pilots,
-            selection=self._settings(),
-        )
-        return Design(
-            procedure=PROCEDURE,
-            sampler=type(self).__name__,
-            direction=direction,
-            seeded=self._seed is not None,
-            settings=settings.to_json(),
         )
 
     def _selection_from(self) -> int | None:
@@ -343,9 +337,7 @@ class PilotSampler(BudgetedPilots):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if self._budget is not None or number < self._pilots:
             return super()._draw(study, plan, number, space)
-        direction: Literal["maximize", "minimize"] = (
-            "maximize" if plan.design.direction == "maximize" else "minimize"
-        )
+        direction = plan.design.direction
         pilots = self._ended(study, number, self._pilots)
         prior = FrozenPrior(self._frozen, outcomes(pilots), space, direction)
         adaptive = AdaptiveDensity(

@@ -28,7 +28,6 @@ from optuna_dp.samplers.utility_choice import (
     candidates_among,
     choices,
     final_choice,
-    replay,
     settle,
 )
 from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
@@ -104,6 +103,8 @@ class ProposeTestSampler(UtilitySampler):
         2.46
     """
 
+    _procedure = PROPOSE_TEST
+
     def __init__(
         self,
         search_space: dict[str, BaseDistribution] | None = None,
@@ -150,10 +151,6 @@ class ProposeTestSampler(UtilitySampler):
     def _in_words(self) -> dict[str, Any]:
         shown = super()._in_words()
         return shown if self._proposer is None else {**shown, "proposer": self._proposer.name}
-
-    @property
-    def _procedure(self) -> str:
-        return PROPOSE_TEST
 
     def _settings(self) -> UtilitySettings:
         proposer = None if self._proposer is None else self._proposer.name
@@ -242,7 +239,7 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
         answers = recorded[past].answers
         candidates = candidates_among(trials, settings, past)
         if len(answers) > len(before):
-            reached = float(replay(settings.plan, answers).utility)
+            reached = float(settings.plan.after(answers).utility)
             for index, trial in enumerate(candidates):
                 known.append(_as_answered(trial, _outcome(index, answers[-1], reached)))
         before = answers

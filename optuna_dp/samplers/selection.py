@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import BaseDistribution
 
 from optuna_dp.densities.prior import Prior, UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import Geometric
@@ -74,15 +71,7 @@ class SelectionSettings(Record):
 
 
 class SelectionSampler(SlotSampler):
-    """Base of the samplers whose study is a private selection.
-
-    Args:
-        search_space: Distributions by parameter name, or None (define-by-run).
-        trials: The law of the number of runs.
-        prior: The law of a run's hyperparameters before any result is known; None is uniform.
-            An informed prior needs ``search_space``.
-        seed: Makes the study repeatable, for simulations. It cannot be released then.
-    """
+    """Base of the samplers whose study is a private selection; arguments as of RandTuneSampler."""
 
     def __init__(
         self,
@@ -121,9 +110,7 @@ class SelectionSampler(SlotSampler):
             check_space(self._search_space)
             self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
 
-    @abstractmethod
-    def _settings(self) -> SelectionSettings:
-        """Returns the settings that the plan records."""
+    _procedure = PROCEDURE
 
     def _in_words(self) -> dict[str, Any]:
         shown = {**super()._in_words(), "trials": self._trials}
@@ -132,23 +119,11 @@ class SelectionSampler(SlotSampler):
         return shown
 
     def _base_settings(self) -> dict[str, Any]:
-        space = self._search_space
         return {
             "trials": self._trials,
-            "search_space": None
-            if space is None
-            else {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
-            "prior": self._prior.fingerprint(space or {}),
+            "search_space": self._recorded_space(),
+            "prior": self._prior.fingerprint(self._search_space or {}),
         }
-
-    def _design(self, direction: str) -> Design:
-        return Design(
-            procedure=PROCEDURE,
-            sampler=type(self).__name__,
-            direction=direction,
-            seeded=self._seed is not None,
-            settings=self._settings().to_json(),
-        )
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)

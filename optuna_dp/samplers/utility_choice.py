@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.json_records import Record
 from optuna_dp.propose_test.above_threshold import above_threshold, first_above
 from optuna_dp.propose_test.doubling import DoublingPlan, LoopState, TraceStep
 from optuna_dp.propose_test.exact_noise import DiscreteLaplace
@@ -55,7 +56,7 @@ CHOICE_KEY = "optuna_dp:choice"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Record):
     """What the private mechanism has answered so far. For the curator until it is released.
 
     Attributes:
@@ -67,29 +68,17 @@ class Choice:
         finished: Whether there will be no further answer.
     """
 
+    described_as: ClassVar[str] = "The record of the private choice"
+
     nonce: str
     stage: int
     answers: tuple[int | None, ...]
     chosen: int | None
     finished: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {
-            "nonce": self.nonce,
-            "stage": self.stage,
-            "answers": list(self.answers),
-            "chosen": self.chosen,
-            "finished": self.finished,
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> Choice:
-        """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        names = {"nonce", "stage", "answers", "chosen", "finished"}
-        if not isinstance(data, dict) or set(data) != names or not _is_choice(data):
-            raise PlanError("The record of the private choice is corrupted.")
-        return cls(**{**data, "answers": tuple(data["answers"])})
+    def __post_init__(self) -> None:
+        if any(n is not None and n < 0 for n in (self.stage, self.chosen, *self.answers)):
+            raise ValueError("it holds a negative number")
 
 
 def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
@@ -174,23 +163,7 @@ def read_trace(study: Study) -> tuple[TraceStep, ...]:
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")
     recorded = choices(study, plan)
-    answers = recorded[max(recorded)].answers if recorded else ()
-    state, trace = settings.plan.start(), []
-    for answer in answers:
-        step, threshold = state.step, float(state.threshold)
-        state = state.after(answer)
-        trace.append(
-            TraceStep(state.iterations, step, threshold, answer, float(state.utility), state.step)
-        )
-    return tuple(trace)
-
-
-def replay(plan: DoublingPlan, answers: Sequence[int | None]) -> LoopState:
-    """Returns where a loop stands after ``answers``."""
-    state = plan.start()
-    for answer in answers:
-        state = state.after(answer)
-    return state
+    return settings.plan.trace(recorded[max(recorded)].answers if recorded else ())
 
 
 # Means of round numbers (accuracies of small partitions) have few binary digits in any precision.
@@ -298,7 +271,7 @@ def _next_choice(
             answers.append(_noisy_max(utilities, settings.plan, seed))
             chosen = trials[answers[-1] or 0].number
         else:
-            state = replay(settings.plan, answers)
+            state = settings.plan.after(answers)
             while not state.finished:
                 answer = _above(utilities, state, seed)
                 answers.append(answer)
@@ -346,17 +319,3 @@ def _noisy_max(utilities: Utilities, plan: NoisyMaxPlan, seed: int | None) -> in
     draw = rng.gumbel if plan.noise == "gumbel" else rng.exponential
     noise = draw(scale=2 * utilities.sensitivity / plan.epsilon, size=utilities.n_candidates)
     return int(np.argmax(utilities.totals + noise))
-
-
-def _is_choice(data: dict[str, Any]) -> bool:
-    def number(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-    return (
-        isinstance(data["nonce"], str)
-        and number(data["stage"])
-        and isinstance(data["answers"], list)
-        and all(answer is None or number(answer) for answer in data["answers"])
-        and (data["chosen"] is None or number(data["chosen"]))
-        and isinstance(data["finished"], bool)
-    )

@@ -8,15 +8,13 @@ the trial after those  waits until all have ended, makes the private choice, and
 
 from __future__ import annotations
 
-import json
 import logging
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from optuna.distributions import BaseDistribution, distribution_to_json
-from optuna.pruners import NopPruner
+from optuna.distributions import BaseDistribution
+from optuna.pruners import BasePruner, NopPruner
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -29,7 +27,7 @@ from optuna_dp.propose_test.partitions_needed import plan_utilities
 from optuna_dp.propose_test.utilities import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import drawn_once
-from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.protocol.visible_runs import completed_batches
@@ -121,28 +119,17 @@ def report_utilities(
 class UtilityPruner(SilencedPruner):
     """Never prunes: a candidate that is dropped half-way has no utility of bounded sensitivity."""
 
-    def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Returns False; see :class:`optuna.pruners.BasePruner`."""
-        if not self._told.is_set():
-            self._told.set()
-            _logger.warning(
-                "%s does not prune in this study: whether a candidate is pruned may depend on one "
-                "record, which would then move its utility by more than 1/k.",
-                self._name,
-            )
-        return False
+    because = (
+        "whether a candidate is pruned may depend on one record, which would then move its "
+        "utility by more than 1/k."
+    )
 
 
 class UtilitySampler(SlotSampler):
     """Base of the samplers whose private choice comes after trainings without privacy.
 
     Args:
-        search_space: Distributions by parameter name, or None (define-by-run).
-        plan: The mechanism that chooses.
-        candidates: A list of dicts, a number of draws, or None for a grid.
-        n_partitions: k, at least 2.
-        resolve: Difference in averaged utility that must not drown in the noise.
-        seed: Makes the study repeatable, for simulations. It cannot be released then.
+        plan: The mechanism that chooses. Other arguments as of NoisyMaxSampler.
     """
 
     def __init__(
@@ -174,28 +161,12 @@ class UtilitySampler(SlotSampler):
 
     def _settings(self) -> UtilitySettings:
         """Returns the settings that the plan records."""
-        space, given = self._search_space, self._candidates
+        given = self._candidates
         return UtilitySettings(
             plan=self._plan,
             n_partitions=self._n_partitions,
             candidates=CandidateSource(given.kind, given.count, given.digest),
-            search_space=None
-            if space is None
-            else {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
-        )
-
-    @property
-    @abstractmethod
-    def _procedure(self) -> str:
-        """Name of the procedure that judges the study."""
-
-    def _design(self, direction: str) -> Design:
-        return Design(
-            procedure=self._procedure,
-            sampler=type(self).__name__,
-            direction=direction,
-            seeded=self._seed is not None,
-            settings=self._settings().to_json(),
+            search_space=self._recorded_space(),
         )
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
@@ -207,12 +178,10 @@ class UtilitySampler(SlotSampler):
 
     # Optuna's hooks, where they differ.
 
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """See :class:`optuna.samplers.BaseSampler`; nothing prunes in these studies."""
-        whole_study: Study = getattr(study, "_study", study)
-        if not isinstance(whole_study.pruner, NopPruner | UtilityPruner):
-            whole_study.pruner = UtilityPruner(type(whole_study.pruner).__name__)
-        super().before_trial(study, trial)
+    def _guarded(self, pruner: BasePruner) -> BasePruner:
+        """Nothing prunes in these studies."""
+        known = isinstance(pruner, NopPruner | UtilityPruner)
+        return pruner if known else UtilityPruner(type(pruner).__name__)
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -224,32 +193,27 @@ class UtilitySampler(SlotSampler):
             self._choose_at_the_end(study, plan, trial)
         return super().infer_relative_search_space(study, trial)
 
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
     ) -> Any:
         """Returns the candidate's value; draws it where candidates are drawn."""
-        self._raise_error_if_multi_objective(study)
         points = self._candidates.points
         if points is None or trial.number >= len(points):
-            return super().sample_independent(study, trial, param_name, param_distribution)
+            return super()._value_of(study, trial, name, distribution)
         point = points[trial.number]
-        if param_name not in point:
+        if name not in point:
             raise InvalidArgumentError(
                 f"candidates[{trial.number}]",
                 point,
-                f"the objective asks for {param_name!r}, which it does not have",
+                f"the objective asks for {name!r}, which it does not have",
             )
-        if to_internal(param_distribution, point[param_name]) is None:
+        if to_internal(distribution, point[name]) is None:
             raise InvalidArgumentError(
-                f"candidates[{trial.number}][{param_name!r}]",
-                point[param_name],
-                f"the objective asks for it with {param_distribution}, which does not contain it",
+                f"candidates[{trial.number}][{name!r}]",
+                point[name],
+                f"the objective asks for it with {distribution}, which does not contain it",
             )
-        return drawn_once(study, trial, param_name, param_distribution, lambda: point[param_name])
+        return drawn_once(study, trial, name, distribution, lambda: point[name])
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any

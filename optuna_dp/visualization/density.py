@@ -14,7 +14,7 @@ from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 from optuna.trial import FrozenTrial
 
-from optuna_dp.densities.adaptive_density import AdaptiveDensity, Direction
+from optuna_dp.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.densities.frozen_prior import FrozenPrior
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.shares import integer_masses
@@ -71,7 +71,7 @@ def plot_sampling_density(
     plan = plan_of(study)
     runs = candidates_of(study, plan)
     sampler = _sampler_of(study, plan)
-    direction: Direction = "maximize" if plan.design.direction == "maximize" else "minimize"
+    direction = plan.design.direction
     rng = np.random.default_rng()  # for a picture only: nothing of it is ever released
     if procedure_of(plan.design).in_the_open:
         raise InvalidArgumentError(
@@ -90,7 +90,7 @@ def plot_sampling_density(
 def _bounded(
     sampler: DPHyPOSampler | RandTuneSampler,
     runs: Sequence[FrozenTrial],
-    direction: Direction,
+    direction: str,
     rng: np.random.Generator,
 ) -> Law:
     adaptive = (
@@ -120,7 +120,7 @@ def _bounded(
 def _pilots(
     sampler: PilotSampler,
     runs: Sequence[FrozenTrial],
-    direction: Direction,
+    direction: str,
     rng: np.random.Generator,
 ) -> Law:
     count = sampler._pilots

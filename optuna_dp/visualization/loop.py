@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import optuna
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plot_doubling_trace(
-    result: LoopResult[Any] | Sequence[TraceStep] | optuna.Study,
+    result: LoopResult | Sequence[TraceStep] | optuna.Study,
 ) -> go.Figure:
     """Plots how the threshold climbed: proposals that were reached, and those that were not.
 

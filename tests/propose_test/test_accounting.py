@@ -14,7 +14,6 @@ from optuna_dp.propose_test import (
     NoisyMaxPlan,
     composed_epsilon,
     epsilon_per_iteration,
-    pipeline_event,
 )
 from optuna_dp.propose_test.accounting import composed_delta, iteration_event
 
@@ -81,8 +80,6 @@ def test_the_event_says_how_many_iterations_of_what():
     single = NoisyMaxPlan(0.5).event()
     assert (single.epsilon, single.delta) == (0.5, 0.0)
     assert iteration_event(0.5) == single
-    training = dp_accounting.GaussianDpEvent(1.0)
-    assert pipeline_event(event, training).events == [event, training]
 
 
 def test_optimal_composition_agrees_with_a_pld():

@@ -12,7 +12,7 @@ import pytest
 import optuna_dp.propose_test as package
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.propose_test import DoublingPlan, Utilities, propose_test
-from optuna_dp.propose_test.doubling import LoopState, granules, propose_test_batches
+from optuna_dp.propose_test.doubling import LoopState, granules
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
 
@@ -177,62 +177,6 @@ def test_ties_go_to_the_first_and_one_candidate_works():
         propose_test(Utilities.from_scores([[0.505, 0.505]] * 3), DoublingPlan(1e6)).candidate == 0
     )
     assert propose_test(Utilities.from_scores([[1.0, 1.0]]), DoublingPlan(1e6)).candidate == 0
-
-
-class RecordingProposer:
-    """Climbs from the last accepted point; keeps everything that it is ever given."""
-
-    def __init__(self):
-        self.best, self.batch, self.received = 0.5, [], []
-
-    def propose(self):
-        self.batch = [
-            {"x": min(1.0, max(0.0, self.best + d))} for d in (-0.2, -0.05, 0, 0.05, 0.2)
-        ]
-        return self.batch
-
-    def observe(self, answer):
-        self.received.append(answer)
-        if answer is not None:
-            self.best = self.batch[answer]["x"]
-
-
-def test_batches_show_the_proposer_nothing_but_the_answers():
-    proposer = RecordingProposer()
-
-    def evaluate(batch):
-        utility = np.array([1 - abs(point["x"] - 0.8) for point in batch])
-        for point, value in zip(batch, utility, strict=True):
-            point["leak"] = value
-        return Utilities.from_scores(utility[:, None] * np.ones(4))
-
-    result = propose_test_batches(proposer, evaluate, DoublingPlan(1e5))
-    assert proposer.received == [step.answer for step in result.trace]
-    assert all(answer is None or isinstance(answer, int) for answer in proposer.received)
-    assert all(set(point) == {"x"} for point in proposer.batch)
-    assert set(result.candidate) == {"x"}
-    assert abs(result.candidate["x"] - 0.8) < 0.06
-    assert result.state.iterations <= result.state.plan.iteration_bound
-
-
-def test_the_proposer_may_end_the_loop_and_must_not_send_nonsense():
-    class Two(RecordingProposer):
-        def propose(self):
-            return None if len(self.received) == 2 else super().propose()
-
-    def fine(batch):
-        return Utilities.from_scores(np.full((len(batch), 2), 0.9))
-
-    assert propose_test_batches(Two(), fine, DoublingPlan(1e5)).state.iterations == 2
-
-    class Empty(RecordingProposer):
-        def propose(self):
-            return []
-
-    with pytest.raises(InvalidArgumentError, match="at least one candidate"):
-        propose_test_batches(Empty(), fine, DoublingPlan(1.0))
-    with pytest.raises(InvalidArgumentError, match="each of the 5"):
-        propose_test_batches(RecordingProposer(), lambda b: fine(b[:2]), DoublingPlan(1.0))
 
 
 @pytest.mark.parametrize(
