@@ -68,13 +68,13 @@ if TYPE_CHECKING:
     from optuna_dp.samplers.utility_trials import report_utilities as report_utilities
     from optuna_dp.testing.objective_check import ObjectiveReport as ObjectiveReport
     from optuna_dp.testing.objective_check import check_objective as check_objective
-    from optuna_dp.trial_counts import Binomial as Binomial
-    from optuna_dp.trial_counts import Geometric as Geometric
-    from optuna_dp.trial_counts import Logarithmic as Logarithmic
-    from optuna_dp.trial_counts import NegativeBinomial as NegativeBinomial
-    from optuna_dp.trial_counts import Once as Once
-    from optuna_dp.trial_counts import Poisson as Poisson
-    from optuna_dp.trial_counts import TrialCount as TrialCount
+    from optuna_dp.trial_counts.base import TrialCount as TrialCount
+    from optuna_dp.trial_counts.binomial import Binomial as Binomial
+    from optuna_dp.trial_counts.logarithmic import Logarithmic as Logarithmic
+    from optuna_dp.trial_counts.negative_binomial import Geometric as Geometric
+    from optuna_dp.trial_counts.negative_binomial import NegativeBinomial as NegativeBinomial
+    from optuna_dp.trial_counts.once import Once as Once
+    from optuna_dp.trial_counts.poisson import Poisson as Poisson
     from optuna_dp.verification import verify as verify
 
 __version__ = "0.1.0"
@@ -109,7 +109,12 @@ _HOMES = {
     "samplers.rand_tune": "RandTuneSampler",
     "samplers.utility_trials": "report_utilities",
     "testing.objective_check": "ObjectiveReport check_objective",
-    "trial_counts": "Binomial Geometric Logarithmic NegativeBinomial Once Poisson TrialCount",
+    "trial_counts.base": "TrialCount",
+    "trial_counts.binomial": "Binomial",
+    "trial_counts.logarithmic": "Logarithmic",
+    "trial_counts.negative_binomial": "Geometric NegativeBinomial",
+    "trial_counts.once": "Once",
+    "trial_counts.poisson": "Poisson",
     "verification": "verify",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

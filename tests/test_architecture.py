@@ -68,7 +68,6 @@ LOADED_BY_NAME = {
     "releasing/procedures/__init__.py",
     "releasing/statements/__init__.py",
     "testing/__init__.py",
-    "trial_counts/__init__.py",
     "trial_counts/base.py",
 }
 TABLES = {

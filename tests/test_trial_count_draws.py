@@ -13,14 +13,7 @@ import pytest
 from scipy import stats
 from trial_count_reference import mp_pmf
 
-from optuna_dp.trial_counts import (
-    Binomial,
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 
 FloatArray = npt.NDArray[np.float64]
 

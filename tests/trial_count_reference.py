@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mpmath
 
-from optuna_dp.trial_counts import Binomial, NegativeBinomial, Poisson, TrialCount
+from optuna_dp import Binomial, NegativeBinomial, Poisson, TrialCount
 
 
 def mp_pmf(law: TrialCount, k: int) -> mpmath.mpf:

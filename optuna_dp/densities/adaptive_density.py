@@ -2,7 +2,7 @@
 
 Algorithm 3 of Wang et al. 2023 (arXiv 2306.05734v2), on any score model and any search space:
 score the candidates by ``mean + tau * std``, take a softmax, bring it within [c, C] of the prior,
-draw.
+draw. Proofs: docs/explanation/bounded-densities.md ("Fresh candidates", "Fixed candidate sets").
 
 The density is a function of (hyperparameters, score) pairs and a random source; there is no
 argument through which a duration, an arrival order, a log line or the number of runs could reach
@@ -20,7 +20,6 @@ import numpy as np
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.densities.candidates import Proposal, propose_fixed, propose_fresh
 from optuna_dp.densities.encoding import encode_params, encoded
 from optuna_dp.densities.informed import FixedCandidates
 from optuna_dp.densities.prior import Candidates, Prior, Space, UniformPrior
@@ -53,6 +52,21 @@ class RunOutcome:
 
 
 @dataclass(frozen=True)
+class Proposal:
+    """Hyperparameters for the next run.
+
+    Attributes:
+        params: Plain Python values, one per parameter of the space.
+        ratio: ``f_i`` of the chosen candidate, within [c, C]; for the curator's diagnosis. Among
+            fresh candidates it is the ratio *given* the other candidates; the density of the
+            draw is its average over them.
+    """
+
+    params: dict[str, Any]
+    ratio: float
+
+
+@dataclass(frozen=True)
 class AdaptiveDensity:
     """Draws the next run from a density that learns; holds settings, no state.
 
@@ -68,8 +82,10 @@ class AdaptiveDensity:
             and beta mean the same on accuracies and on losses. False: raw scores, as the paper.
 
     Guarantees:
-        * Whatever the history, the law of the proposed hyperparameters has a density within
-          [c, C] relative to the prior.
+        * Whatever the history and the surrogate, the law of the proposed hyperparameters has a
+          density within [c, C] relative to the prior, exactly, on any space:
+          ``(1/N) sum_i E[f_i | lambda_i = lambda]`` with N fresh candidates, ``f_i`` on a fixed
+          set.
         * The first run (empty history) is drawn from the prior exactly.
         * The proposal is a function of the arguments of :meth:`propose` and of nothing else.
     """
@@ -117,15 +133,17 @@ class AdaptiveDensity:
             rng: Secret randomness, independent of the data and of the history.
             direction: ``"maximize"`` or ``"minimize"``, whether high or low scores are good.
         """
-        sign = sign_of(direction)
-
-        def weigh(candidates: Candidates) -> FloatArray:
-            return self._log_weights(history, candidates, sign)
-
+        sign_of(direction)  # Refuses what is none, before anything is drawn.
         if isinstance(self.prior, FixedCandidates):
-            return propose_fixed(self.prior, space, weigh, self.bounds, self.projection, rng)
-        n = self.candidates if self._learns_from(history) else 1
-        return propose_fresh(self.prior, space, n, weigh, self.bounds, self.projection, rng)
+            candidates = self.prior.candidates(space)
+        else:
+            n = self.candidates if self._learns_from(history) else 1
+            candidates = self.prior.sample(space, n, rng)
+        if len(candidates) == 1:
+            return Proposal(candidates.params(0), 1.0)  # The only weights that average to one.
+        density = self.density(history, candidates, direction)
+        i = density.draw(rng)
+        return Proposal(candidates.params(i), float(density.ratios[i]))
 
     def density(
         self,
@@ -134,15 +152,18 @@ class AdaptiveDensity:
         direction: str = "maximize",
         masses: IntArray | None = None,
     ) -> BoundedDensity:
-        """The law from which :meth:`propose` would choose among these fresh candidates.
-
-        For figures. Arguments as of :meth:`propose`, and:
+        """The law by which :meth:`propose` chooses among these candidates.
 
         Args:
-            masses: How often each candidate counts, positive, shape (N,), where they were not
-                drawn from the prior but stand for it; with a fixed set its own by default.
+            history: As of :meth:`propose`.
+            candidates: N points, drawn from the prior; with a fixed set all of it.
+            direction: As of :meth:`propose`.
+            masses: For figures: how often each candidate counts, positive, shape (N,), where they
+                were not drawn from the prior but stand for it.
         """
         logs = self._log_weights(history, candidates, sign_of(direction))
+        if len(logs) != len(candidates):
+            raise ValueError(f"{len(logs)} weights for {len(candidates)} candidates")
         if masses is None and isinstance(self.prior, FixedCandidates):
             masses = self.prior.masses
         return project_log(logs, self.bounds, self.projection, masses)

@@ -21,11 +21,6 @@ from optuna_dp.densities.prior import Candidates, Space, from_unit, n_points
 GRID_CELLS = 1024
 
 
-def encoded(candidates: Candidates) -> FloatArray:
-    """Candidates in the unit cube, shape (N, d); see :func:`encode_columns`."""
-    return encode_columns(candidates.space, candidates.columns, candidates.n)
-
-
 def grid(distribution: BaseDistribution) -> tuple[FloatArray, FloatArray]:
     """Cells of the unit interval with a representative value each.
 
@@ -46,7 +41,7 @@ def grid(distribution: BaseDistribution) -> tuple[FloatArray, FloatArray]:
     return edges, from_unit(d, 0.5 * (edges[:-1] + edges[1:]))
 
 
-def encode_columns(space: Space, columns: Mapping[str, FloatArray], n: int) -> FloatArray:
+def encoded(candidates: Candidates) -> FloatArray:
     """Points in the unit cube, for score models.
 
     Numbers become their position in the range (on the logarithmic axis where the parameter is
@@ -55,13 +50,13 @@ def encode_columns(space: Space, columns: Mapping[str, FloatArray], n: int) -> F
     range, say) is moved to its edge; NaN means unknown and goes to the middle.
 
     Returns:
-        Shape (n, d), d columns for d directions a score may depend on.
+        Shape (N, d), d columns for d directions a score may depend on.
     """
     parts: list[FloatArray] = []
-    for name, d in space.items():
+    for name, d in candidates.space.items():
         if n_points(d) == 1:
             continue
-        column = columns[name]
+        column = candidates.columns[name]
         if isinstance(d, CategoricalDistribution):
             k = len(d.choices)
             hot = (column[:, None] == np.arange(k)).astype(np.float64)
@@ -78,16 +73,16 @@ def encode_columns(space: Space, columns: Mapping[str, FloatArray], n: int) -> F
             position = (0.5 * column - 0.5 * d.low) / (0.5 * d.high - 0.5 * d.low)
         position = np.where(np.isnan(position), 0.5, np.clip(position, 0.0, 1.0))
         parts.append(position[:, None])
-    return np.concatenate(parts, axis=1) if parts else np.zeros((n, 0))
+    return np.concatenate(parts, axis=1) if parts else np.zeros((candidates.n, 0))
 
 
 def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArray:
-    """:func:`encode_columns` for points given as dicts; missing parameters count as unknown."""
+    """:func:`encoded` for points given as dicts; missing parameters count as unknown."""
     columns = {
         name: _internal_column(distribution, [point.get(name) for point in params])
         for name, distribution in space.items()
     }
-    return encode_columns(space, columns, len(params))
+    return encoded(Candidates(dict(space), columns, len(params)))
 
 
 def _internal_column(distribution: BaseDistribution, values: list[Any]) -> FloatArray:

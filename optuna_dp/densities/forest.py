@@ -9,7 +9,7 @@ import numpy as np
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.densities.surrogate import FittedModel
+from optuna_dp.densities.surrogate import Constant, FittedModel
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,23 @@ class RandomForest:
     def fit(self, x: FloatArray, y: FloatArray) -> FittedModel:
         """Learns from points ``x`` (n, d) and finite scores ``y`` (n,)."""
         if len(y) == 0:
-            return _Forest(None, 0.0, 1.0)
+            return Constant(0.0, 1.0)
         center, spread = float(np.mean(y)), float(np.std(y)) or 1.0
         if x.shape[1] == 0 or len(y) == 1:
-            return _Forest(None, center, spread)
+            return Constant(center, spread)
         from sklearn.ensemble import RandomForestRegressor  # start-up time
 
         model = RandomForestRegressor(
             n_estimators=self.trees, random_state=self.seed, min_samples_leaf=2, n_jobs=1
         )
-        return _Forest(model.fit(x, y).estimators_, center, spread)
+        return _Forest(model.fit(x, y).estimators_)
 
 
 @dataclass(frozen=True, eq=False)
 class _Forest:
-    trees: Any  # fitted scikit-learn trees, or None where there is nothing to learn from
-    mean: float
-    std: float
+    trees: Any  # fitted scikit-learn trees
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.trees is None:
-            return np.full(len(x), self.mean), np.full(len(x), self.std)
         # check_input=False needs what the trees work on, 32-bit floats in C order.
         points = np.ascontiguousarray(x, dtype=np.float32)
         each = np.stack([tree.predict(points, check_input=False) for tree in self.trees])

@@ -142,7 +142,7 @@ class FrozenPrior:
         fixed = self._settings.base.sample(self._space, _PROBES, np.random.default_rng(0))
         if self._model is None:
             return [0.0] * _PROBES
-        means = np.asarray(self._model.predict(encoded(fixed))[0], dtype=np.float64)
+        means = _means(self._model, fixed)
         return [float(v) for v in np.where(np.isfinite(means), means, np.finfo(np.float64).max)]
 
     def ratios(self, points: Candidates, rng: np.random.Generator) -> FloatArray:
@@ -159,10 +159,7 @@ class FrozenPrior:
             return np.ones(len(points))
         others = self._settings.candidates - 1
         pool = self._settings.base.sample(self._space, max(_SETS * others, 1), rng)
-        at = [
-            np.asarray(self._model.predict(encoded(c))[0], dtype=np.float64)
-            for c in (points, pool)
-        ]
+        at = [_means(self._model, points), _means(self._model, pool)]
         # One row: weights relative to one and the same best score.
         logs = _log_weights(np.concatenate(at)[None, :], self._settings.sharpness)[0]
         mine = logs[: len(points)][:, None]
@@ -180,12 +177,16 @@ class FrozenPrior:
         """``n`` points by column, each chosen among N candidates drawn for it alone."""
         each = self._settings.candidates
         pool = self._settings.base.sample(self._space, n * each, rng)
-        scores = np.asarray(model.predict(encoded(pool))[0], dtype=np.float64).reshape(n, each)
-        logits = _log_weights(scores, self._settings.sharpness)
+        logits = _log_weights(_means(model, pool).reshape(n, each), self._settings.sharpness)
         logits[rng.random(n) < self._settings.uniform_share] = 0.0
         # The largest of logits plus independent Gumbel noise is a draw from their softmax.
         chosen = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1) + np.arange(n) * each
         return {name: column[chosen] for name, column in pool.columns.items()}
+
+
+def _means(model: FittedModel, points: Candidates) -> FloatArray:
+    """Predicted scores, as a model of the user's may return them; (n,)."""
+    return np.asarray(model.predict(encoded(points))[0], dtype=np.float64)
 
 
 def _log_weights(scores: FloatArray, sharpness: float) -> FloatArray:

@@ -57,13 +57,12 @@ Projection: TypeAlias = Literal["l2", "kl"] | Penalized
 
 def check_projection(value: Any) -> Projection:
     """Returns ``value`` if it names a projection."""
-    if isinstance(value, Penalized):
-        return value
-    if value == "l2":
-        return "l2"
-    if value == "kl":
-        return "kl"
-    raise InvalidArgumentError("projection", value, 'it must be "kl", "l2" or Penalized(penalty)')
+    if not isinstance(value, Penalized) and value not in ("l2", "kl"):
+        raise InvalidArgumentError(
+            "projection", value, 'it must be "kl", "l2" or Penalized(penalty)'
+        )
+    projection: Projection = value
+    return projection
 
 
 def projection_to_json(projection: Projection) -> dict[str, Any]:
@@ -93,49 +92,11 @@ def scores_to_log_weights(scores: FloatArray, beta: float) -> FloatArray:
     """
     beta = validation.non_negative("beta", beta)
     s = np.asarray(scores, dtype=np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        known = np.where(np.isnan(s), -np.inf, s)
-        top = known.max(initial=-np.inf)
-        if top == -np.inf or beta == 0.0:
-            return np.zeros(s.shape)
-        if top == np.inf:
-            return np.where(known == np.inf, 0.0, -np.inf)
-        result: FloatArray = beta * (known - top)
+    if beta == 0.0 or s.size == 0:
+        return np.zeros(s.shape)
+    with np.errstate(over="ignore"):
+        result: FloatArray = beta * _shifted(s)
     return result
-
-
-def scores_to_weights(scores: FloatArray, beta: float) -> FloatArray:
-    """Softmax weights with mean one; see :func:`scores_to_log_weights` for odd scores."""
-    weights = np.exp(scores_to_log_weights(scores, beta))
-    result: FloatArray = weights / weights.mean()
-    return result
-
-
-def project(
-    weights: FloatArray,
-    bounds: tuple[float, float],
-    projection: Projection = "kl",
-    masses: IntArray | None = None,
-) -> BoundedDensity:
-    """Projects weights onto the densities within [c, C] of the prior.
-
-    Args:
-        weights: ``w_i``, shape (N,), any floats: scaled so that ``sum_i pi0_i w_i = 1``. NaN and
-            negative weights count as 0; infinite ones share all the weight; if nothing is left,
-            the weights are equal.
-        bounds: ``(c, C)`` with ``0 < c <= 1 <= C``.
-        projection: The distance that is minimised.
-        masses: The prior's integer masses (``shares.integer_masses``); by default all are equal.
-
-    Guarantees:
-        The result is within the bounds and adds up *exactly*, for every input (see
-        :class:`~optuna_dp.densities.shares.BoundedDensity`). It is the projection itself up to
-        the resolution of the shares (``N * 2**-53`` for equal masses).
-    """
-    w = np.asarray(weights, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_weights = np.log(np.where(w > 0.0, w, 0.0))
-    return project_log(log_weights, bounds, projection, masses)
 
 
 def project_log(
@@ -144,10 +105,22 @@ def project_log(
     projection: Projection = "kl",
     masses: IntArray | None = None,
 ) -> BoundedDensity:
-    """:func:`project` for weights given by their logarithms.
+    """Projects weights, given by their logarithms, onto the densities within [c, C] of the prior.
 
     A sharp softmax underflows as plain weights, and the KL projection then no longer knows which
     of the vanished candidates was better; their logarithms still do.
+
+    Args:
+        log_weights: ``log w_i``, shape (N,), any floats, up to a constant. NaN counts as no
+            weight; infinite weights share all of it; if nothing is left, the weights are equal.
+        bounds: ``(c, C)`` with ``0 < c <= 1 <= C``.
+        projection: The distance that is minimised.
+        masses: The prior's integer masses (``shares.integer_masses``); by default all are equal.
+
+    Guarantees:
+        The result is within the bounds and adds up *exactly*, for every input (see
+        :class:`~optuna_dp.densities.shares.BoundedDensity`). It is the projection itself up to
+        the resolution of the shares (``N * 2**-53`` for equal masses).
     """
     bounds = validation.density_bounds(bounds)
     projection = check_projection(projection)

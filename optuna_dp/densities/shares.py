@@ -28,7 +28,7 @@ _MASS_BITS = 31
 class BoundedDensity:
     """A law on N candidates with density in [c, C] relative to the prior.
 
-    Made by :func:`enforce` (and by ``projection.project``); the constructor checks what is
+    Made by :func:`enforce` (and by ``projection.project_log``); the constructor checks what is
     promised and raises ``ValueError`` rather than hold a density outside the bounds.
 
     Attributes:
@@ -64,12 +64,6 @@ class BoundedDensity:
     def ratios(self) -> FloatArray:
         """The density relative to the prior, ``f_i``: never below c, never above C."""
         result: FloatArray = self.shares / (self.masses * self.unit)
-        return result
-
-    @property
-    def probabilities(self) -> FloatArray:
-        """``k_i / S``, rounded to float64; for display, never used for drawing."""
-        result: FloatArray = self.shares / self.total
         return result
 
     def draw(self, rng: np.random.Generator) -> int:

@@ -66,10 +66,10 @@ class GaussianProcess:
         """Learns from points ``x`` (n, d) and finite scores ``y`` (n,)."""
         n, d = x.shape
         if n == 0:
-            return _Constant(0.0, 1.0)
+            return Constant(0.0, 1.0)
         center, scale = _moments(y)
         if d == 0:
-            return _Constant(center, scale)
+            return Constant(center, scale)
         z = (y - center) / scale
         kernel = self._kernel(x, y)
         most = min(96 * d, 256) if self.max_points is None else self.max_points
@@ -118,13 +118,14 @@ class _Kernel:
 
 
 @dataclass(frozen=True)
-class _Constant:
+class Constant:
     """Knows a mean and a spread and nothing about where."""
 
     mean: float
     std: float
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`FittedModel`."""
         return np.full(len(x), self.mean), np.full(len(x), self.std)
 
 

@@ -117,7 +117,6 @@ class LoopState:
         step: The next proposal, in granules: a power of two, or 0 when the loop has converged.
         iterations: Iterations done.
         choice: The last accepted index (within its batch), or None.
-        chosen_at: The iteration, from 1, in which it was accepted, or None.
     """
 
     plan: DoublingPlan
@@ -125,7 +124,6 @@ class LoopState:
     step: int = 1
     iterations: int = 0
     choice: int | None = None
-    chosen_at: int | None = None
 
     @property
     def finished(self) -> bool:
@@ -153,13 +151,8 @@ class LoopState:
         done = replace(self, iterations=self.iterations + 1)
         if answer is None:
             return replace(done, step=self.step // 2)
-        return replace(
-            done,
-            position=self.position + self.step,
-            step=2 * self.step,
-            choice=validation.whole("answer", answer),
-            chosen_at=done.iterations,
-        )
+        choice, position = validation.whole("answer", answer), self.position + self.step
+        return replace(done, position=position, step=2 * self.step, choice=choice)
 
     def _utility_at(self, position: int) -> Fraction:
         return _decimal(self.plan.lower_bound) + position * _decimal(self.plan.granularity)

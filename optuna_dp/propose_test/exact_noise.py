@@ -94,17 +94,13 @@ class DiscreteLaplace:
                 return word < p
 
 
+@functools.lru_cache(maxsize=256)
 def laplace_for(sensitivity: int, epsilon: float) -> DiscreteLaplace:
     """Noise that makes a shift by ``sensitivity`` cost at most ``epsilon``, by OpenDP's own map.
 
     Returns the smallest scale of at least ``sensitivity / epsilon`` for which OpenDP's privacy
     map, which rounds toward a larger epsilon, does not exceed ``epsilon``.
     """
-    return _laplace_for(sensitivity, epsilon)
-
-
-@functools.lru_cache(maxsize=256)
-def _laplace_for(sensitivity: int, epsilon: float) -> DiscreteLaplace:
     scale = sensitivity / epsilon
     while (noise := DiscreteLaplace(scale))._sampler.map(sensitivity) > epsilon:
         scale = math.nextafter(scale, math.inf)

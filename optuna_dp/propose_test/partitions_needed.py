@@ -60,12 +60,8 @@ def loop_error(
     when the step fell to zero. It needs the best utility to be at least ``u0 + g + a`` (else
     nothing need be accepted), and a loop that ends before ``max_iterations`` cuts it short.
     """
-    one_call = above_threshold_error(
-        n_candidates,
-        n_partitions,
-        plan.epsilon,
-        validation.open_unit("beta", beta) / plan.iteration_bound,
-    )
+    each = validation.open_unit("beta", beta) / plan.iteration_bound
+    one_call = above_threshold_error(n_candidates, n_partitions, plan.epsilon, each)
     return plan.granularity + 2 * one_call
 
 
@@ -73,8 +69,7 @@ def partitions_for_noisy_max(
     resolve: float, n_candidates: int, epsilon: float, beta: float = 0.05
 ) -> int:
     """The smallest k at which :func:`noisy_max_error` is at most ``resolve``."""
-    fixed, scaled = _split(noisy_max_error(n_candidates, 2, epsilon, beta), _GRID_ERROR)
-    return _partitions(validation.positive("resolve", resolve) - fixed, scaled, "resolve", resolve)
+    return _partitions(resolve, noisy_max_error(n_candidates, 2, epsilon, beta), _GRID_ERROR)
 
 
 def partitions_for_loop(
@@ -85,10 +80,8 @@ def partitions_for_loop(
     Raises:
         InvalidArgumentError: ``resolve`` does not exceed the granularity; no k would do.
     """
-    fixed, scaled = _split(
-        loop_error(plan, n_candidates, 2, beta), plan.granularity + 2 * _GRID_ERROR
-    )
-    return _partitions(validation.positive("resolve", resolve) - fixed, scaled, "resolve", resolve)
+    fixed = plan.granularity + 2 * _GRID_ERROR
+    return _partitions(resolve, loop_error(plan, n_candidates, 2, beta), fixed)
 
 
 @dataclass(frozen=True)
@@ -207,16 +200,14 @@ def _checked(
     )
 
 
-def _split(error_at_two: float, fixed: float) -> tuple[float, float]:
-    """The errors are ``fixed + scaled / k``; recovers both from the value at k = 2."""
-    return fixed, 2 * (error_at_two - fixed)
-
-
-def _partitions(room: float, scaled: float, name: str, value: float) -> int:
+def _partitions(resolve: float, error_at_two: float, fixed: float) -> int:
+    """The smallest k at which an error is at most ``resolve``: it is ``fixed + scaled / k``."""
+    scaled = 2 * (error_at_two - fixed)
+    room = validation.positive("resolve", resolve) - fixed
     if room <= 0:
         raise InvalidArgumentError(
-            name,
-            value,
+            "resolve",
+            resolve,
             "it must exceed the granularity and the grid of utilities",
             "Use a smaller granularity.",
         )
@@ -224,6 +215,6 @@ def _partitions(room: float, scaled: float, name: str, value: float) -> int:
     needed = scaled / room * (1 + 1e-9)
     if not needed < math.inf:
         raise InvalidArgumentError(
-            name, value, "no number of partitions would do", "Use a larger epsilon."
+            "resolve", resolve, "no number of partitions would do", "Use a larger epsilon."
         )
     return max(2, math.ceil(needed))

@@ -45,11 +45,8 @@ def output(trial: FrozenTrial) -> tuple[float, ...] | None:
 def may_begin(trials: Sequence[FrozenTrial], number: int, first: int, paid: int) -> bool | None:
     """Whether a trial is a last run: yes, no, or not known yet (None).
 
-    Args:
-        trials: All trials of the study.
-        number: The trial's, at least ``first``.
-        first: The first number that a last run may have, B.
-        paid: How many last runs are paid for.
+    ``number`` is its own, ``first`` the first that a last run may have (B), ``paid`` how many last
+    runs are paid for.
     """
     before = [trial for trial in trials if first <= trial.number < number]
     started = [trial for trial in before if began(trial)]
@@ -61,13 +58,7 @@ def may_begin(trials: Sequence[FrozenTrial], number: int, first: int, paid: int)
 
 
 def end_of(trials: Sequence[FrozenTrial], first: int, paid: int) -> int | None:
-    """Returns the number after the study's last run; None if a last run is still to come.
-
-    Args:
-        trials: All trials of the study.
-        first: The first number that a last run may have, B.
-        paid: How many last runs are paid for.
-    """
+    """Returns the number after the study's last run; None if a last run is still to come."""
     later = sorted((t for t in trials if t.number >= first and began(t)), key=lambda t: t.number)
     for count, trial in enumerate(later, start=1):
         if output(trial) is not None or (count == paid and ended(trial)):

@@ -93,6 +93,17 @@ def checked_study(study: Any) -> Study:
     return study
 
 
+def trials_of(study: Study) -> list[FrozenTrial]:
+    """Returns all trials by number, as the storage has them: not to be written to."""
+    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    return sorted(trials, key=lambda trial: trial.number)
+
+
+def trial_id_of(study: Study, number: int) -> int:
+    """Returns under which id the storage has a trial."""
+    return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
+
+
 def direction_of(study: Study) -> str:
     """Returns ``"maximize"`` or ``"minimize"``; with several objectives all, joined by commas."""
     return ",".join(direction.name.lower() for direction in study.directions)
@@ -101,10 +112,7 @@ def direction_of(study: Study) -> str:
 def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
     """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
 
-    Args:
-        draws: The number of that name in the run's :class:`SlotRecord`.
-        name: The parameter.
-        distribution: Its range.
+    ``draws`` is the number of that name in the run's :class:`SlotRecord`.
     """
     return value_at(distribution, entropy.unit(draws, name))
 
@@ -124,11 +132,6 @@ def read_plan(
 
     The plan is trial 0's, unless that trial ended before it did anything and another plan was
     made in its place (:mod:`optuna_dp.protocol.succession`), which then holds for everybody.
-
-    Args:
-        storage: The study's storage.
-        study_id: The study.
-        parse: Reads the record of a plan.
     """
     trial_id = leader_id(storage, study_id)
     if trial_id is None:

@@ -20,6 +20,7 @@ from optuna_dp.protocol.records import (
     fail_unstarted,
     holds_new_plan,
     read_plan,
+    trials_of,
 )
 from optuna_dp.validation import whole
 
@@ -85,7 +86,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     numbers = {whole("fail", number) for number in fail}
     is_open = {trial.number: trial for trial in _open(study)}
     plan, _ = read_plan(storage, study_id)
-    trials = storage.get_all_trials(study_id, deepcopy=False)
+    trials = trials_of(study)
     lost = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
     if not numbers <= is_open.keys() | lost:
         wrong = min(numbers - is_open.keys() - lost)
@@ -118,9 +119,7 @@ def _failed_unnoticed(trial: FrozenTrial) -> bool:
 
 
 def _open(study: Study) -> list[OpenTrial]:
-    storage, study_id = study._storage, study._study_id
-    plan, _ = read_plan(storage, study_id)
-    trials = storage.get_all_trials(study_id, deepcopy=False)
+    plan, _ = read_plan(study._storage, study._study_id)
     return [
         OpenTrial(
             number=trial.number,
@@ -128,7 +127,7 @@ def _open(study: Study) -> list[OpenTrial]:
             did_nothing=did_nothing(trial),
             leads=trial.number == 0 and plan is None,
         )
-        for trial in sorted(trials, key=lambda t: t.number)
+        for trial in trials_of(study)
         if trial.state == TrialState.RUNNING
     ]
 

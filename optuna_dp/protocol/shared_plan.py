@@ -26,13 +26,7 @@ def plan_for(
     new_plan: Callable[[], StudyPlan],
     parse: Callable[[Any], StudyPlan],
 ) -> StudyPlan:
-    """Returns the study's plan for a trial that starts: written here, read or waited for.
-
-    Args:
-        study: The study.
-        trial: The trial that starts; number 0 writes the plan.
-        new_plan: Draws a plan for this study.
-        parse: Reads a plan from its record.
+    """Returns the study's plan for a trial that starts: read, waited for, or written by trial 0.
 
     Raises:
         PlanError: If there is no plan and nobody is left who may write it.

@@ -120,9 +120,9 @@ class SlotSampler(BaseSampler):
         """The first slot of the selection runs; None if nothing is selected among runs."""
         return None
 
-    @abstractmethod
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
         """Returns the parameters that this slot draws jointly."""
+        return self._search_space or {}
 
     @abstractmethod
     def _draw(

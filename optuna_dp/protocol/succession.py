@@ -46,31 +46,18 @@ def plan_in_place(
     Returns:
         The plan that holds; or why there can be none; or None if another worker makes it.
     """
-    if not may_succeed(storage, study_id, leader):
+    trials = storage.get_all_trials(study_id, deepcopy=False)
+    untouched = all(did_nothing(trial) or holds_new_plan(trial) for trial in trials)
+    if leader.state != TrialState.FAIL or not untouched:
         return (
             "trial 0 ended without writing it (it was added by hand, or made by another sampler)"
         )
-    if is_next(storage, study_id, number):
+    # The worker of the open trial with the lowest number makes it: one successor is enough. Two
+    # can only come of a worker that is told to have failed while it makes its plan; the release
+    # refuses what they leave.
+    if all(ended(trial) for trial in trials if trial.number < number):
         return succeed(storage, study_id, new_plan())
     return None
-
-
-def may_succeed(storage: BaseStorage, study_id: int, leader: FrozenTrial) -> bool:
-    """Whether a new plan may replace a lost one: trial 0 failed, and no run has taken place."""
-    if leader.state != TrialState.FAIL:
-        return False
-    trials = storage.get_all_trials(study_id, deepcopy=False)
-    return all(did_nothing(trial) or holds_new_plan(trial) for trial in trials)
-
-
-def is_next(storage: BaseStorage, study_id: int, number: int) -> bool:
-    """Whether this is the open trial with the lowest number, whose worker makes the new plan.
-
-    One successor is enough. Two can only come of a worker that is told to have failed while it
-    makes its plan; the release refuses what they leave.
-    """
-    trials = storage.get_all_trials(study_id, deepcopy=False)
-    return all(ended(trial) for trial in trials if trial.number < number)
 
 
 def succeed(storage: BaseStorage, study_id: int, plan: StudyPlan) -> StudyPlan:

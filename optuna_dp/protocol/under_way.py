@@ -76,23 +76,17 @@ class UnderWay:
         with self._lock:
             return self._known.get(study._storage, _NOTHING).get(trial._trial_id)
 
-    def put(self, study: Study, trial: FrozenTrial, known: Known) -> Known:
-        """Remembers what is known of a trial from its beginning on; returns it."""
+    def put(self, study: Study, trial: FrozenTrial, known: Known) -> None:
+        """Remembers what is known of a trial from its beginning on."""
         with self._lock:
             mine = self._known.setdefault(study._storage, OrderedDict())
             mine.pop(trial._trial_id, None)
             mine[trial._trial_id] = known
             while len(mine) > self._most:
                 mine.popitem(last=False)
-        return known
 
     def drop(self, study: Study, trial: FrozenTrial) -> Known | None:
-        """Forgets a trial; returns what was known of it, if that was of this very trial.
-
-        Args:
-            study: The study.
-            trial: The trial as the storage has it, with its attributes.
-        """
+        """Forgets a trial, as the storage has it; returns what was known of this very trial."""
         with self._lock:
             known = self._known.get(study._storage, _NOTHING).pop(trial._trial_id, None)
         if known is None or trial.system_attrs.get(SLOT_KEY) != known.record.to_json():

@@ -16,7 +16,7 @@ from optuna_dp.densities.adaptive_density import RunOutcome
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, ended, score
+from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
 from optuna_dp.protocol.waiting import Waiting
 
 
@@ -27,13 +27,11 @@ def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:
 
 def ended_runs(study: Study, number: int) -> list[FrozenTrial]:
     """Returns the runs that have ended by now, the slot's own excepted, by slot."""
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    found = [
+    return [
         trial
-        for trial in trials
+        for trial in trials_of(study)
         if ended(trial) and trial.number != number and GATE_KEY not in trial.system_attrs
     ]
-    return sorted(found, key=lambda trial: trial.number)
 
 
 def completed_batches(
@@ -66,8 +64,7 @@ def completed_batches(
     enlarge = enlarge if batches else ""
 
     def read() -> list[FrozenTrial] | None:
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        before = [trial for trial in trials if trial.number < first_of_batch]
+        before = [trial for trial in trials_of(study) if trial.number < first_of_batch]
         unfinished = [trial for trial in before if not ended(trial)]
         if any(own(trial) for trial in unfinished):
             # Nothing of data or durations is in this: whoever fails this run may do so.
@@ -81,7 +78,7 @@ def completed_batches(
             raise error
         if unfinished or len(before) < first_of_batch:
             return None
-        return sorted(before, key=lambda trial: trial.number)
+        return before
 
     waiting = Waiting(
         study,

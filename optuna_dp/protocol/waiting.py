@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 
 from optuna.exceptions import ExperimentalWarning
@@ -10,7 +11,7 @@ from optuna.storages import fail_stale_trials
 from optuna.storages._heartbeat import is_heartbeat_enabled
 from optuna.study import Study
 
-from optuna_dp.protocol.records import ended
+from optuna_dp.protocol.records import ended, trials_of
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -52,12 +53,10 @@ class Waiting:
         if waited < _SAY_AFTER * (self._said + 1):
             return
         self._said += 1
-        trials = self._study._storage.get_all_trials(self._study._study_id, deepcopy=False)
-        open_numbers = sorted(
-            t.number
-            for t in trials
-            if not ended(t) and (self._below is None or t.number < self._below)
-        )
+        below = math.inf if self._below is None else self._below
+        open_numbers = [
+            t.number for t in trials_of(self._study) if not ended(t) and t.number < below
+        ]
         # Their numbers are a way to learn T, so only the curator's own level has them.
         _logger.debug("The open trials waited for are %s.", open_numbers)
         _logger.warning(

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.densities.adaptive_density import clean_scores, standardized
 from optuna_dp.densities.encoding import encode_params
+from optuna_dp.densities.given_points import to_internal
 from optuna_dp.densities.surrogate import ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.open_runs import began, output
@@ -73,11 +74,7 @@ def ranked(pilots: Sequence[Pilot], signs: Sequence[float]) -> list[Pilot]:
     """Returns pilots by how many others are better in every way; ties by the tie-breaks.
 
     With one objective that is the order of the scores. With several, those that nobody betters
-    come first.
-
-    Args:
-        pilots: With outputs.
-        signs: For each objective 1 if more is better, -1 if less is.
+    come first. ``signs`` has for each objective 1 if more is better, -1 if less is.
     """
     scores = np.array([pilot.values for pilot in pilots]).reshape(len(pilots), len(signs))
     scores = scores * np.asarray(signs)
@@ -164,11 +161,7 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned a value for {name!r}, which no pilot has"
             )
-        try:
-            inside = known[0]._contains(known[0].to_internal_repr(value))
-        except (ValueError, TypeError):
-            inside = False
-        if not inside:
+        if to_internal(known[0], value) is None:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned {value!r} for {name!r}, which has {known[0]}"
             )

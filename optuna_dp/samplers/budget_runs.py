@@ -21,7 +21,14 @@ from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.fidelity import Fidelity
 from optuna_dp.polling import poll
 from optuna_dp.protocol.open_runs import began, may_begin
-from optuna_dp.protocol.records import GATE_KEY, ended, fail_unstarted, read_plan, was_enqueued
+from optuna_dp.protocol.records import (
+    GATE_KEY,
+    ended,
+    fail_unstarted,
+    read_plan,
+    trials_of,
+    was_enqueued,
+)
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.budget_choice import Choose, Pilot, chosen, climbers, with_outputs
 from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
@@ -86,18 +93,12 @@ class BudgetRuns:
 
     def __init__(self, settings: BudgetSettings, choose: Choose, surrogate: ScoreModel) -> None:
         self.settings = settings
-        self._choose = choose
+        self.choose = choose
         self._surrogate = surrogate
 
-    @property
-    def chooses_by_function(self) -> bool:
-        """Whether a function of the user's chooses."""
-        return callable(self._choose)
-
     def pilots(self, trials: Sequence[FrozenTrial], before: int) -> list[Pilot]:
-        """Returns the pilots with numbers below ``before`` that have an output, by number."""
-        mine = sorted((t for t in trials if t.number < before), key=lambda t: t.number)
-        return with_outputs(mine, self.settings.rung_of)
+        """Returns the pilots with numbers below ``before`` that have an output."""
+        return with_outputs([t for t in trials if t.number < before], self.settings.rung_of)
 
     def climber(
         self, pilots: Sequence[Pilot], number: int, signs: Sequence[float]
@@ -112,25 +113,20 @@ class BudgetRuns:
         self, pilots: Sequence[Pilot], signs: Sequence[float]
     ) -> tuple[dict[str, Any], dict[str, BaseDistribution]] | None:
         """Returns the last run's hyperparameters and their ranges; None if no pilot has output."""
-        return chosen(self._choose, pilots, signs, self._surrogate) if pilots else None
+        return chosen(self.choose, pilots, signs, self._surrogate) if pilots else None
 
     def is_last_run(
         self, study: Study, number: int, own: Callable[[FrozenTrial], bool]
     ) -> bool | None:
         """Whether a trial beyond the pilots is a last run; waits for last runs before it.
 
-        Args:
-            study: The study.
-            number: The trial's number.
-            own: Whether this very thread started a run; waiting for it would be for ever.
-
         Raises:
-            WaitError: If a run waited for is this thread's own.
+            WaitError: If a run waited for is this thread's own: that would be for ever.
         """
         first = self.settings.pilots
 
         def read() -> bool | None:
-            trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+            trials = trials_of(study)
             answer = may_begin(trials, number, first, self.settings.paid)
             mine = [
                 t.number for t in trials if first <= t.number < number and not ended(t) and own(t)
@@ -148,8 +144,8 @@ class BudgetRuns:
 
     def is_last_paid(self, study: Study, number: int) -> bool:
         """Whether no further run is paid for when the last run of this number has begun."""
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        before = sum(self.settings.pilots <= t.number < number and began(t) for t in trials)
+        first = self.settings.pilots
+        before = sum(first <= t.number < number and began(t) for t in trials_of(study))
         return before + 1 >= self.settings.paid
 
     def drop_enqueued_too_early(self, study: Study) -> None:
@@ -160,11 +156,8 @@ class BudgetRuns:
         last run's place.
         """
         storage = study._storage
-        waiting = storage.get_all_trials(
-            study._study_id, deepcopy=False, states=(TrialState.WAITING,)
-        )
-        for trial in waiting:
-            if trial.number < self.settings.pilots:
+        for trial in trials_of(study):
+            if trial.number < self.settings.pilots or trial.state != TrialState.WAITING:
                 continue
             try:
                 fail_unstarted(storage, trial._trial_id)

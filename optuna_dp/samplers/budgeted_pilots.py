@@ -19,7 +19,14 @@ from optuna_dp.protocol.draws import draw_record
 from optuna_dp.protocol.open_runs import began
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, SLOT_KEY, fail_unstarted
+from optuna_dp.protocol.records import (
+    DRAW_KEY,
+    GATE_KEY,
+    SLOT_KEY,
+    fail_unstarted,
+    trial_id_of,
+    trials_of,
+)
 from optuna_dp.protocol.shared_plan import check_same_design, refuse
 from optuna_dp.samplers.budget_choice import Choose
 from optuna_dp.samplers.budget_runs import (
@@ -81,7 +88,7 @@ class BudgetedPilots(PilotPhase):
     def _raise_error_if_multi_objective(self, study: Study) -> None:
         if self._budget is None:
             super()._raise_error_if_multi_objective(study)
-        elif study._is_multi_objective() and not self._budget.chooses_by_function:
+        elif study._is_multi_objective() and not callable(self._budget.choose):
             raise InvalidArgumentError(
                 "choose",
                 self._budget.settings.choose,
@@ -174,10 +181,8 @@ class BudgetedPilots(PilotPhase):
             return
         if self._budget is None:
             return
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        found = self._budget.choice(
-            self._budget.pilots(trials, self._pilots), directions_of(study)
-        )
+        pilots = self._budget.pilots(trials_of(study), self._pilots)
+        found = self._budget.choice(pilots, directions_of(study))
         if found is None and not given_by_hand(trial):
             raise PlanError(
                 "No pilot ended with a score, so there is nothing to choose the last run's "
@@ -216,7 +221,7 @@ class BudgetedPilots(PilotPhase):
         if number < self._pilots:
             climber = self._climber(study, number)
             return {} if climber is None else climber[1]
-        record = study._storage.get_trial(self._trial_id(study, number)).system_attrs.get(DRAW_KEY)
+        record = study._storage.get_trial(trial_id_of(study, number)).system_attrs.get(DRAW_KEY)
         space = {} if record is None else record["space"]
         return {name: json_to_distribution(text) for name, text in space.items()}
 

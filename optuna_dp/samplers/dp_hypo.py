@@ -157,10 +157,8 @@ class DPHyPOSampler(SelectionSampler):
         )
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
-        if number < slot_behind(plan, self._startup):
-            return self._search_space or {}
-        if self._search_space is not None:
-            return self._search_space
+        if number < slot_behind(plan, self._startup) or self._search_space is not None:
+            return super()._space_of(study, plan, number)
         return intersection_search_space(self._visible(study, number))
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
@@ -172,7 +170,7 @@ class DPHyPOSampler(SelectionSampler):
         self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if number < slot_behind(plan, self._startup):
-            return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}
+            return super()._draw(study, plan, number, space)
         runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)
         proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
         return proposal.params, {"density_ratio": proposal.ratio}

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, Trial
 from optuna_dp.errors import WaitError
 from optuna_dp.protocol.draws import check_choices, drawn_once
 from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
-from optuna_dp.protocol.records import GAVE_UP_KEY
+from optuna_dp.protocol.records import GAVE_UP_KEY, trial_id_of
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.samplers.proposals import Proposer, memory
 from optuna_dp.samplers.selection import SelectionSampler
@@ -21,23 +21,14 @@ _PROPOSAL = "proposal"
 
 
 class PilotPhase(SelectionSampler):
-    """Base of a sampler whose first trials are proposed pilots.
+    """Base of a sampler whose first trials are proposed pilots."""
 
-    Attributes:
-        _proposed: How many trials, from number 0, the proposer proposes.
-        _pilots: How many pilots there are in all.
-        _pilot_batch_size: Proposed pilots per batch; one sees the completed batches before it.
-        _first_batch: Size of the first batch, which sees nothing.
-        _proposer: Who proposes.
-        _timeout: Seconds that a worker waits for runs of others; None: as long as it takes.
-    """
-
-    _proposed: int
-    _pilots: int
-    _pilot_batch_size: int
-    _first_batch: int
+    _proposed: int  # How many trials, from number 0, the proposer proposes.
+    _pilots: int  # How many pilots there are in all.
+    _pilot_batch_size: int  # Proposed pilots per batch; one sees the completed batches before it.
+    _first_batch: int  # Size of the first batch, which sees nothing.
     _proposer: Proposer
-    _timeout: float | None
+    _timeout: float | None  # Seconds that a worker waits for others; None: as long as it takes.
 
     def _value_of(
         self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
@@ -70,7 +61,7 @@ class PilotPhase(SelectionSampler):
         self, study: Study, number: int, space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Returns the joint draw of a proposed pilot."""
-        trial = study._storage.get_trial(self._trial_id(study, number))
+        trial = study._storage.get_trial(trial_id_of(study, number))
         return dict(self._ask(study, trial, space).params)
 
     def _ask(self, study: Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> Trial:
@@ -118,14 +109,10 @@ class PilotPhase(SelectionSampler):
 
     def _gave_up(self, study: Study, number: int, before: int) -> WaitError:
         """Notes that a run did not wait for those below ``before``; returns what to raise."""
-        study._storage.set_trial_system_attr(self._trial_id(study, number), GAVE_UP_KEY, True)
+        study._storage.set_trial_system_attr(trial_id_of(study, number), GAVE_UP_KEY, True)
         return WaitError(
             f"Waited {self._timeout:g} seconds (timeout) for earlier runs and gave up this one. "
             "Its failure depends on how long other runs took, which no "
             "guarantee covers, so this study cannot be released. The pilots that have ended are "
             "paid for all the same: compose their event if you start again."
         )
-
-    @staticmethod
-    def _trial_id(study: Study, number: int) -> int:
-        return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)

@@ -19,7 +19,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
-from optuna_dp.protocol.records import ended, was_enqueued
+from optuna_dp.protocol.records import ended, trials_of, was_enqueued
 from optuna_dp.pruners import SilencedPruner, StudyOf, WithinTrialPruner, guarded
 
 _logger = logging.getLogger("optuna_dp")
@@ -57,8 +57,7 @@ class PilotPruner(BasePruner):
         if not numbers:
             self._say_that_nothing_is_compared()
             return False
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        peers = [as_shown(t) for t in trials if t.number in numbers and ended(t)]
+        peers = [as_shown(t) for t in trials_of(study) if t.number in numbers and ended(t)]
         return self._pruner.prune(cast("Study", _Peers(study, [*peers, trial])), trial)
 
     def _say_that_nothing_is_compared(self) -> None:

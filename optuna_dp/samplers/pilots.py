@@ -29,6 +29,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import trial_id_of
 from optuna_dp.protocol.slots import checked_seed
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.samplers.budget_choice import Choose
@@ -326,7 +327,7 @@ class PilotSampler(BudgetedPilots):
         pilots = self._ended(study, number, self._pilots)
         # Written before anything is drawn: which outputs the prior of this run is made of.
         study._storage.set_trial_system_attr(
-            self._trial_id(study, number), FROZEN_KEY, outputs_digest(pilots)
+            trial_id_of(study, number), FROZEN_KEY, outputs_digest(pilots)
         )
         if self._search_space is not None:
             return self._search_space

@@ -18,7 +18,7 @@ from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
 from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, ended
+from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, ended, trial_id_of, trials_of
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
 from optuna_dp.samplers.proposals import Proposer, memory
@@ -186,7 +186,8 @@ class ProposeTestSampler(UtilitySampler):
         )
         found = memory(asked)
         if found is not None:
-            study._storage.set_trial_system_attr(_id(study, number), PROPOSER_KEY, found)
+            trial_id = trial_id_of(study, number)
+            study._storage.set_trial_system_attr(trial_id, PROPOSER_KEY, found)
         return dict(asked.params), {}
 
     def _await_answer(self, study: Study, plan: StudyPlan, number: int) -> None:
@@ -197,7 +198,7 @@ class ProposeTestSampler(UtilitySampler):
         stage = settings.stage_of(number)
         if stage == 0:
             return
-        storage, trial_id = study._storage, _id(study, number)
+        storage, trial_id = study._storage, trial_id_of(study, number)
         storage.set_trial_system_attr(trial_id, WAITS_KEY, True)
         first = settings.first(stage)
         self._ended(study, first)
@@ -207,8 +208,7 @@ class ProposeTestSampler(UtilitySampler):
             final = next((c for c in recorded.values() if c.finished), None)
             if final is not None or stage - 1 in recorded:
                 return final or recorded[stage - 1]
-            trials = storage.get_all_trials(study._study_id, deepcopy=False)
-            earlier = [t for t in trials if first <= t.number < number]
+            earlier = [t for t in trials_of(study) if first <= t.number < number]
             if all(ended(t) or self._asked_by_this_thread(study, t) for t in earlier):
                 return settle(study, plan, stage - 1, self._seed)
             return None
@@ -232,7 +232,7 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
     settings = UtilitySettings.from_json(plan.design.settings)
     assert isinstance(settings.plan, DoublingPlan)
     recorded = choices(study, plan)
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    trials = trials_of(study)
     known: list[FrozenTrial] = []
     before: tuple[int | None, ...] = ()
     for past in range(stage):
@@ -266,7 +266,3 @@ def _as_answered(trial: FrozenTrial, value: float | None) -> FrozenTrial:
         distributions=space,
         system_attrs={} if remembered is None else {PROPOSER_KEY: remembered},
     )
-
-
-def _id(study: Study, number: int) -> int:
-    return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)

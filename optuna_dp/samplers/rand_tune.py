@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from optuna.distributions import BaseDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.densities.prior import Prior, UniformPrior
-from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
 
@@ -57,13 +54,5 @@ class RandTuneSampler(SelectionSampler):
     def _settings(self) -> SelectionSettings:
         return SelectionSettings(**self._base_settings())
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
-        return self._search_space or {}
-
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         return isinstance(self._prior, UniformPrior)
-
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import SLOT_KEY, did_nothing, ended
+from optuna_dp.protocol.records import SLOT_KEY, did_nothing, ended, trials_of
 from optuna_dp.samplers.utility_settings import UtilitySettings
 
 UTILITIES_KEY = "optuna_dp:utilities"
@@ -42,14 +42,7 @@ def never_began(trial: FrozenTrial) -> bool:
 def evaluate_again(
     study: Study, plan: StudyPlan, trial: FrozenTrial, values: Sequence[float | None], mean: float
 ) -> None:
-    """Records the utilities of a candidate whose trial has failed, in a trial of its own.
-
-    Args:
-        study: The study.
-        plan: Its plan.
-        trial: The failed trial.
-        values: The k utilities, checked.
-        mean: Their mean.
+    """Records the k utilities of a candidate whose trial has failed, in a trial of its own.
 
     Raises:
         PlanError: If there is no use for them.
@@ -64,7 +57,7 @@ def evaluate_again(
         )
     if settings.stages > 1:
         raise PlanError(f"Candidates that are proposed cannot be evaluated again. {START_AGAIN}")
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    trials = trials_of(study)
     if len(trials) < plan.slots:
         raise PlanError(
             "A failed candidate can be evaluated again when all others have begun, because it "
@@ -93,15 +86,9 @@ def with_utilities(
     """Returns the trials that hold the utilities of candidates: failed ones' second evaluations.
 
     Of several second evaluations of one candidate everybody takes the first.
-
-    Args:
-        study: The study.
-        plan: Its plan.
-        trials: The candidates' own trials.
     """
     again: dict[int, FrozenTrial] = {}
-    every = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    for trial in sorted(every, key=lambda t: t.number):
+    for trial in trials_of(study):
         mark = trial.system_attrs.get(AGAIN_KEY)
         if trial.number >= plan.slots and isinstance(mark, dict) and mark["nonce"] == plan.nonce:
             again.setdefault(mark["number"], trial)

@@ -43,6 +43,7 @@ from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
     ended,
     read_plan,
+    trials_of,
 )
 from optuna_dp.samplers.second_evaluations import (
     START_AGAIN,
@@ -83,9 +84,8 @@ class Choice(Record):
 
 def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
     """Returns what has been recorded, by stage."""
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     found: dict[int, Choice] = {}
-    for trial in sorted(trials, key=lambda t: t.number):
+    for trial in trials_of(study):
         if CHOICE_KEY in trial.system_attrs:
             choice = Choice.from_json(trial.system_attrs[CHOICE_KEY])
             if choice.nonce == plan.nonce:
@@ -112,7 +112,7 @@ def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -
     Args:
         study: The study; all trials of the stage have ended.
         plan: Its plan.
-        stage: The stage.
+        stage: From 0.
         seed: For a study that cannot be released: noise from numpy that can be repeated.
 
     Raises:
@@ -138,18 +138,15 @@ def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -
 def candidate_trials(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
     """Returns the trials of a stage that hold candidates, by number."""
     settings = UtilitySettings.from_json(plan.design.settings)
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    return candidates_among(trials, settings, stage)
+    return candidates_among(trials_of(study), settings, stage)
 
 
 def candidates_among(
     trials: Sequence[FrozenTrial], settings: UtilitySettings, stage: int
 ) -> list[FrozenTrial]:
-    """:func:`candidate_trials` of a study whose trials have been read."""
+    """:func:`candidate_trials` of a study whose trials have been read, by number."""
     numbers = range(settings.first(stage), settings.first(stage + 1))
-    return sorted(
-        (t for t in trials if t.number in numbers and not never_began(t)), key=lambda t: t.number
-    )
+    return [t for t in trials if t.number in numbers and not never_began(t)]
 
 
 def read_trace(study: Study) -> tuple[TraceStep, ...]:

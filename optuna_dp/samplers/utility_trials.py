@@ -240,9 +240,6 @@ class UtilitySampler(SlotSampler):
 
     # Draws.
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
-        return self._search_space or {}
-
     def _draw(
         self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
     ) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -61,6 +62,8 @@ class TrialCount(Record, ABC):
           fewer than 2^62 values of T carry all but 2^-65 of the mass.
         * ``pmf``, ``tail``, ``pgf`` and ``pgf_derivative`` have relative errors of about 1e-12
           wherever the value is a normal floating-point number.
+
+    Probabilities of one number are a float, of an array an array of its shape.
 
     Attributes:
         mean: E[T].
@@ -126,14 +129,7 @@ class TrialCount(Record, ABC):
     @overload
     def pmf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
     def pmf(self, k: WholeNumbers) -> float | FloatArray:
-        """Returns P[T = k].
-
-        Args:
-            k: A whole number, or an array of them; negative ones have probability 0.
-
-        Returns:
-            A float for one number, else an array of the shape of ``k``.
-        """
+        """Returns P[T = k] for a whole number, or for each of an array; 0 for negative ones."""
         array = _whole_numbers("k", k)
         inside = array >= 0.0
         values = np.where(inside, self._pmf(np.where(inside, array, 1.0)), 0.0)
@@ -144,14 +140,7 @@ class TrialCount(Record, ABC):
     @overload
     def tail(self, n: npt.NDArray[Any] | list[int]) -> FloatArray: ...
     def tail(self, n: WholeNumbers) -> float | FloatArray:
-        """Returns P[T > n], accurate also where it is tiny.
-
-        Args:
-            n: A whole number, or an array of them.
-
-        Returns:
-            A float for one number, else an array of the shape of ``n``.
-        """
+        """Returns P[T > n] as :meth:`pmf` does; accurate also where it is tiny."""
         return _at_each("n", n, self._tail_at)
 
     @overload
@@ -159,14 +148,7 @@ class TrialCount(Record, ABC):
     @overload
     def cdf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
     def cdf(self, k: WholeNumbers) -> float | FloatArray:
-        """Returns P[T <= k].
-
-        Args:
-            k: A whole number, or an array of them.
-
-        Returns:
-            A float for one number, else an array of the shape of ``k``.
-        """
+        """Returns P[T <= k] as :meth:`pmf` does."""
         return _at_each("k", k, self._cdf_at)
 
     def quantile(self, p: float) -> int:
@@ -199,14 +181,7 @@ class TrialCount(Record, ABC):
     @overload
     def pgf(self, s: npt.NDArray[Any]) -> FloatArray: ...
     def pgf(self, s: float | npt.NDArray[Any]) -> float | FloatArray:
-        """Returns phi(s) = E[s^T].
-
-        Args:
-            s: In [0, 1], or an array of such numbers.
-
-        Returns:
-            A float for one number, else an array of the shape of ``s``.
-        """
+        """Returns phi(s) = E[s^T] for s in [0, 1], or for each of an array of such numbers."""
         return _as_result(self._pgf(_unit("s", s)), np.ndim(s) == 0)
 
     @overload
@@ -214,14 +189,7 @@ class TrialCount(Record, ABC):
     @overload
     def pgf_derivative(self, s: npt.NDArray[Any]) -> FloatArray: ...
     def pgf_derivative(self, s: float | npt.NDArray[Any]) -> float | FloatArray:
-        """Returns phi'(s) = E[T s^(T-1)].
-
-        Args:
-            s: In [0, 1], or an array of such numbers.
-
-        Returns:
-            A float for one number, else an array of the shape of ``s``.
-        """
+        """Returns phi'(s) = E[T s^(T-1)] as :meth:`pgf` does."""
         return _as_result(self._pgf_derivative(_unit("s", s)), np.ndim(s) == 0)
 
     # ---- new laws, drawing, records ------------------------------------------------------------
@@ -268,24 +236,7 @@ class TrialCount(Record, ABC):
 
         v_float = float(v)
         guess = self._search(lambda k: self._tail_at(k) <= v_float)
-        step = 1
-        if beyond(guess):
-            low, high = guess, guess + step
-            while beyond(high):
-                step *= 2
-                low, high = high, high + step
-        else:
-            low, high = guess - step, guess
-            while not beyond(low):
-                step *= 2
-                low, high = low - step, low
-        while high - low > 1:
-            middle = (low + high) // 2
-            if beyond(middle):
-                low = middle
-            else:
-                high = middle
-        return high
+        return _first(lambda k: not beyond(k), guess)
 
     # ---- records -------------------------------------------------------------------------------
 
@@ -331,20 +282,28 @@ class TrialCount(Record, ABC):
         return 1.0 - tail
 
     def _search(self, reached: Callable[[int], bool]) -> int:
-        """Returns the smallest k >= 0 with ``reached(k)``, which is monotone in k."""
-        low, high = -1, 1
-        limit = self.maximum
+        """Returns the smallest k in 0 .. maximum with ``reached(k)``, which is monotone in k."""
+        last = math.inf if self.maximum is None else self.maximum
+        return _first(lambda k: k >= 0 and (k >= last or reached(k)), 0)
+
+
+def _first(reached: Callable[[int], bool], guess: int) -> int:
+    """Returns the smallest whole number with ``reached``, which is monotone: from a guess on."""
+    step = 1
+    if reached(guess):
+        low, high = guess - step, guess
+        while reached(low):
+            step *= 2
+            low, high = low - step, low
+    else:
+        low, high = guess, guess + step
         while not reached(high):
-            if limit is not None and high >= limit:
-                return limit
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            if reached(middle):
-                high = middle
-            else:
-                low = middle
-        return high
+            step *= 2
+            low, high = high, high + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
 
 
 def _whole(name: str, value: Any) -> int:

@@ -79,20 +79,14 @@ class Binomial(TrialCount):
         return np.where(inner, bulk, ends)
 
     def _tail(self, n: int) -> float:
-        return (
-            0.0
-            if n >= self.n
-            else float(special.scipy().betainc(n + 1.0, float(self.n - n), self._p))
-        )
+        if n >= self.n:
+            return 0.0
+        return float(special.scipy().betainc(n + 1.0, float(self.n - n), self._p))
 
     def _cdf_at(self, k: int) -> float:
-        if k < 0:
-            return 0.0
-        return (
-            1.0
-            if k >= self.n
-            else float(special.scipy().betaincc(k + 1.0, float(self.n - k), self._p))
-        )
+        if not 0 <= k < self.n:
+            return 0.0 if k < 0 else 1.0
+        return float(special.scipy().betaincc(k + 1.0, float(self.n - k), self._p))
 
     def _pgf(self, s: FloatArray) -> FloatArray:
         return np.asarray(np.exp(special.scipy().xlog1py(self.n, -self._p * (1.0 - s))))

@@ -12,6 +12,7 @@ from accounting.plain_runs import both, gaussian_delta, sgd
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 
+from optuna_dp import Geometric
 from optuna_dp.accounting import (
     discretisation,
     plds,
@@ -32,7 +33,6 @@ from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.pld_of_event import pld_of
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.trial_counts import Geometric
 
 
 class TestReferenceValues:

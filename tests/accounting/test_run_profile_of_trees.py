@@ -11,6 +11,7 @@ from accounting.plain_runs import both, gaussian_delta, sgd
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 
+from optuna_dp import Geometric
 from optuna_dp.accounting import (
     plds,
     run_profile,
@@ -25,7 +26,6 @@ from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.accounting.selection import as_part
-from optuna_dp.trial_counts import Geometric
 
 
 class TestTrees:

@@ -11,6 +11,7 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
+from optuna_dp import Geometric
 from optuna_dp.accounting import events, run_rdp
 from optuna_dp.accounting.events import (
     PrivateSelectionDpEvent,
@@ -33,7 +34,6 @@ from optuna_dp.accounting.rdp_curves import (
 )
 from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.trial_counts import Geometric
 
 ORDERS = np.array([1.05, 1.5, 2.0, 3.0, 8.0, 32.0, 200.0])
 SGD = dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)

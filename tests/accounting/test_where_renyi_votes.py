@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
+from optuna_dp import Logarithmic, NegativeBinomial
 from optuna_dp.accounting import epsilon_methods, renyi_method
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
-from optuna_dp.trial_counts import Logarithmic, NegativeBinomial
 
 DELTAS = (1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-10)
 TINY = 1e-13

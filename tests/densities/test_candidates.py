@@ -22,7 +22,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from optuna_dp.densities.candidates import Proposal, propose_fixed, propose_fresh
+from optuna_dp.densities.adaptive_density import AdaptiveDensity, Proposal, RunOutcome
 from optuna_dp.densities.informed import FixedCandidates, JointPrior, MarginalPrior
 from optuna_dp.densities.prior import Candidates, Prior, UniformPrior
 
@@ -90,13 +90,38 @@ CASES: dict[str, tuple[dict[str, BaseDistribution], Prior, Event, float]] = {
     ),
 }
 
+
+class Adversary(AdaptiveDensity):
+    """Weighs candidates as it is told to: by the history, the data or anything else."""
+
+    def __init__(self, weigh: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.weigh = weigh
+
+    def _log_weights(self, history: Any, candidates: Candidates, sign: float) -> np.ndarray:
+        return self.weigh(candidates)
+
+
+def propose(
+    prior: Prior,
+    space: dict[str, BaseDistribution],
+    n: int,
+    weigh: Any,
+    bounds: tuple[float, float],
+    projection: Any,
+    rng: np.random.Generator,
+) -> Proposal:
+    adversary = Adversary(weigh, bounds=bounds, prior=prior, projection=projection, candidates=n)
+    return adversary.propose([RunOutcome({}, 0.0)], space, rng)
+
+
 Draw = Callable[[dict[str, BaseDistribution], Prior, Any, np.random.Generator], Proposal]
 
 
 def _honest(
     space: dict[str, BaseDistribution], prior: Prior, weigh: Any, rng: np.random.Generator
 ) -> Proposal:
-    return propose_fresh(prior, space, 48, weigh, (C_LOW, C_HIGH), "kl", rng)
+    return propose(prior, space, 48, weigh, (C_LOW, C_HIGH), "kl", rng)
 
 
 def _excess(name: str, sign: float, draw: Draw, n: int, seed: int) -> tuple[float, float]:
@@ -140,7 +165,7 @@ def test_density_bounds_hold_for_an_adversarial_policy_on_every_space(name: str)
 def _wider(
     space: dict[str, BaseDistribution], prior: Prior, weigh: Any, rng: np.random.Generator
 ) -> Proposal:
-    return propose_fresh(prior, space, 48, weigh, (C_LOW / 1.3, C_HIGH * 1.3), "kl", rng)
+    return propose(prior, space, 48, weigh, (C_LOW / 1.3, C_HIGH * 1.3), "kl", rng)
 
 
 def _best_of_n(
@@ -200,7 +225,7 @@ def test_fixed_set_draws_with_the_stated_probabilities(weights: list[float] | No
     ratios = np.zeros(5)
     counts = np.zeros(5)
     for _ in range(n // 10):
-        proposal = propose_fixed(fixed, space, weigh, (C_LOW, C_HIGH), "kl", rng)
+        proposal = propose(fixed, space, 5, weigh, (C_LOW, C_HIGH), "kl", rng)
         counts[proposal.params["x"]] += 1
         ratios[proposal.params["x"]] = proposal.ratio
         assert C_LOW <= proposal.ratio <= C_HIGH
@@ -214,21 +239,17 @@ def test_fixed_set_draws_with_the_stated_probabilities(weights: list[float] | No
 def test_one_candidate_is_the_prior() -> None:
     space = {"x": FloatDistribution(0, 1)}
     rng = np.random.default_rng(5)
-    proposal = propose_fresh(
-        UniformPrior(), space, 1, lambda c: np.array([-3.0]), (0.5, 2.0), "l2", rng
-    )
+    proposal = propose(UniformPrior(), space, 1, lambda c: np.array([-3.0]), (0.5, 2.0), "l2", rng)
     assert proposal.ratio == 1.0
 
 
 def test_an_empty_space_is_no_problem() -> None:
     rng = np.random.default_rng(6)
-    proposal = propose_fresh(
-        UniformPrior(), {}, 5, lambda c: np.arange(5.0), (0.5, 2.0), "kl", rng
-    )
+    proposal = propose(UniformPrior(), {}, 5, lambda c: np.arange(5.0), (0.5, 2.0), "kl", rng)
     assert proposal.params == {}
 
 
 def test_weights_of_the_wrong_length_are_refused() -> None:
     rng = np.random.default_rng(7)
     with pytest.raises(ValueError, match="3 weights for 5 candidates"):
-        propose_fresh(UniformPrior(), {}, 5, lambda c: np.zeros(3), (0.5, 2.0), "kl", rng)
+        propose(UniformPrior(), {}, 5, lambda c: np.zeros(3), (0.5, 2.0), "kl", rng)

@@ -11,16 +11,24 @@ import pytest
 from optuna_dp.densities.projection import (
     Penalized,
     check_projection,
-    project,
     project_log,
     projection_to_json,
     scores_to_log_weights,
-    scores_to_weights,
 )
 from optuna_dp.densities.shares import BoundedDensity, integer_masses, uniform_masses
 from optuna_dp.errors import InvalidArgumentError
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, 1e-308, 5e-324, 1.0, 1.0])
+
+
+def scores_to_weights(scores: np.ndarray, beta: float) -> np.ndarray:
+    weights = np.exp(scores_to_log_weights(scores, beta))
+    return weights / weights.mean()
+
+
+def project(weights: np.ndarray, *how: Any) -> BoundedDensity:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return project_log(np.log(np.where(weights > 0.0, weights, 0.0)), *how)
 
 
 def _assert_exact(density: BoundedDensity, bounds: tuple[float, float]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import optuna_dp.propose_test.exact_noise as noise_module
+import optuna_dp.propose_test.above_threshold as mechanism
 from optuna_dp.propose_test import DoublingPlan, Utilities, noisy_max
 from optuna_dp.propose_test.above_threshold import above_threshold
 from optuna_dp.propose_test.exact_noise import DiscreteLaplace
@@ -98,7 +98,7 @@ def noise(monkeypatch):
                 made[key] = own or SeededLaplace(scale, seed + len(made))
             return made[key]
 
-        monkeypatch.setattr(noise_module, "_laplace_for", fake)
+        monkeypatch.setattr(mechanism, "laplace_for", fake)
 
     return replace
 

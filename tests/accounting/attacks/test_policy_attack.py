@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from accounting.selection.history_reference import Instance, exhaustive
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks import history_attack
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
@@ -24,7 +25,6 @@ from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 
 DELTA = 1e-5
 BOUNDS = (0.75, 2.0)

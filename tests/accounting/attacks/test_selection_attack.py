@@ -11,6 +11,7 @@ import pytest
 from dp_accounting import dp_event
 
 import optuna_dp as odp
+from optuna_dp import Binomial, Geometric, Logarithmic, Poisson, TrialCount
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.selection_attack import selection_attack_delta, strongest_attack
@@ -20,7 +21,6 @@ from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
-from optuna_dp.trial_counts import Binomial, Geometric, Logarithmic, Poisson, TrialCount
 
 LAWS: list[TrialCount] = [
     Geometric(10.0),

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting import events
 from optuna_dp.accounting.comparisons.koskela import koskela_applies, koskela_delta
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -15,14 +16,6 @@ from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import (
-    Binomial,
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
 
 LAWS: list[TrialCount] = [
     Geometric(10.0),

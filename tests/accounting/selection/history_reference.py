@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.trial_counts import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 
 SABOTAGES = ("u = p", "u = lo", "u = hi", "O-null kept", "factor 1", "not adaptive")
 

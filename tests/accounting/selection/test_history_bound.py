@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from accounting.selection.history_reference import exact_value, random_instance
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
@@ -20,7 +21,6 @@ from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Removal, 
 from optuna_dp.accounting.selection.history_stationary import ratio_step, solve_stationary
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 
 DELTA = 1e-5
 GAUSSIAN = events.gaussian(4.0)

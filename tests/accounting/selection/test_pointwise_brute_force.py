@@ -15,10 +15,10 @@ from accounting.selection.pointwise_reference import (
     sides,
 )
 
+from optuna_dp import Geometric
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile
-from optuna_dp.trial_counts import Geometric
 
 EPSILONS = (-1.0, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optuna_dp import Geometric, Poisson
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
 from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile, _largest
 from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
-from optuna_dp.trial_counts import Geometric, Poisson
 
 LAWS = [Geometric(10), Poisson(3)]
 

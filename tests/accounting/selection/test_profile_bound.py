@@ -10,6 +10,7 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
@@ -22,14 +23,6 @@ from optuna_dp.accounting.selection.profile_bound import (
     smallest_epsilon,
 )
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import (
-    Binomial,
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
 
 DELTA = 1e-5
 

@@ -22,17 +22,10 @@ import numpy as np
 import pytest
 from accounting.selection.discrete_runs import envelope, pair_of_laws, random_laws
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.selection import profile_bound
 from optuna_dp.accounting.selection.profile_bound import DataProfile
-from optuna_dp.trial_counts import (
-    Binomial,
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
 
 EPSILONS = np.array([-1.5, -0.3, 0.0, 0.1, 0.4, 0.8, 1.3, 2.0, 3.0, 5.0])
 TOLERANCE = 1e-11

@@ -13,6 +13,7 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting.comparisons.theorem_1 import theorem1_as_printed
 from optuna_dp.accounting.pure import selection_epsilon
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
@@ -27,14 +28,6 @@ from optuna_dp.accounting.selection.renyi_poisson import (
     poisson_rdp_any_mean,
 )
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import (
-    Binomial,
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from optuna_dp import Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting.pure import selection_epsilon
 from optuna_dp.accounting.selection.renyi import (
     selection_rdp,
@@ -19,13 +20,6 @@ from optuna_dp.accounting.selection.renyi_poisson import (
     poisson_rdp_any_mean,
 )
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts import (
-    Geometric,
-    Logarithmic,
-    NegativeBinomial,
-    Poisson,
-    TrialCount,
-)
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,15 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from optuna_dp import Geometric
 from optuna_dp.accounting import events
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.selection.profile_bound import (
     DataProfile,
     smallest_epsilon,
-)
-from optuna_dp.trial_counts import (
-    Geometric,
 )
 
 DELTA = 1e-5
