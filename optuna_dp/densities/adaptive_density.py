@@ -31,7 +31,7 @@ from optuna_dp.densities.projection import (
     scores_to_log_weights,
 )
 from optuna_dp.densities.shares import BoundedDensity
-from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel, checked_model
 from optuna_dp.errors import InvalidArgumentError
 
 # Scores further below the median than this many interquartile ranges are moved up to there.
@@ -113,10 +113,7 @@ class AdaptiveDensity:
                 self.prior,
                 "it must have the methods sample, draw_one and fingerprint",
             )
-        if not isinstance(self.surrogate, ScoreModel):
-            raise InvalidArgumentError(
-                "surrogate", self.surrogate, "it must have a method fit(x, y)"
-            )
+        checked_model(self.surrogate)
 
     def propose(
         self,

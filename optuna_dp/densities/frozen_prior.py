@@ -26,7 +26,7 @@ from optuna_dp.densities.adaptive_density import (
 )
 from optuna_dp.densities.encoding import encode_params, encoded
 from optuna_dp.densities.prior import BaseDistribution, Candidates, Prior, Space, UniformPrior
-from optuna_dp.densities.surrogate import FittedModel, GaussianProcess, ScoreModel
+from optuna_dp.densities.surrogate import FittedModel, GaussianProcess, ScoreModel, checked_model
 from optuna_dp.errors import InvalidArgumentError
 
 # Points whose predictions are computed at once: bounds the memory of a draw of many candidates.
@@ -62,10 +62,7 @@ class FrozenPriorSettings:
             raise InvalidArgumentError("uniform_share", share, "it must lie in [0, 1]")
         set_(self, "uniform_share", share)
         set_(self, "candidates", validation.whole("candidates", self.candidates, 1))
-        if not isinstance(self.surrogate, ScoreModel):
-            raise InvalidArgumentError(
-                "surrogate", self.surrogate, "it must have a method fit(x, y)"
-            )
+        checked_model(self.surrogate)
 
     def describe(self, space: Space) -> dict[str, Any]:
         """All settings as plain data, for the record of a plan."""

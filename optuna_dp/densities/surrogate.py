@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.densities.hyperparameters import most_probable, typical_length
+from optuna_dp.errors import InvalidArgumentError
 
 
 @runtime_checkable
@@ -36,6 +37,13 @@ class ScoreModel(Protocol):
 
     def fit(self, x: FloatArray, y: FloatArray) -> FittedModel:
         """Learns from points ``x`` (n, d) and finite scores ``y`` (n,); n and d may be 0."""
+
+
+def checked_model(value: Any) -> ScoreModel:
+    """Returns ``value`` if it is a score model; refuses anything else."""
+    if not isinstance(value, ScoreModel):
+        raise InvalidArgumentError("surrogate", value, "it must have a method fit(x, y)")
+    return value
 
 
 @dataclass(frozen=True)

@@ -103,11 +103,6 @@ class Utilities:
         """The total that stands for utility 1."""
         return self.n_partitions * RESOLUTION
 
-    @property
-    def means(self) -> FloatArray:
-        """(n_candidates,) averages, not private: for the curator only."""
-        return self.totals / float(self.unit)
-
 
 def validation_records_needed(n_partitions: int) -> int:
     """Validation records from which on the guarantee covers those records too.

@@ -25,9 +25,11 @@ NOT_DRAWN = (
 )
 
 
-def checked_space(
-    space: dict[str, BaseDistribution] | None,
-) -> dict[str, BaseDistribution] | None:
+# As :data:`optuna_dp.densities.prior.Space`, in the form that Optuna's samplers return.
+Space = dict[str, BaseDistribution]
+
+
+def checked_space(space: Space | None) -> Space | None:
     """Returns a search space in the order of its names, None as it is."""
     if space is None:
         return None
@@ -85,7 +87,7 @@ def drawn_once(
     return value
 
 
-def draw_record(params: dict[str, Any], space: dict[str, BaseDistribution]) -> dict[str, Any]:
+def draw_record(params: dict[str, Any], space: Space) -> dict[str, Any]:
     """Returns hyperparameters as the record of a joint draw from ``space``."""
     return {
         "space": {name: distribution_to_json(d) for name, d in space.items()},
@@ -94,12 +96,9 @@ def draw_record(params: dict[str, Any], space: dict[str, BaseDistribution]) -> d
 
 
 def note_what_others_drew(study: Study, trial: FrozenTrial, asked: Collection[str]) -> None:
-    """Notes the parameters of a finished trial that no sampler of ours has drawn.
+    """Notes the parameters of a trial, just before it ends, that no sampler of ours has drawn.
 
-    Args:
-        study: The study.
-        trial: The trial, as it was before it is told how it ended.
-        asked: Parameters that were drawn without a record of their own.
+    ``asked`` were drawn without a record of their own.
     """
     joint = trial.system_attrs.get(DRAW_KEY)
     recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}

@@ -188,7 +188,7 @@ def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
 def vouched_unstarted(storage: BaseStorage, study_id: int, nonce: str) -> set[int]:
     """Returns the numbers of the failed trials that somebody vouches never began.
 
-    See :func:`optuna_dp.protocol.recovery.vouch_unstarted`.
+    See :func:`optuna_dp.recover`.
     """
     prefix = f"{UNSTARTED_KEY}:"
     attrs = storage.get_study_system_attrs(study_id)

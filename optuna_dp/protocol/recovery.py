@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
@@ -99,7 +98,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     ids = {t.number: t._trial_id for t in trials}
     for number in sorted(numbers & lost):
         assert plan is not None
-        vouch_unstarted(storage, study_id, number, plan.nonce)
+        # Beside the study: nothing can be written to a trial that has ended.
+        storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", plan.nonce)
     for number in sorted(numbers - lost):
         try:
             fail_unstarted(storage, ids[number])
@@ -130,12 +130,3 @@ def _open(study: Study) -> list[OpenTrial]:
         for trial in trials_of(study)
         if trial.state == TrialState.RUNNING
     ]
-
-
-def vouch_unstarted(storage: BaseStorage, study_id: int, number: int, nonce: str) -> None:
-    """Notes beside the study that a failed trial never began.
-
-    For a trial that was told to have failed by other means than this package: nothing can be
-    written to it any more.
-    """
-    storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", nonce)

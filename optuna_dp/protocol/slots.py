@@ -41,6 +41,7 @@ from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import (
     NOT_DRAWN,
+    Space,
     check_choices,
     checked_space,
     draw_record,
@@ -68,6 +69,9 @@ from optuna_dp.pruners import guarded
 
 _logger = logging.getLogger("optuna_dp")
 
+# A joint draw, and what the curator may want to know of it.
+Drawn = tuple[dict[str, Any], dict[str, Any]]
+
 
 class SlotSampler(BaseSampler):
     """Base of all samplers here: the plan, the slots, the gate behind the last one.
@@ -79,15 +83,9 @@ class SlotSampler(BaseSampler):
           given; a seeded study says so in its plan and cannot be released.
         * A worker that was configured differently ends before its objective is called; the study
           then cannot be released.
-
-    Args:
-        search_space: Distributions by parameter name, or None (define-by-run).
-        seed: Makes the study repeatable, for simulations. It cannot be released then.
     """
 
-    def __init__(
-        self, search_space: dict[str, BaseDistribution] | None, *, seed: int | None
-    ) -> None:
+    def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
         self._search_space = checked_space(search_space)
         if checked_seed(seed) is not None:
             told = (
@@ -120,15 +118,13 @@ class SlotSampler(BaseSampler):
         """The first slot of the selection runs; None if nothing is selected among runs."""
         return None
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         """Returns the parameters that this slot draws jointly."""
         return self._search_space or {}
 
     @abstractmethod
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the slot's joint draw, and what the curator may want to know of it."""
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
+        """Returns the slot's joint draw."""
 
     def _draw_alone(
         self, number: int, name: str, distribution: BaseDistribution
@@ -251,7 +247,7 @@ class SlotSampler(BaseSampler):
         )
         self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
-        self._check_design(study, plan)
+        check_same_design(*self._own_design(study), plan)
         self._under_way.put(study, trial, Known(me, plan, record, begun_here=True))
         _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
 
@@ -261,15 +257,13 @@ class SlotSampler(BaseSampler):
         A worker that dies in between leaves a trial without a slot, which counts as a failed run.
         """
 
-    def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; ends trials that have no slot."""
         self._raise_error_if_multi_objective(study)
         plan = self._plan_of(study, trial)
         if self._is_beyond(study, plan, trial):
             raise optuna.TrialPruned("The study's last run has started already.")
-        self._check_design(study, plan)
+        check_same_design(*self._own_design(study), plan)
         with self._noting_that_it_waits(study, trial):
             return self._space_of(study, plan, trial.number)
 
@@ -435,9 +429,6 @@ class SlotSampler(BaseSampler):
             design = self._design(direction)
             self._designs[direction] = design, design.fingerprint
         return self._designs[direction]
-
-    def _check_design(self, study: Study, plan: StudyPlan) -> None:
-        check_same_design(*self._own_design(study), plan)
 
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)

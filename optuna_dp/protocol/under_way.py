@@ -28,7 +28,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
 
-# More than any process has open at once; what is beyond is read from the storage.
+# Trials kept of one storage: more than any process has open; what is beyond is read from there.
 _MOST = 4096
 
 
@@ -54,11 +54,7 @@ class Known:
 
 
 class UnderWay:
-    """The trials that one sampler has under way in this process; copies and pickles are empty.
-
-    Args:
-        most: How many trials of one storage are kept.
-    """
+    """The trials that one sampler has under way in this process; copies and pickles are empty."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from dataclasses import dataclass, field
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import fail_stale_trials
@@ -19,25 +20,23 @@ _SAY_AFTER = 30.0
 _LOOK_AFTER = 1.0
 
 
+@dataclass
 class Waiting:
     """One wait of one worker.
 
-    Args:
+    Attributes:
         study: The study.
         what: What is waited for, in words.
-        below: Only runs with numbers below this are waited for; None: any.
+        below: Only runs with numbers below this are waited for.
         advice: What else may help, in words.
     """
 
-    def __init__(
-        self, study: Study, what: str, *, below: int | None = None, advice: str = ""
-    ) -> None:
-        self._study = study
-        self._what = what
-        self._below = below
-        self._advice = advice
-        self._said = 0
-        self._looked = 0.0
+    study: Study
+    what: str
+    below: float = math.inf
+    advice: str = ""
+    _said: int = field(default=0, init=False)
+    _looked: float = field(default=0.0, init=False)
 
     def pause(self, waited: float) -> None:
         """Called before each pause.
@@ -45,25 +44,22 @@ class Waiting:
         Optuna looks for runs whose heartbeat has stopped when a worker starts a trial. If every
         worker waits for a dead one, nobody would ever look.
         """
-        if waited >= self._looked + _LOOK_AFTER and is_heartbeat_enabled(self._study._storage):
+        if waited >= self._looked + _LOOK_AFTER and is_heartbeat_enabled(self.study._storage):
             self._looked = waited
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ExperimentalWarning)
-                fail_stale_trials(getattr(self._study, "_study", self._study))
+                fail_stale_trials(getattr(self.study, "_study", self.study))
         if waited < _SAY_AFTER * (self._said + 1):
             return
         self._said += 1
-        below = math.inf if self._below is None else self._below
-        open_numbers = [
-            t.number for t in trials_of(self._study) if not ended(t) and t.number < below
-        ]
+        waited_for = [t for t in trials_of(self.study) if not ended(t) and t.number < self.below]
         # Their numbers are a way to learn T, so only the curator's own level has them.
-        _logger.debug("The open trials waited for are %s.", open_numbers)
+        _logger.debug("The open trials waited for are %s.", [t.number for t in waited_for])
         _logger.warning(
             "Waiting since %.0f seconds %s. The open trials are listed by optuna-dp recover "
             "STORAGE STUDY. If the worker of one has died, tell that run to have failed: "
             "optuna-dp recover STORAGE STUDY --fail NUMBER. %s",
             waited,
-            self._what,
-            self._advice,
+            self.what,
+            self.advice,
         )

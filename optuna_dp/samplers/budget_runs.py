@@ -7,11 +7,11 @@ Proof: docs/explanation/budget.md. The numbers of trials say what they are:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -30,7 +30,7 @@ from optuna_dp.protocol.records import (
     was_enqueued,
 )
 from optuna_dp.protocol.waiting import Waiting
-from optuna_dp.samplers.budget_choice import Choose, Pilot, chosen, climbers, with_outputs
+from optuna_dp.samplers.budget_choice import Choose
 from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
 
 _logger = logging.getLogger("optuna_dp")
@@ -82,38 +82,19 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     return settings.plan.fidelity(min(trial.number, settings.pilots))
 
 
+@dataclass(frozen=True)
 class BudgetRuns:
     """What happens in which slot.
 
-    Args:
+    Attributes:
         settings: What the study's plan records.
         choose: How the last run's hyperparameters are chosen.
         surrogate: The score model of ``choose="model"``.
     """
 
-    def __init__(self, settings: BudgetSettings, choose: Choose, surrogate: ScoreModel) -> None:
-        self.settings = settings
-        self.choose = choose
-        self._surrogate = surrogate
-
-    def pilots(self, trials: Sequence[FrozenTrial], before: int) -> list[Pilot]:
-        """Returns the pilots with numbers below ``before`` that have an output."""
-        return with_outputs([t for t in trials if t.number < before], self.settings.rung_of)
-
-    def climber(
-        self, pilots: Sequence[Pilot], number: int, signs: Sequence[float]
-    ) -> Pilot | None:
-        """Returns the pilot that is run again as trial ``number``; None if none has an output."""
-        rung = self.settings.rung_of(number)
-        found = climbers(pilots, rung, signs)
-        place = number - self.settings.begins_at(rung)
-        return found[place % len(found)] if found else None
-
-    def choice(
-        self, pilots: Sequence[Pilot], signs: Sequence[float]
-    ) -> tuple[dict[str, Any], dict[str, BaseDistribution]] | None:
-        """Returns the last run's hyperparameters and their ranges; None if no pilot has output."""
-        return chosen(self.choose, pilots, signs, self._surrogate) if pilots else None
+    settings: BudgetSettings
+    choose: Choose
+    surrogate: ScoreModel
 
     def is_last_run(
         self, study: Study, number: int, own: Callable[[FrozenTrial], bool]

@@ -11,11 +11,11 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.densities.adaptive_density import describe_model
-from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel, checked_model
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import draw_record
+from optuna_dp.protocol.draws import Space, draw_record
 from optuna_dp.protocol.open_runs import began
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.plan import StudyPlan
@@ -28,7 +28,8 @@ from optuna_dp.protocol.records import (
     trials_of,
 )
 from optuna_dp.protocol.shared_plan import check_same_design, refuse
-from optuna_dp.samplers.budget_choice import Choose
+from optuna_dp.protocol.slots import Drawn
+from optuna_dp.samplers.budget_choice import Choose, Chosen, chosen, climbers, with_outputs
 from optuna_dp.samplers.budget_runs import (
     BudgetRuns,
     checked_choose,
@@ -62,9 +63,7 @@ class BudgetedPilots(PilotPhase):
             raise InvalidArgumentError(
                 "surrogate", surrogate, "with a plan it is for choose='model' only"
             )
-        model = GaussianProcess() if surrogate is None else surrogate
-        if not isinstance(model, ScoreModel):
-            raise InvalidArgumentError("surrogate", model, "it must have a method fit(x, y)")
+        model = checked_model(GaussianProcess() if surrogate is None else surrogate)
         settings = BudgetSettings(
             plan=plan,
             first_batch=self._first_batch,
@@ -181,8 +180,9 @@ class BudgetedPilots(PilotPhase):
             return
         if self._budget is None:
             return
-        pilots = self._budget.pilots(trials_of(study), self._pilots)
-        found = self._budget.choice(pilots, directions_of(study))
+        budget, earlier = self._budget, [t for t in trials_of(study) if t.number < self._pilots]
+        pilots, signs = with_outputs(earlier, budget.settings.rung_of), directions_of(study)
+        found = chosen(budget.choose, pilots, signs, budget.surrogate) if pilots else None
         if found is None and not given_by_hand(trial):
             raise PlanError(
                 "No pilot ended with a score, so there is nothing to choose the last run's "
@@ -214,7 +214,7 @@ class BudgetedPilots(PilotPhase):
                 )
         return super()._value_of(study, trial, name, distribution)
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         if number < self._proposed:
             return self._search_space or {}
         assert self._budget is not None
@@ -225,22 +225,22 @@ class BudgetedPilots(PilotPhase):
         space = {} if record is None else record["space"]
         return {name: json_to_distribution(text) for name, text in space.items()}
 
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if number < self._proposed:
             return self._proposal(study, number, space), {}
         climber = self._climber(study, number)
         assert climber is not None  # It has a joint space, so it has somebody to repeat.
         return climber[0], {}
 
-    def _climber(
-        self, study: Study, number: int
-    ) -> tuple[dict[str, Any], dict[str, BaseDistribution]] | None:
+    def _climber(self, study: Study, number: int) -> Chosen | None:
         """Whose hyperparameters a pilot of a higher rung repeats, when those below have ended."""
         assert self._budget is not None
         settings = self._budget.settings
-        first = settings.begins_at(settings.rung_of(number))
-        pilots = self._budget.pilots(self._ended(study, number, first), first)
-        found = self._budget.climber(pilots, number, directions_of(study))
-        return None if found is None else (found.params, found.distributions)
+        rung = settings.rung_of(number)
+        first = settings.begins_at(rung)
+        pilots = with_outputs(self._ended(study, number, first), settings.rung_of)
+        found = climbers(pilots, rung, directions_of(study))
+        if not found:
+            return None
+        climber = found[(number - first) % len(found)]
+        return climber.params, climber.distributions

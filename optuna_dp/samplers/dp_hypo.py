@@ -14,7 +14,9 @@ from optuna_dp.densities.prior import Prior, UniformPrior
 from optuna_dp.densities.projection import Projection
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes, slot_behind
 from optuna_dp.samplers.selection import DEFAULT_TRIALS, SelectionSampler, SelectionSettings
 from optuna_dp.trial_counts.base import TrialCount
@@ -156,7 +158,7 @@ class DPHyPOSampler(SelectionSampler):
             startup_runs=self._startup or None,
         )
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         if number < slot_behind(plan, self._startup) or self._search_space is not None:
             return super()._space_of(study, plan, number)
         return intersection_search_space(self._visible(study, number))
@@ -166,9 +168,7 @@ class DPHyPOSampler(SelectionSampler):
             return False
         return trial.number < slot_behind(self._plan_of(study, trial), self._startup)
 
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if number < slot_behind(plan, self._startup):
             return super()._draw(study, plan, number, space)
         runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)

@@ -10,10 +10,9 @@ from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import WaitError
 from optuna_dp.protocol.draws import check_choices, drawn_once
-from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
 from optuna_dp.protocol.records import GAVE_UP_KEY, trial_id_of
 from optuna_dp.protocol.visible_runs import completed_batches
-from optuna_dp.samplers.proposals import Proposer, memory
+from optuna_dp.samplers.proposals import Proposer, remember
 from optuna_dp.samplers.selection import SelectionSampler
 
 # Where the proposer's trial is kept while its pilot is under way.
@@ -41,7 +40,7 @@ class PilotPhase(SelectionSampler):
         def propose() -> Any:
             asked = self._ask(study, trial, self._search_space or {})
             value = asked._suggest(name, distribution)
-            self._remember(study, trial, asked)
+            remember(study, trial._trial_id, asked)
             return value
 
         return drawn_once(study, trial, name, distribution, propose)
@@ -54,7 +53,7 @@ class PilotPhase(SelectionSampler):
         known = self._under_way.get(study, trial)
         asked = None if known is None else known.kept.get(_PROPOSAL)
         if asked is not None:
-            self._remember(study, trial, asked)
+            remember(study, trial._trial_id, asked)
         return params
 
     def _proposal(
@@ -82,11 +81,6 @@ class PilotPhase(SelectionSampler):
         if number < self._first_batch:
             return 0
         return number - (number - self._first_batch) % self._pilot_batch_size
-
-    def _remember(self, study: Study, trial: FrozenTrial, asked: Trial) -> None:
-        found = memory(asked)
-        if found is not None:
-            study._storage.set_trial_system_attr(trial._trial_id, PROPOSER_KEY, found)
 
     def _ended(self, study: Study, number: int, before: int) -> list[FrozenTrial]:
         """All runs of slots below ``before``; waits until they have ended."""

@@ -27,10 +27,11 @@ from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.densities.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_plan import BudgetPlan
+from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import trial_id_of
-from optuna_dp.protocol.slots import checked_seed
+from optuna_dp.protocol.slots import Drawn, checked_seed
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.samplers.budget_choice import Choose
 from optuna_dp.samplers.budget_settings import PROCEDURE as BUDGETED
@@ -235,11 +236,8 @@ class PilotSampler(BudgetedPilots):
         if plan is not None:
             # What is drawn at random in any case need not wait.
             self._first_batch = max(self._pilot_batch_size, self._proposer.startup)
-        self._budget = (
-            None
-            if plan is None
-            else self._budget_of(plan, "best" if choose is None else choose, surrogate)
-        )
+        how = "best" if choose is None else choose
+        self._budget = None if plan is None else self._budget_of(plan, how, surrogate)
 
     def _prepare_selection(self, surrogate: ScoreModel | None, given: dict[str, Any]) -> None:
         """Checks the arguments that go with a selection; None stands for a default."""
@@ -321,7 +319,7 @@ class PilotSampler(BudgetedPilots):
 
     # Draws.
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         if self._budget is not None or number < self._pilots:
             return super()._space_of(study, plan, number)
         pilots = self._ended(study, number, self._pilots)
@@ -333,9 +331,7 @@ class PilotSampler(BudgetedPilots):
             return self._search_space
         return intersection_search_space(pilots)
 
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if self._budget is not None or number < self._pilots:
             return super()._draw(study, plan, number, space)
         direction = plan.design.direction

@@ -14,7 +14,6 @@ import copy
 import datetime
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import NopPruner
@@ -104,14 +103,15 @@ class Proposer:
         return sampler
 
 
-def memory(asked: Trial) -> dict[str, Any] | None:
-    """Returns what the sampler wants to remember of a trial that :meth:`Proposer.ask` returned."""
+def remember(study: Study, trial_id: int, asked: Trial) -> None:
+    """Keeps beside a trial what the sampler wants to remember of :meth:`Proposer.ask`'s answer."""
     storage, study_id = asked.study._storage, asked.study._study_id
     found = {
         "trial": dict(storage.get_trial(asked._trial_id).system_attrs),
         "study": dict(storage.get_study_system_attrs(study_id)),
     }
-    return found if any(found.values()) else None
+    if any(found.values()):
+        study._storage.set_trial_system_attr(trial_id, PROPOSER_KEY, found)
 
 
 def _as_output(trial: FrozenTrial) -> FrozenTrial:

@@ -16,12 +16,14 @@ from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.polling import poll
 from optuna_dp.propose_test.doubling import DoublingPlan, Variant
+from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, ended, trial_id_of, trials_of
+from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.samplers.candidate_lists import CandidateList
-from optuna_dp.samplers.proposals import Proposer, memory
+from optuna_dp.samplers.proposals import Proposer, remember
 from optuna_dp.samplers.second_evaluations import WAITS_KEY
 from optuna_dp.samplers.utility_choice import (
     Choice,
@@ -167,14 +169,12 @@ class ProposeTestSampler(UtilitySampler):
             study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             self._stop(study)
 
-    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> dict[str, BaseDistribution]:
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         if self._proposer is not None:
             self._await_answer(study, plan, number)
         return super()._space_of(study, plan, number)
 
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if self._proposer is None:
             return super()._draw(study, plan, number, space)
         settings = self._settings()
@@ -184,10 +184,7 @@ class ProposeTestSampler(UtilitySampler):
         asked = self._proposer.ask(
             [StudyDirection.MAXIMIZE], visible, len(visible) + within, space
         )
-        found = memory(asked)
-        if found is not None:
-            trial_id = trial_id_of(study, number)
-            study._storage.set_trial_system_attr(trial_id, PROPOSER_KEY, found)
+        remember(study, trial_id_of(study, number), asked)
         return dict(asked.params), {}
 
     def _await_answer(self, study: Study, plan: StudyPlan, number: int) -> None:

@@ -15,8 +15,9 @@ from optuna_dp.densities.prior import Prior, UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.slots import SlotSampler
+from optuna_dp.protocol.slots import Drawn, SlotSampler
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.negative_binomial import Geometric
 from optuna_dp.validation import density_bounds as checked_density_bounds
@@ -142,9 +143,7 @@ class SelectionSampler(SlotSampler):
         rng = functools.partial(entropy.generator, self._seed, "independent", number, name)
         return lambda: prior.draw_one(name, distribution, rng())
 
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}
 
     def _joint_rng(self, number: int) -> np.random.Generator:

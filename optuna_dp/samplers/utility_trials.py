@@ -26,10 +26,10 @@ from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
 from optuna_dp.propose_test.partitions_needed import plan_utilities
 from optuna_dp.propose_test.utilities import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import drawn_once
+from optuna_dp.protocol.draws import Space, drawn_once
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, read_plan
-from optuna_dp.protocol.slots import SlotSampler
+from optuna_dp.protocol.slots import Drawn, SlotSampler
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers.candidate_lists import candidate_list
@@ -183,9 +183,7 @@ class UtilitySampler(SlotSampler):
         known = isinstance(pruner, NopPruner | UtilityPruner)
         return pruner if known else UtilityPruner(type(pruner).__name__)
 
-    def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; the trial after the last candidate makes the choice."""
         self._raise_error_if_multi_objective(study)
         plan = self._plan_of(study, trial)
@@ -240,9 +238,7 @@ class UtilitySampler(SlotSampler):
 
     # Draws.
 
-    def _draw(
-        self, study: Study, plan: StudyPlan, number: int, space: dict[str, BaseDistribution]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         points = self._candidates.points
         if points is not None:
             return points[number], {}

@@ -37,7 +37,7 @@ class NegativeBinomial(TrialCount):
         InvalidArgumentError: If an argument is not allowed.
 
     Example:
-        >>> from optuna_dp.trial_counts import NegativeBinomial
+        >>> from optuna_dp import NegativeBinomial
         >>> law = NegativeBinomial(shape=0.5, mean=10)
         >>> round(law.tail(30), 4)
         0.0618

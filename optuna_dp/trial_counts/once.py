@@ -44,9 +44,6 @@ class Once(TrialCount):
     def _tail(self, n: int) -> float:
         return 1.0 if n < 1 else 0.0
 
-    def _cdf_at(self, k: int) -> float:
-        return 0.0 if k < 1 else 1.0
-
     def _pgf(self, s: FloatArray) -> FloatArray:
         return s
 

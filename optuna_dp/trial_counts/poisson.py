@@ -39,11 +39,6 @@ class Poisson(TrialCount):
             )
         object.__setattr__(self, "mean", mean)
 
-    @property
-    def maximum(self) -> int | None:
-        """Largest possible T: None, there is none."""
-        return None
-
     def _pmf(self, k: FloatArray) -> FloatArray:
         # Loader's saddle-point form: k log(mean) - mean - log k! without cancellation.
         safe = np.maximum(k, 1.0)

@@ -48,7 +48,9 @@ def test_means_are_kept_to_the_grid():
         Utilities.from_scores(scores),
         Utilities.from_means(scores.mean(axis=1), 20),
     ):
-        np.testing.assert_allclose(utilities.means, scores.mean(axis=1), atol=1 / RESOLUTION)
+        np.testing.assert_allclose(
+            utilities.totals / utilities.unit, scores.mean(axis=1), atol=1 / RESOLUTION
+        )
         assert utilities.n_candidates == 50
         assert utilities.n_partitions == 20
 

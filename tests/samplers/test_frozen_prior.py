@@ -25,7 +25,7 @@ from optuna_dp.errors import (
     WaitError,
 )
 from optuna_dp.protocol.pilot_keys import FROZEN_KEY, PILOT_KEY
-from optuna_dp.protocol.records import DRAW_KEY
+from optuna_dp.protocol.records import DRAW_KEY, trial_id_of
 
 # The barrier and the frozen prior.
 
@@ -179,7 +179,7 @@ def _refits(lies: bool) -> type[odp.PilotSampler]:
                 from optuna_dp.samplers.pilot_settings import outputs_digest
 
                 study._storage.set_trial_system_attr(
-                    self._trial_id(study, number), FROZEN_KEY, outputs_digest(honest)
+                    trial_id_of(study, number), FROZEN_KEY, outputs_digest(honest)
                 )
             return space
 
