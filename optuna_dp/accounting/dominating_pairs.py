@@ -11,10 +11,9 @@ the jump of its slope at t = e^loss is the O'-mass of that atom.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,8 @@ _LARGEST_LOSS = 700.0
 # because hockey sticks do not increase.
 LARGEST_EPSILON = 600.0
 _MASS_TOLERANCE = 1e-9
+# Values computed at a time: what fits into a cache.
+_AT_ONCE = 50_000
 # Sums run in extended precision where the platform has it.
 _LONG = np.longdouble
 _ROUNDING = float(16 * np.finfo(np.longdouble).eps)
@@ -170,14 +171,37 @@ class DominatingPair:
             An array of the shape of ``epsilon`` with values in [0, 1].
         """
         eps = np.asarray(epsilon, dtype=np.float64)
+        return self._sticks(eps, _power(eps))
+
+    def mixture(self, eps: FloatArray, shifts: FloatArray, weights: FloatArray) -> FloatArray:
+        """Returns the sum over i of ``weights[i] * delta(eps - shifts[i])`` at each eps.
+
+        Shapes (n,), (m,), (m,). Takes n + m powers of e instead of n m.
+        """
+        largest = max(np.abs(eps).max(initial=0.0), np.abs(shifts).max(initial=0.0))
+        grown, shrunk = _power(eps)[:, None], _power(-shifts)
+        out = np.empty(eps.size)
+        rows = max(1, _AT_ONCE // (shifts.size + 1))
+        for start in range(0, eps.size, rows):
+            part = slice(start, start + rows)
+            at = eps[part, None] - shifts
+            # The product of two powers, unless one of them may not be a float.
+            power = grown[part] * shrunk if largest <= LARGEST_EPSILON else _power(at)
+            out[part] = self._sticks(at, power) @ weights
+        return out
+
+    def _sticks(self, eps: FloatArray, power: npt.NDArray[np.longdouble]) -> FloatArray:
+        """Returns the hockey sticks at eps, given e^eps."""
         if np.any(np.isnan(eps)):
-            raise InvalidArgumentError("epsilon", epsilon, "it must not be NaN")
+            raise InvalidArgumentError("epsilon", eps, "it must not be NaN")
         result = np.empty(eps.shape, dtype=_LONG)
         above = eps >= 0.0
-        result[above] = self.upper_delta(eps[above])
+        result[above] = self._above_zero(eps[above], power[above])
         # Below zero through the other direction, where nothing cancels.
-        below = eps[~above]
-        result[~above] = -np.expm1(below) + np.exp(below) * self._reverse.upper_delta(-below)
+        below, power = eps[~above], power[~above]
+        with np.errstate(divide="ignore", over="ignore"):
+            there = self._reverse._above_zero(-below, 1.0 / power)
+        result[~above] = -np.expm1(below) + power * there
         return np.asarray(np.clip(result, 0.0, 1.0), dtype=np.float64)
 
     def epsilon(self, delta: float) -> float:
@@ -220,13 +244,25 @@ class DominatingPair:
 
     def upper_delta(self, eps: FloatArray) -> npt.NDArray[np.longdouble]:
         """The hockey stick at eps >= 0 (callers clip)."""
+        return self._above_zero(eps, _power(eps))
+
+    def _above_zero(
+        self, eps: FloatArray, power: npt.NDArray[np.longdouble]
+    ) -> npt.NDArray[np.longdouble]:
         tail, prime = self.tails
         index = np.searchsorted(self.losses, eps, side="right")
-        with np.errstate(over="ignore", invalid="ignore"):
-            taken = np.exp(eps.astype(_LONG)) * prime[index]
+        prime_above = prime[index]
+        with np.errstate(invalid="ignore"):
+            taken = power * prime_above
         # Above the last atom nothing is taken, even where e^eps overflowed (inf * 0).
-        taken = np.where(prime[index] == 0.0, _LONG(0.0), taken)
+        taken[prime_above == 0.0] = 0.0
         return np.asarray(np.clip(tail[index] - taken, _LONG(0.0), _LONG(1.0)))
+
+
+def _power(x: FloatArray) -> npt.NDArray[np.longdouble]:
+    """Returns e^x, inf where it overflows."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(x.astype(_LONG)))
 
 
 # -- from a profile to a pair -----------------------------------------------------------------
@@ -259,47 +295,62 @@ def _checked_profile(
     return eps, np.minimum.accumulate(forward), np.minimum.accumulate(reverse)
 
 
-# A point of the hull: (x, value) with x = log t; value is h(t) for x >= 0 and, for x < 0, the
-# reverse direction's hockey stick d at 1/t, so that h(t) = 1 - t + t d keeps its small part d.
-_Point = tuple[float, float]
-_START: _Point = (-math.inf, 0.0)  # h(0) = 1
-_END: _Point = (math.inf, 0.0)  # stands for slope zero
+# A chain is an array of shape (3, n): rows x = log t, ascending, h(t), and d = 1 - (1 - h)/t, the
+# other direction's hockey stick at 1/t. Left of x = 0 it is d that is given, and right of it h: of
+# each the small values are never lost. The first point stands for h(0) = 1, the last for slope 0.
 
 
-def _height(point: _Point) -> float:
-    x, value = point
-    return value if x >= 0.0 else -math.expm1(x) + math.exp(x) * value
+def _bend(a: Any, b: Any, c: Any) -> Any:
+    """The mass that points (x, h) of a convex chain put on the middle one, b.
 
-
-def _jump(a: _Point, b: _Point, c: _Point) -> float:
-    """The mass the hull puts on b: O-mass if b is at or above x = 0, O'-mass below.
-
-    With d(x) = 1 - (1 - h)/t the slope from a to b, plus one, is
-    d_b + (d_b - d_a)/expm1(x_b - x_a) or d_a + (d_b - d_a)/-expm1(x_a - x_b):
-    on either side of x = 0, and across it, only differences of small numbers appear.
+    It is e^x_b times the slope of h after b less that before, and holds for numbers and arrays.
     """
-    if b[0] >= 0.0:
-        before = 1.0 if a[0] == -math.inf else _height(a)
-        right = 0.0 if c[0] == math.inf else (b[1] - c[1]) / math.expm1(c[0] - b[0])
-        return (before - b[1]) / -math.expm1(a[0] - b[0]) - right
-    after = c[1] if c[0] <= 0.0 else 1.0 - (1.0 - c[1]) * math.exp(-c[0])
-    left = 0.0 if a[0] == -math.inf else (b[1] - a[1]) / math.expm1(b[0] - a[0])
-    return (after - b[1]) / -math.expm1(b[0] - c[0]) - left
+    with np.errstate(over="ignore"):
+        return (a[1] - b[1]) / -np.expm1(a[0] - b[0]) - (b[1] - c[1]) / np.expm1(c[0] - b[0])
 
 
-def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> list[_Point]:
-    """Returns the knots of the lower convex hull, x ascending, sentinels included."""
-    points: list[_Point] = list(zip((-eps[:0:-1]).tolist(), reverse[:0:-1].tolist(), strict=True))
-    points += zip(eps.tolist(), forward.tolist(), strict=True)
-    heights = [_height(point) for point in points]
+def _mirrored(chain: FloatArray) -> FloatArray:
+    """Returns the points (-x, d), which are (x, h) of the other direction."""
+    return chain[[0, 2]] * [[-1.0], [1.0]]
+
+
+def _masses(chain: FloatArray) -> FloatArray:
+    """The mass on each inner point: O-mass from x = 0 on, O'-mass below, where h is not small."""
+    there = _mirrored(chain)
+    on = _bend(chain[:, :-2], chain[:, 1:-1], chain[:, 2:])
+    off = _bend(there[:, 2:], there[:, 1:-1], there[:, :-2])
+    return np.asarray(np.where(chain[0, 1:-1] >= 0.0, on, off))
+
+
+def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> FloatArray:
+    """Returns the lower convex hull: a scan that drops what lies on or above a chord."""
+    left, right = (each * np.exp(-eps) - np.expm1(-eps) for each in (reverse, forward))
+    x = np.concatenate([[-np.inf], -eps[:0:-1], eps, [np.inf]])
+    h = np.concatenate([[1.0], left[:0:-1], forward, [0.0]])
+    d = np.concatenate([[0.0], reverse[:0:-1], right, [1.0]])
     # Beyond its lowest point the hull is flat.
-    points = points[: heights.index(min(heights)) + 1]
-    chain: list[_Point] = [_START]
-    for point in [*points, _END]:
-        while len(chain) > 1 and _jump(chain[-2], chain[-1], point) <= 0.0:
-            chain.pop()
-        chain.append(point)
-    return chain
+    chain = np.array([x, h, d])[:, [*range(int(h[:-1].argmin()) + 1), -1]]
+    bent = np.append(np.flatnonzero(_masses(chain) <= 0.0) + 1, chain.shape[1] - 1)
+    here, there = chain[:2].T.tolist(), _mirrored(chain).T.tolist()
+    corners, i = [0], 1
+    while i < chain.shape[1]:
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if here[b][0] >= 0.0:
+                mass = _bend(here[a], here[b], here[i])
+            else:
+                mass = _bend(there[i], there[b], there[a])
+            if mass > 0.0:
+                break
+            corners.pop()
+        corners.append(i)
+        if corners[-2] == i - 1:
+            # Neighbours that were seen above to lie as they should.
+            onward = int(bent[np.searchsorted(bent, i)])
+            corners += range(i + 1, onward + 1)
+            i = onward
+        i += 1
+    return chain[:, corners]
 
 
 def _apart(eps: FloatArray, apart: float) -> FloatArray:
@@ -311,17 +362,13 @@ def _apart(eps: FloatArray, apart: float) -> FloatArray:
     return np.array(kept)
 
 
-def _pair_of_hull(hull: Sequence[_Point]) -> DominatingPair | None:
+def _pair_of_hull(hull: FloatArray) -> DominatingPair | None:
     """Returns the pair of the hull's slope jumps; None if rounding keeps them from adding up."""
-    knots = hull[1:-1]
-    if not knots:
+    losses, h, d = hull[:, 1:-1]
+    if losses.size == 0:
         return DominatingPair.infinite()
-    losses = np.array([x for x, _ in knots])
-    jumps = np.array([_jump(*hull[i : i + 3]) for i in range(len(knots))])
-    mass = np.where(losses >= 0.0, jumps, jumps * np.exp(np.minimum(losses, 0.0)))
-    first, last = knots[0], knots[-1]
-    null_mass = first[1] if first[0] <= 0.0 else 1.0 + (_height(first) - 1.0) / math.exp(first[0])
-    infinite, null = _unit(_height(last)), _unit(null_mass)
+    mass = _masses(hull) * np.exp(np.minimum(losses, 0.0))
+    infinite, null = _unit(float(h[-1])), _unit(float(d[0]))
     off = max(
         abs(float(mass.sum()) + infinite - 1.0),
         abs(float((mass * np.exp(-losses)).sum()) + null - 1.0),
@@ -333,16 +380,15 @@ def _unit(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _give_back_rounding(pair: DominatingPair, hull: Sequence[_Point]) -> DominatingPair:
+def _give_back_rounding(pair: DominatingPair, hull: FloatArray) -> DominatingPair:
     """Returns the pair with what rounding took from its profile at the knots as infinite mass.
 
     Mixing with a mechanism that shows the data, at weight w, makes the profile (1-w) h + w.
     """
     weight = 0.0
-    for sign, one in ((1.0, pair), (-1.0, pair.reversed())):
-        knots = [(sign * x, v) for x, v in hull[1:-1] if sign * x >= 0.0]
-        eps = np.array([x for x, _ in knots])
-        wanted = np.array([v for _, v in knots])
+    x, h, d = hull[:, 1:-1]
+    for at, values, one in ((x, h, pair), (-x, d, pair.reversed())):
+        eps, wanted = at[at >= 0.0], values[at >= 0.0]
         # Half a unit in the last place is below what the given doubles can say; without this
         # allowance a profile near one, which mixing can hardly raise, would need a large weight.
         short = wanted.astype(_LONG) - one.upper_delta(eps) - np.spacing(wanted) / 2

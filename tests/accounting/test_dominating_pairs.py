@@ -133,6 +133,16 @@ class TestAnswers:
         for p_vertex, g_vertex in zip(*trade_off_vertices(pair), strict=True):
             assert np.max(g[p <= p_vertex + 1e-12]) == pytest.approx(g_vertex, abs=1e-12)
 
+    @pytest.mark.parametrize("far", [1.0, 100.0, 2e4])
+    def test_a_mixture_is_the_sum_of_its_parts(self, far: float) -> None:
+        """Also where a power of e by itself would be no float."""
+        rng = np.random.default_rng(5)
+        pair = random_pair(rng)
+        shifts, weights = far * rng.normal(size=40), rng.random(40)
+        eps = np.concatenate([shifts + rng.normal(size=40), [0.0]])
+        parts = np.array([[float(exact_delta(pair, e - s)) for s in shifts] for e in eps])
+        assert pair.mixture(eps, shifts, weights) == pytest.approx(parts @ weights, rel=1e-12)
+
     def test_trade_off_dual_is_the_reversed_profile(self) -> None:
         pair = random_pair(np.random.default_rng(3))
         for p in (1e-6, 0.01, 0.3, 0.9):
@@ -204,6 +214,33 @@ class TestFromProfile:
         chord = 0.5 * (1.0 - (np.exp(eps) - 1.0) / (math.exp(3.0) - 1.0))
         assert np.all(made.delta(eps) <= chord + 1e-12)
         assert np.all(made.mass >= 0.0)
+
+    @pytest.mark.parametrize("shape", ["any", "steps", "bump"])
+    def test_is_the_largest_convex_function_below_the_points(self, shape: str) -> None:
+        """Against every chord there is: no corner is lost, and none is left that is none."""
+        rng = np.random.default_rng(8)
+        for _ in range(60):
+            eps = np.unique(np.append(rng.uniform(0.0, 3.0, rng.integers(1, 14)), 0.0))
+            deltas = np.sort(rng.random((2, eps.size)))[:, ::-1]
+            if shape == "steps":
+                deltas = np.ceil(4.0 * deltas) / 4.0
+            elif shape == "bump":  # convex but for a few points, as sums of bounds are
+                deltas = np.exp(-2.0 * eps) * np.where(rng.random(eps.size) < 0.2, 1.3, 1.0) / 2.0
+                deltas = np.minimum.accumulate(np.array([deltas, deltas]), axis=1)
+            deltas[:, 0] = deltas[:, 0].min()
+            deltas = np.minimum.accumulate(deltas, axis=1)
+            made = DominatingPair.from_profile(eps, *deltas)
+            t = np.concatenate([[0.0], np.exp(-eps[:0:-1]), np.exp(eps)])
+            h = np.concatenate(
+                [[1.0], 1.0 - t[1 : eps.size] * (1.0 - deltas[1, :0:-1]), deltas[0]]
+            )
+            least = np.minimum.accumulate(h)  # level lines to the right of each point
+            for j in range(t.size):
+                for k in range(j + 1, t.size):
+                    between = slice(j, k + 1)
+                    chord = np.interp(t[between], t[[j, k]], h[[j, k]])
+                    least[between] = np.minimum(least[between], chord)
+            assert made.delta(np.log(t[1:])) == pytest.approx(least[1:], rel=1e-9, abs=1e-12)
 
     def test_uses_one_value_for_the_total_variation(self) -> None:
         made = DominatingPair.from_profile([0.0, 1.0], [0.3, 0.1], [0.25, 0.1])
@@ -282,6 +319,8 @@ class TestConstructor:
                 trade_off(pair, bad)
         with pytest.raises(InvalidArgumentError):
             pair.delta(math.nan)
+        with pytest.raises(InvalidArgumentError):
+            pair.mixture(np.array([0.0, math.nan]), np.zeros(2), np.ones(2))
 
 
 def test_a_hull_edge_across_zero_keeps_its_masses() -> None:

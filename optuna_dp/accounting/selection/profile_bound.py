@@ -116,11 +116,7 @@ class DataProfile:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
         eps = np.asarray(epsilons, dtype=np.float64)
         flat = eps.reshape(-1)
-        out = np.empty(flat.size)
-        chunk = max(1, 1_000_000 // (self._weights.size + 1))
-        for start in range(0, flat.size, chunk):
-            inner = self._pair.delta(flat[start : start + chunk, None] - self._shifts)
-            out[start : start + chunk] = self._floor + inner @ self._weights
+        out = self._floor + self._pair.mixture(flat, self._shifts, self._weights)
         out += self._none * -np.expm1(np.minimum(flat, 0.0))
         return np.minimum(out, 1.0).reshape(eps.shape)
 

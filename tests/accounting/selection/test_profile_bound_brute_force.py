@@ -334,8 +334,9 @@ def test_unedited_lines_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 class WithoutInfiniteMass(DominatingPair):
     """Forgets the outputs that only D has when the profile is read."""
 
-    def delta(self, epsilon):  # type: ignore[no-untyped-def, override]
-        return np.maximum(super().delta(epsilon) - self.infinite_mass, 0.0)
+    def mixture(self, eps, shifts, weights):  # type: ignore[no-untyped-def, override]
+        there = super().mixture(eps, shifts, weights)
+        return np.maximum(there - self.infinite_mass * weights.sum(), 0.0)
 
 
 def test_a_missing_infinite_mass_is_caught() -> None:
