@@ -119,9 +119,9 @@ class _Systems:
         offsets = np.arange(self._upper, -self._lower - 1, -1) - g.first_tap
         valid = (offsets >= 0) & (offsets < taps)
         at = np.where(valid, offsets, 0)
-        self._bands = tuple(np.where(valid, k[:, at], 0.0) for k in (lo, hi))
-        states = np.arange(-self._upper, self._lower + 1)[:, None] + index[None, :]
-        self._states = np.clip(states, 0, n - 1)
+        self._bands = tuple(np.where(valid, -k[:, at], 0.0) for k in (lo, hi))
+        # One column of the matrix in each row: LAPACK's bands, and above them the space it wants.
+        self._columns = np.zeros((n, self._lower + at.size))
 
     def solve(
         self,
@@ -132,24 +132,32 @@ class _Systems:
         low: float,
         high: float,
     ) -> FloatArray:
-        """Returns V = source + r (kernel V) of one interval, kernels and r by the given signs."""
-        n = source.size
-        lower, upper = self._lower, self._upper
+        """Returns V = source + r (kernel V) of one interval, kernels and r by the given signs.
+
+        Each equation divided by its r: then kernels go into the matrix as they are.
+        """
+        n, lower, upper = source.size, self._lower, self._upper
+        matrix = self._columns[:, lower:]
+        positive_band, negative_band = (band[row] for band in self._bands)
+        matrix[:] = positive_band
+        matrix[negative] = negative_band
+        reach = min(lower + 1, n)
+        matrix[0, upper : upper + reach] -= self._first[int(negative[0])][row, :reach]
+        reach = min(upper + 1, n)
+        matrix[-1, upper + 1 - reach : upper + 1] -= self._last[int(negative[-1])][
+            row, n - reach :
+        ]
+        inverse = np.where(shrunk, 1.0 / low, 1.0 / high)
+        matrix[:, upper] += inverse
         # LAPACK itself, without the checks of solve_banded, which take as long as the solution.
-        # It wants ``lower`` rows of space above the bands.
-        space = np.zeros((2 * lower + upper + 1, n), order="F")
-        matrix = space[lower:]
-        positive_band, negative_band = (band[row][:, None] for band in self._bands)
-        matrix[:] = np.where(negative[None, :], negative_band, positive_band)
-        near = np.arange(0, lower + 1)
-        matrix[upper + near, 0] += self._first[int(negative[0])][row, near]
-        near = np.arange(n - 1 - upper, n)
-        matrix[upper + near - (n - 1), n - 1] += self._last[int(negative[-1])][row, near]
-        ratio = np.where(shrunk, low, high)
-        matrix *= -ratio[self._states]
-        matrix[upper] += 1.0
-        right_side = source + ratio * self._constant[row]
-        _, _, solution, failed = lapack.dgbsv(lower, upper, space, right_side, overwrite_ab=True)
+        _, _, solution, failed = lapack.dgbsv(
+            lower,
+            upper,
+            self._columns.T,
+            source * inverse + self._constant[row],
+            overwrite_ab=True,
+            overwrite_b=True,
+        )
         if failed:
             raise np.linalg.LinAlgError(f"dgbsv: {failed}")
         return np.asarray(solution, dtype=np.float64)
