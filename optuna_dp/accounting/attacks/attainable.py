@@ -340,8 +340,12 @@ def _convolve(
     log_mgf = np.zeros(orders.size)
     first = 0
     for start, mass, count in lattices:
-        k, m = np.flatnonzero(mass), mass[mass > 0.0]
-        log_mgf += count * np.array([special.logsumexp(o * k, b=m) for o in orders])
+        k = np.flatnonzero(mass)
+        logs = np.log(mass[k])
+        for i, order in enumerate(orders):
+            terms = order * k + logs
+            top = terms.max()
+            log_mgf[i] += count * (top + np.log(np.exp(terms - top).sum()))
         first += start * count
     # Chernoff: all but _ALIASED_MASS of the sum lies in [low, high] (counted from ``first``).
     reach = (log_mgf - math.log(_ALIASED_MASS)) / orders

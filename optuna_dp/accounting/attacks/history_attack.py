@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.linalg import lapack
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray, IntArray
@@ -124,38 +125,46 @@ class HistoryAttack:
         """Returns the outcome under geometric T, for the policy that is best at ``epsilon``."""
         ranks, n, keep = shares.shape[2], self.z.size, 1.0 - gamma
         moves, stays = self._matrices(shares, self.on)
-        gain, eye = self._gain(epsilon), np.eye(n)
+        gain = self._gain(epsilon)
         values, choices = np.zeros((ranks, n)), np.zeros((ranks, n), dtype=np.int64)
-        up = np.zeros((shares.shape[0], n))
+        up, systems = np.zeros((shares.shape[0], n)), []
         for rank in range(ranks - 2, -1, -1):
             up += moves[rank + 1] @ values[rank + 1]
             own = gamma * gain if rank % 2 else np.zeros(n)
             for _ in range(30):
                 weights = self._vertices[choices[rank]]
-                after = own + keep * np.einsum("zi,iz->z", weights, up)
-                system = eye - keep * _mixed(weights, stays[rank])
-                values[rank] = np.linalg.solve(system, after)
+                system = _Steps(weights, stays[rank], keep)
+                values[rank] = system.worth(own + keep * np.einsum("zi,iz->z", weights, up))
                 now = self._choice(up + stays[rank] @ values[rank])
                 if np.array_equal(now, choices[rank]):
                     break
                 choices[rank] = now
+            else:
+                system = _Steps(self._vertices[choices[rank]], stays[rank], keep)
+            systems.append(system)
         weights = self._vertices[choices]
-        off = self._visits(weights, *self._matrices(shares, self.off), keep)[1]
-        visits, on = self._visits(weights, moves, stays, keep)
+        off_moves, off_stays = self._matrices(shares, self.off)
+        of_off = [_Steps(w, stay, keep) for w, stay in zip(weights[:-1], off_stays, strict=False)]
+        off = self._visits(weights, off_moves, off_stays, keep, of_off)[1]
+        visits, on = self._visits(weights, moves, stays, keep, systems[::-1])
         gradient = np.zeros_like(shares)
         self._add_gradient(gradient, weights, visits, values)
         return Outcome(gamma * on, gamma * off, gradient)
 
     def _visits(
-        self, weights: FloatArray, moves: FloatArray, stays: FloatArray, keep: float
+        self,
+        weights: FloatArray,
+        moves: FloatArray,
+        stays: FloatArray,
+        keep: float,
+        systems: list[_Steps],
     ) -> tuple[FloatArray, float]:
         """Returns how often each rank and z are met before a run, and an event after one."""
         ranks, n, lambdas = weights.shape
         visits, below = np.zeros((ranks, n)), np.zeros((lambdas, n))
         begin = self._start
-        for rank in range(ranks - 1):
-            system = np.eye(self.z.size) - keep * _mixed(weights[rank], stays[rank])
-            visits[rank] = np.linalg.solve(system.T, begin)
+        for rank, system in enumerate(systems):
+            visits[rank] = system.visits(begin)
             below += (weights[rank] * visits[rank][:, None]).T
             begin = keep * np.einsum("iz,izy->y", below, moves[rank + 1])
         return visits, float(_one_run(weights, visits, moves, stays)[1::2].sum())
@@ -235,8 +244,25 @@ class HistoryAttack:
         return np.asarray((self._vertices @ values).argmax(axis=0), dtype=np.int64)
 
 
-def _mixed(weights: FloatArray, matrices: FloatArray) -> FloatArray:
-    return np.asarray(np.einsum("zi,izy->zy", weights, matrices))
+class _Steps:
+    """Runs that stay at one rank, each followed by another with probability ``keep``."""
+
+    def __init__(self, weights: FloatArray, stays: FloatArray, keep: float) -> None:
+        # Factored once for both uses, and by LAPACK itself: its checks take as long as it does.
+        system = -keep * np.einsum("zi,izy->zy", weights, stays)
+        system.reshape(-1)[:: system.shape[0] + 1] += 1.0
+        # As LAPACK stores matrices, by column, this one is transposed.
+        self._factors, self._pivots, failed = lapack.dgetrf(system.T, overwrite_a=True)
+        if failed:
+            raise np.linalg.LinAlgError(f"dgetrf: {failed}")
+
+    def worth(self, after: FloatArray) -> FloatArray:
+        """Returns what each z is worth, if one run is worth ``after``."""
+        return np.asarray(lapack.dgetrs(self._factors, self._pivots, after, trans=1)[0])
+
+    def visits(self, begin: FloatArray) -> FloatArray:
+        """Returns how often each z is met, from masses of where one begins."""
+        return np.asarray(lapack.dgetrs(self._factors, self._pivots, begin)[0])
 
 
 def _one_run(

@@ -19,6 +19,7 @@ make them, the result is not a lower bound.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -30,8 +31,6 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts.base import TrialCount
-
-IntArray = npt.NDArray[np.intp]
 
 _GRID = 220
 # Rounding of a difference of two generating functions; always taken against the attacker.
@@ -90,7 +89,7 @@ def selection_attack_delta(
     """
     eps = np.asarray(epsilons, dtype=np.float64)
     search = _Search(pair, trials)
-    return np.array([search.best(float(e))[0] for e in eps.reshape(-1)]).reshape(eps.shape)
+    return np.array([search.delta(float(e)) for e in eps.reshape(-1)]).reshape(eps.shape)
 
 
 def strongest_attack(pair: DominatingPair, trials: TrialCount, delta: float) -> SelectionAttack:
@@ -123,11 +122,11 @@ def _strongest(pair: DominatingPair, trials: TrialCount, target: float) -> Selec
 def _largest_epsilon(search: _Search, delta: float) -> float:
     """Returns an epsilon at which delta is exceeded, nearly the largest (0 if nowhere above 0)."""
 
-    high = smallest_epsilon(lambda eps: search.best(eps)[0], delta, highest=_LARGEST_EPSILON)
+    high = smallest_epsilon(search.delta, delta, highest=_LARGEST_EPSILON)
     if high == math.inf:
-        return high if search.best(high)[0] > delta else _LARGEST_EPSILON
+        return high if search.delta(high) > delta else _LARGEST_EPSILON
     low = high * (1.0 - 2e-9)
-    while low > 0.0 and search.best(low)[0] <= delta:
+    while low > 0.0 and search.delta(low) <= delta:
         low = low * (1.0 - 1e-7) - 1e-300
     return max(low, 0.0)
 
@@ -152,69 +151,60 @@ class _Search:
         a = np.concatenate([np.logspace(-15, 0, _GRID), own[(own > 0.0) & (own < 1.0)], near_one])
         self._a = np.unique(a)
         b = self._beyond(self._a)
-        self._o = np.diff(self._a, prepend=0.0)
-        self._o_prime = np.diff(b, prepend=0.0)
-        # (groups, blocks): where a group starts and ends, for every mass of the block.
-        self._start = self._phi(1.0 - self._q - (self._a - self._o)[:, None])
-        self._end = self._phi(1.0 - self._q - self._a[:, None])
-        self._slope_end = self._slope(1.0 - self._q - self._a[:, None])
-        self._start_prime = self._phi(1.0 - self._g - (b - self._o_prime)[:, None])
-        self._end_prime = self._phi(1.0 - self._g - b[:, None])
-        self._slope_start = self._slope(1.0 - self._g - (b - self._o_prime)[:, None])
-        self._possible = self._q + self._a[:, None] <= 1.0
+        o, o_prime = np.diff(self._a, prepend=0.0), np.diff(b, prepend=0.0)
+        # (groups, blocks): where a group starts and ends, for every mass of the block. Rounding is
+        # always taken against the attacker. phi' grows, so o phi'(end) is below the first
+        # difference and o' phi'(start) above the second: accurate for the rarest groups.
+        before, after = 1.0 - self._q - (self._a - o)[:, None], 1.0 - self._q - self._a[:, None]
+        on = np.maximum(
+            self._phi(before) - self._phi(after) - _ROUNDING, o[:, None] * self._slope(after)
+        )
+        self._on = np.where(self._q + self._a[:, None] <= 1.0, on, -np.inf)
+        before, after = 1.0 - self._g - (b - o_prime)[:, None], 1.0 - self._g - b[:, None]
+        self._off = np.minimum(
+            self._phi(before) - self._phi(after) + _ROUNDING,
+            o_prime[:, None] * self._slope(before),
+        )
 
     def threshold(self, a: float) -> float:
         """Returns the loss at which the most incriminating outputs of mass ``a`` end."""
         index = int(np.searchsorted(self._high, a, side="left"))
         return float(self._high_losses[min(index, self._high_losses.size - 1)])
 
+    def delta(self, eps: float) -> float:
+        """Returns the delta of the best attack found at ``eps``."""
+        return self._with_none(float(self._totals(eps).max()), eps)
+
     def best(self, eps: float) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
         """Returns (delta, masses, blocks) of the best attack found at ``eps``."""
+        totals = self._totals(eps)
+        last, column = (int(i) for i in np.unravel_index(totals.argmax(), totals.shape))
+        delta = self._with_none(float(totals[last, column]), eps)
+        if totals[last, column] <= 0.0:
+            return delta, (), ()
+        columns = [column]
+        for row in totals[:last][::-1]:
+            columns.append(int(row[: columns[-1] + 1].argmax()))
+        blocks = self._q[columns[::-1]]
+        return delta, tuple(self._a[: last + 1].tolist()), tuple(blocks.tolist())
+
+    def _with_none(self, top: float, eps: float) -> float:
+        """Adds what T = 0 tells at a negative eps."""
+        return min(1.0, max(0.0, top) + self._none * -math.expm1(min(eps, 0.0)))
+
+    def _totals(self, eps: float) -> FloatArray:
+        """Returns A(E) - e^eps A'(E) of the best attack that ends with each group and block.
+
+        Shape (groups, blocks). The block never shrinks from group to group: a dynamic program,
+        exact on the grid.
+        """
         factor = math.exp(min(eps, 700.0)) if eps < math.inf else math.inf
-        # Rounding is always taken against the attacker. phi' grows, so o phi'(end) is below the
-        # first difference and o' phi'(start) above the second: accurate for the rarest groups.
-        on = np.maximum(self._start - self._end - _ROUNDING, self._o[:, None] * self._slope_end)
-        off = np.minimum(
-            self._start_prime - self._end_prime + _ROUNDING,
-            self._o_prime[:, None] * self._slope_start,
-        )
         with np.errstate(invalid="ignore"):
-            charge = np.where(off > 0.0, factor * off, 0.0)
-        gain = np.where(self._possible, on - charge, -np.inf)
-        constant = self._constant_block(gain)
-        growing = self._growing_block(gain)
-        delta, columns, last = max(constant, growing, key=lambda found: found[0])
-        none = self._none * -math.expm1(min(eps, 0.0))
-        masses = tuple(self._a[: last + 1].tolist()) if delta > 0.0 else ()
-        blocks = tuple(self._q[columns[: last + 1]].tolist()) if delta > 0.0 else ()
-        return min(1.0, delta + none), masses, blocks
-
-    def _constant_block(self, gain: FloatArray) -> tuple[float, IntArray, int]:
-        """All groups below the same block: the best block and the best last group."""
-        total = np.cumsum(gain, axis=0)
-        row, column = np.unravel_index(int(np.argmax(total)), total.shape)
-        columns = np.full(gain.shape[0], column)
-        return float(total[row, column]), columns, int(row)
-
-    def _growing_block(self, gain: FloatArray) -> tuple[float, IntArray, int]:
-        """The block grows from group to group: a dynamic program, exact on the grid."""
-        rows, _ = gain.shape
-        best = np.zeros(gain.shape[1])
-        origin = np.zeros(gain.shape, dtype=np.intp)
-        top, last, column = 0.0, 0, 0
-        for i in range(rows):
-            # Best total so far with a block no larger than this one.
-            highest = np.maximum.accumulate(best)
-            origin[i] = np.maximum.accumulate(np.where(best >= highest, np.arange(best.size), 0))
-            best = highest + gain[i]
-            j = int(np.argmax(best))
-            if best[j] > top:
-                top, last, column = float(best[j]), i, j
-        columns = np.zeros(rows, dtype=np.intp)
-        for i in range(last, -1, -1):
-            columns[i] = column
-            column = int(origin[i, column])
-        return top, columns, last
+            charge = np.where(self._off > 0.0, factor * self._off, 0.0)
+        totals: FloatArray = self._on - charge
+        for before, row in itertools.pairwise(totals):
+            row += np.maximum.accumulate(before)
+        return totals
 
     def _beyond(self, a: FloatArray) -> FloatArray:
         """Returns the O'-mass of the most incriminating outputs of O-mass ``a``."""
