@@ -9,7 +9,6 @@ accountings would say and what the search can hope to find
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -180,14 +179,14 @@ def selection_plan(
         raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
     if unknown is None:
         work: Any = judge
-        chains = [[search] for search in searches]
+        # Whatever pilots come before it, a selection's own pair is made once.
+        chains = _together(searches, lambda s: (s.law, s.mean, s.density_bounds, s.pilots > 0))
     else:
         work = Solver(
             judge, unknown, noise, cap, validation.positive("target_epsilon", target_epsilon)
         )
         # The solutions of one way to search are near each other, so it is one job.
-        ways = sorted(searches, key=_by_law)
-        chains = [list(chain) for _, chain in itertools.groupby(ways, key=_way)]
+        chains = _together(sorted(searches, key=_by_law), _way)
     done = _shared(partial(_rows, work, noise, cap), chains, n_jobs)
     known = unknown != "noise_multiplier"
     # While the others are at it.
@@ -215,6 +214,14 @@ def _rows(
         solver = copy.deepcopy(work)
         return [(s, solver.row(s)) for s in chain]
     return [(s, work.row(s, law_of(s.law, float(s.mean or 1.0), cap), noise)) for s in chain]
+
+
+def _together(searches: Iterable[Search], key: Callable[[Search], Any]) -> list[list[Search]]:
+    """Returns one list of searches for each key, in their order."""
+    found: dict[Any, list[Search]] = {}
+    for search in searches:
+        found.setdefault(key(search), []).append(search)
+    return list(found.values())
 
 
 _Solved = Iterable[list[tuple[Search, PlanRow]]]
@@ -251,7 +258,8 @@ def _in_order(
 
 def _effort(search: Search) -> float:
     """How long a row takes beside others, roughly: only the order of jobs depends on it."""
-    return math.sqrt(search.mean or 30.0) * (10.0 if search.density_bounds != PLAIN else 1.0)
+    factor = 10.0 if search.density_bounds != PLAIN else 3.0 if search.pilots else 1.0
+    return math.sqrt(search.mean or 30.0) * factor
 
 
 def _way(search: Search) -> tuple[Any, ...]:
