@@ -129,7 +129,7 @@ def verify(
         believed = tuple(statement["assumptions"])
         checks = [
             *_numbers(statement, design, guarantee),
-            _design_and_guarantee(statement, design, guarantee),
+            _design_and_guarantee(design, guarantee),
         ]
     except (KeyError, TypeError, ValueError, AttributeError, OptunaDPError) as error:
         raise InvalidArgumentError(
@@ -161,11 +161,7 @@ def _read(given: Any) -> Mapping[str, Any]:
     name: Any = given
     if isinstance(given, str | Path):
         try:
-            given = json.loads(Path(given).read_text())
-        except OSError as error:
-            raise InvalidArgumentError(
-                "path_or_json", str(name), f"it must be a file that can be read ({error.strerror})"
-            ) from error
+            given = json.loads(_bytes_of("path_or_json", given))
         except ValueError:
             given = None
     known = (
@@ -237,9 +233,7 @@ def _excess(stated: float | None, found: float) -> float:
     return float(found - stated * (1 + _ROUNDING))
 
 
-def _design_and_guarantee(
-    statement: Mapping[str, Any], design: Design, guarantee: Guarantee
-) -> Check:
+def _design_and_guarantee(design: Design, guarantee: Guarantee) -> Check:
     """The event must be the one that this design has, a final training aside."""
     what = "the guarantee is the one of the stated design"
     searches = [guarantee]
@@ -279,10 +273,14 @@ def _artifact(
         if wanted is not None:
             unchecked.append(f"The artifact: its file was not given; its SHA-256 is {wanted}.")
         return
+    found = hashlib.sha256(_bytes_of("artifact", file)).hexdigest()
+    yield Check("artifact", found == wanted, found)
+
+
+def _bytes_of(argument: str, file: str | Path) -> bytes:
     try:
-        found = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        return Path(file).read_bytes()
     except OSError as error:
         raise InvalidArgumentError(
-            "artifact", str(file), f"it must be a file that can be read ({error.strerror})"
+            argument, str(file), f"it must be a file that can be read ({error.strerror})"
         ) from error
-    yield Check("artifact", found == wanted, found)

@@ -44,10 +44,8 @@ class VoteQuery:
     """One request for a vote.
 
     Attributes:
-        search_space: Distributions by parameter name.
         candidates: Parameters of each candidate, plain values.
         direction: Whether the objective is a loss ("minimize") or a score ("maximize").
-        plan: Everything about votes and noise.
         masks: How the masks of the secure sum are made; "" for a plain sum.
         vote: A name of this vote: all its attempts get one ballot, another vote a fresh one.
     """
@@ -164,7 +162,6 @@ def choose_candidates(
     """Returns the candidates of a search.
 
     Args:
-        search_space: Distributions by parameter name.
         candidates: ``"grid"`` for all points of a space of finitely many; a whole number n for n
             different random ones; or the candidates themselves.
         rng: For random candidates. They are public, and drawn before any data are looked at.

@@ -53,7 +53,6 @@ class Attempt:
         voted: How many clients' votes are in it, or were received.
         asked: Whether any client was asked for its vote, which is charged.
         remaining: Nodes worth asking again.
-        reason: Why there is no sum.
     """
 
     sums: IntArray | None

@@ -23,7 +23,6 @@ class Evidence:
     """A study whose every run can be vouched for. For the curator only.
 
     Attributes:
-        plan: The study's plan.
         runs: All runs, by slot.
         study: The study, for what a procedure keeps beside its runs.
     """

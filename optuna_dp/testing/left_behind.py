@@ -19,9 +19,6 @@ from optuna_dp.testing.reachable import Reachable, Variable
 class LeftBehind:
     """Compares what an objective can reach before and after its runs.
 
-    Args:
-        objective: A function, a method, a partial or an object that can be called.
-
     Attributes:
         inherited: Names of variables that a run has read as an earlier one left them.
     """

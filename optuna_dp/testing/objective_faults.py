@@ -118,13 +118,10 @@ def _is_a_share(value: float) -> bool:
 def _nearest(value: float, gap: float, chance: float, most: int) -> Fraction:
     """Returns the nearest fraction among so few that a random number is one only by chance.
 
-    There are about 0.3 m^2 fractions between two whole numbers with denominators up to m.
+    That chance is at most ``chance``; ``gap`` is between the value and the next number that its
+    precision has; ``most`` is the largest denominator in any case.
 
-    Args:
-        value: A number.
-        gap: Between it and the next number that its precision has.
-        chance: That a random number is one of the fractions, at most.
-        most: The largest denominator in any case.
+    There are about 0.3 m^2 fractions between two whole numbers with denominators up to m.
     """
     return Fraction(value).limit_denominator(
         max(1, min(most, int(math.sqrt(chance / max(0.3 * abs(gap), 1e-300)))))

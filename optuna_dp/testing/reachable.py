@@ -20,7 +20,6 @@ class Variable(NamedTuple):
 
     Attributes:
         name: As a person would say it.
-        get: Reads it.
         put: Sets it; None if it cannot be set.
         read_first: Whether the code may read it before setting it.
     """
@@ -33,9 +32,6 @@ class Variable(NamedTuple):
 
 class Reachable:
     """What an objective's code can reach.
-
-    Args:
-        objective: A function, a method, a partial, or an object that can be called.
 
     Attributes:
         variables: Globals, closures, and attributes of objects, of the user's own code.

@@ -39,12 +39,9 @@ class Call:
     """One use of a mechanism.
 
     Attributes:
-        name: Which mechanism.
         query: The exact answer, before noise.
         sensitivity: How far the query may move between neighbours.
-        norm: In which norm.
         settings: What else the mechanism was told (its noise, say); must not depend on the data.
-        answer: What it answered.
     """
 
     name: str

@@ -32,8 +32,6 @@ from optuna_dp.visualization.targets import candidates_of, plan_of
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from optuna_dp.arrays import FloatArray
-    from optuna_dp.densities.prior import Candidates
 
 _CANDIDATES = 1024
 _LARGEST_PANELS = 6
@@ -93,16 +91,17 @@ def _bounded(
     direction: str,
     rng: np.random.Generator,
 ) -> Law:
-    adaptive = (
-        sampler._adaptive
-        if isinstance(sampler, DPHyPOSampler)
-        else AdaptiveDensity(bounds=(1.0, 1.0), prior=sampler._prior)
-    )
+    if isinstance(sampler, DPHyPOSampler):
+        adaptive = sampler._adaptive
+    else:
+        adaptive = AdaptiveDensity(bounds=(1.0, 1.0), prior=sampler._prior)
     space = dict(sorted((sampler._search_space or intersection_search_space(list(runs))).items()))
     if isinstance(adaptive.prior, FixedCandidates):
         candidates = adaptive.prior.candidates(space)
+        masses = adaptive.prior.masses
     else:
         candidates = adaptive.prior.sample(space, _CANDIDATES, rng)
+        masses = np.ones(len(candidates), dtype=np.int64)
     ratios = adaptive.density(outcomes(runs), candidates, direction).ratios
     c, big_c = adaptive.bounds
     return Law(
@@ -110,7 +109,7 @@ def _bounded(
         axis="density relative to the prior",
         candidates=candidates,
         ratios=ratios,
-        weights=_masses(adaptive, candidates),
+        weights=masses / masses.sum(),
         levels={1.0: "1"} if c == big_c else {c: f"c = {c:g}", 1.0: "1", big_c: f"C = {big_c:g}"},
         band=(c, big_c),
         marks=(Marks("runs so far", theme.ATTACK, tuple(runs)),),
@@ -193,10 +192,3 @@ def _shown(space: dict[str, BaseDistribution], params: Sequence[str] | None) -> 
             "Give the sampler a search_space to have one from the first run.",
         )
     return names
-
-
-def _masses(adaptive: AdaptiveDensity, candidates: Candidates) -> FloatArray:
-    if isinstance(adaptive.prior, FixedCandidates):
-        masses: FloatArray = adaptive.prior.masses / adaptive.prior.masses.sum()
-        return masses
-    return np.full(len(candidates), 1.0 / len(candidates))

@@ -75,8 +75,10 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
             markers=True,
             error_y=None if white_box else _down_to_the_attack(rows),
         )
-    if not white_box:
-        _add_naive(figure, plan)
+    naive = {row.mean: row.naive for row in plan.rows if row.mean and row.naive is not None}
+    if naive and not white_box:
+        at, alone = sorted(naive.items()), len(naive) == 1
+        theme.line(figure, at, _NAIVE, theme.OTHER, dash="dot", markers=alone)
     figure.update_yaxes(rangemode="tozero")
     return figure
 
@@ -96,13 +98,6 @@ def _down_to_the_attack(rows: list[PlanRow]) -> dict[str, Any] | None:
         return None
     down = [row.epsilon - min(row.attack or 0.0, row.epsilon) for row in rows]
     return {"type": "data", "symmetric": False, "array": [0.0] * len(rows), "arrayminus": down}
-
-
-def _add_naive(figure: go.Figure, plan: SelectionPlan) -> None:
-    naive = {row.mean: row.naive for row in plan.rows if row.mean and row.naive is not None}
-    if naive:
-        at, alone = sorted(naive.items()), len(naive) == 1
-        theme.line(figure, at, _NAIVE, theme.OTHER, dash="dot", markers=alone)
 
 
 def _solved(plan: SelectionPlan, unknown: str) -> go.Figure:
