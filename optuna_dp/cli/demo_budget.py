@@ -8,25 +8,22 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 from optuna.trial import FrozenTrial
+from rich.console import Console
 
 import optuna_dp as odp
 from optuna_dp import digits
+from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.fidelity import run_event, sgd_training
 from optuna_dp.planning.target_search import largest_within
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from optuna_dp.planning.budget_plan import BudgetPlan
-    from optuna_dp.releasing.release import Release
+from optuna_dp.releasing.release import Release
 
 MEAN = 10
 REPETITIONS = 10

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import optuna
 from optuna.storages import BaseStorage
 from optuna.study import Study
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.query import read_search
-
-if TYPE_CHECKING:
-    from optuna_dp.releasing.release import Release
+from optuna_dp.releasing.release import Release
 
 
 def votes_to_study(

@@ -6,10 +6,11 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event, dp_sgd
@@ -19,9 +20,6 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing import gradient_canaries as gradients
 from optuna_dp.testing import guessing_bound
 from optuna_dp.testing.stated_training import StatedTraining, training_in
-
-if TYPE_CHECKING:
-    from dp_accounting import dp_event
 
 Verdict = Literal["violates", "consistent", "too weak to tell"]
 Included = npt.NDArray[np.bool_]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+from optuna.study import Study
 
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.numbers_shown import rounded_up
@@ -14,6 +15,7 @@ from optuna_dp.protocol.records import score
 from optuna_dp.releasing.evidence import read_evidence
 from optuna_dp.releasing.openness import is_in_the_open
 from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.statements import description_of
 from optuna_dp.releasing.statements.markdown import METHODS, two_columns
 from optuna_dp.samplers.budget_settings import BudgetSettings
@@ -32,11 +34,6 @@ from optuna_dp.visualization.targets import (
     record_of,
     target_of,
 )
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-
-    from optuna_dp.releasing.release import Release
 
 _PUBLIC = """**Safe to show.** This study holds nothing but a private release: the choice (its
 one trial; none if nothing was chosen) and what is guaranteed of it.{besides}
