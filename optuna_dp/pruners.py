@@ -74,7 +74,6 @@ class WithinTrialPruner(BasePruner):
         return f"WithinTrialPruner({_name(self._pruner)})"
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Asks the wrapped pruner; see :class:`optuna.pruners.BasePruner`."""
         decision = self._pruner.prune(cast("Study", StudyOf(study, [trial])), trial)
         if decision:
             study._storage.set_trial_system_attr(
@@ -103,7 +102,6 @@ class SilencedPruner(BasePruner):
         return f"{type(self).__name__}({self._name!r})"
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Returns False; see :class:`optuna.pruners.BasePruner`."""
         if not self._told.is_set():
             self._told.set()
             _logger.warning("%s does not prune in this study: %s", self._name, self.because)

@@ -147,10 +147,6 @@ class FrozenPrior:
 
         For figures. A point is drawn as the best of N with the other N - 1 being fresh, so its
         ratio is a mean over sets of those: eight here. All 1 without a model.
-
-        Args:
-            points: Where; over the space of this prior.
-            rng: For the sets.
         """
         if self._model is None:
             return np.ones(len(points))

@@ -123,10 +123,7 @@ def draw_one(distribution: BaseDistribution, rng: np.random.Generator) -> Any:
 
 
 def value_at(distribution: BaseDistribution, u: float) -> Any:
-    """The value of one parameter at ``u`` on [0, 1): if u is uniform, it has the uniform prior.
-
-    Returns:
-        A plain Python value.
+    """The value of one parameter at ``u`` on [0, 1), a plain Python value: uniform if u is.
 
     Raises:
         InvalidArgumentError: If the distribution is none of Optuna's, or its range is infinite.

@@ -198,7 +198,7 @@ class SlotSampler(BaseSampler):
         """Does nothing: no draw uses a state that workers could share."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Gives the trial its slot; see :class:`optuna.samplers.BaseSampler`."""
+        """Gives the trial its slot."""
         storage = study._storage
         self._check_admitted(study, trial)
         try:

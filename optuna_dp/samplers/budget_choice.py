@@ -103,13 +103,8 @@ def chosen(
 
     Scores of different rungs come from different noise and are not compared. ``"best"`` and a
     function of the user's look at the highest rung that has outputs; ``"model"`` looks at all of
-    them, with the rung as one more coordinate, and predicts for the highest.
-
-    Args:
-        how: See :class:`optuna_dp.PilotSampler`.
-        pilots: Those with outputs, at least one.
-        signs: For each objective 1 if more is better, -1 if less is.
-        surrogate: The score model of ``"model"``.
+    them, with the rung as one more coordinate, and predicts for the highest. ``pilots`` are those
+    with outputs, at least one; ``signs`` as for :func:`ranked`.
 
     Raises:
         InvalidArgumentError: If the user's function returns what no run can be run with.

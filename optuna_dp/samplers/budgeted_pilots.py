@@ -149,7 +149,6 @@ class BudgetedPilots(PilotPhase):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
-        """See :class:`optuna.samplers.BaseSampler`."""
         super().after_trial(study, trial, state, values)
         if self._budget is None or not began(trial):
             return

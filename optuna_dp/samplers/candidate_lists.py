@@ -51,12 +51,7 @@ def candidate_list(
     search_space: Mapping[str, BaseDistribution] | None,
     candidates: Sequence[Mapping[str, Any]] | int | None,
 ) -> CandidateList:
-    """Returns the candidates that the samplers' arguments describe.
-
-    Args:
-        search_space: Distributions by parameter name, or None (define-by-run).
-        candidates: A list of parameters by name, a number of independent draws from the search
-            space, or None: every point of a finite search space.
+    """Returns the candidates that the samplers' arguments describe; see NoisyMaxSampler.
 
     Raises:
         InvalidArgumentError: If there is no candidate, too many, or one outside the space.

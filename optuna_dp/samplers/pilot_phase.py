@@ -48,7 +48,6 @@ class PilotPhase(SelectionSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """See :class:`optuna.samplers.BaseSampler`; keeps what the proposer wants to remember."""
         params = super().sample_relative(study, trial, search_space)
         known = self._under_way.get(study, trial)
         asked = None if known is None else known.kept.get(_PROPOSAL)

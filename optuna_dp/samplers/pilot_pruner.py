@@ -46,7 +46,6 @@ class PilotPruner(BasePruner):
         return f"PilotPruner({type(self._pruner).__name__})"
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Asks the pruner; see :class:`optuna.pruners.BasePruner`."""
         if not isinstance(self._alone, SilencedPruner):
             return self._alone.prune(study, trial)  # It looks at one trial only.
         attrs = study._storage.get_trial(trial._trial_id).system_attrs

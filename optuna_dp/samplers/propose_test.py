@@ -161,11 +161,9 @@ class ProposeTestSampler(UtilitySampler):
     # Batches.
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """See :class:`optuna.samplers.BaseSampler`; a loop that has ended ends the study."""
         super().before_trial(study, trial)
-        if self._proposer is None:
-            return
-        if final_choice(study, self._plan_of(study, trial)) is not None:
+        plan = self._plan_of(study, trial)
+        if self._proposer is not None and final_choice(study, plan) is not None:
             study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             self._stop(study)
 

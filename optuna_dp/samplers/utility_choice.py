@@ -107,13 +107,9 @@ def end_of(study: Study, plan: StudyPlan) -> int:
 
 
 def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -> Choice:
-    """Returns the choice after ``stage``, made now if it has not been recorded.
+    """Returns the choice after ``stage``, whose trials have ended; makes it if none is recorded.
 
-    Args:
-        study: The study; all trials of the stage have ended.
-        plan: Its plan.
-        stage: From 0.
-        seed: For a study that cannot be released: noise from numpy that can be repeated.
+    A ``seed`` is for a study that cannot be released: noise from numpy that can be repeated.
 
     Raises:
         ReleaseRefusedError: If the utilities of a trial cannot be vouched for.

@@ -46,7 +46,6 @@ class Binomial(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """Largest possible T: n."""
         return self.n
 
     @property

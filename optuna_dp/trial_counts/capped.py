@@ -59,23 +59,19 @@ class Capped(TrialCount):
         return f"{self.base!r}.capped({self.n})"
 
     def capped(self, n: int) -> TrialCount:
-        """Returns the law with the smaller of the two caps."""
         n = validation.whole("n", n, minimum=1)
         return self if n >= self.n else self.base.capped(n)
 
     @property
     def maximum(self) -> int | None:
-        """Largest possible T: the cap."""
         return self.n
 
     @property
     def uncapped(self) -> TrialCount:
-        """The law of T without the cap."""
         return self.base
 
     @property
     def terms(self) -> int:
-        """How many terms phi' is the sum of: as many as the cap."""
         return self.n
 
     @cached_property

@@ -23,6 +23,3 @@ class Logarithmic(NegativeBinomial):
 
     def __init__(self, mean: float) -> None:
         super().__init__(shape=0.0, mean=given_mean(mean))
-
-    def __repr__(self) -> str:
-        return f"Logarithmic(mean={self.mean!r})"

@@ -87,6 +87,8 @@ class NegativeBinomial(TrialCount):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
+        if type(self) is not NegativeBinomial:  # A law of a given shape.
+            return f"{type(self).__name__}(mean={self.mean!r})"
         value = self.gamma if self._typed == "gamma" else self.mean
         return f"NegativeBinomial(shape={self.shape!r}, {self._typed}={value!r})"
 
@@ -101,7 +103,6 @@ class NegativeBinomial(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """Largest possible T: None (there is none), or 1 in the limit gamma = 1."""
         return 1 if self.gamma == 1.0 else None
 
     @property
@@ -155,7 +156,6 @@ class NegativeBinomial(TrialCount):
         return _other_shapes().exact_tail(ctx, n, self.shape, self.gamma)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the law as plain data."""
         record: dict[str, Any] = {"law": self.law, "shape": self.shape, "gamma": self.gamma}
         if self._typed == "mean":
             record["mean"] = self.mean
@@ -199,9 +199,6 @@ class Geometric(NegativeBinomial):
 
     def __init__(self, mean: float) -> None:
         super().__init__(shape=1.0, mean=given_mean(mean))
-
-    def __repr__(self) -> str:
-        return f"Geometric(mean={self.mean!r})"
 
 
 def given_mean(mean: Any) -> Any:

@@ -35,7 +35,6 @@ class Once(TrialCount):
 
     @property
     def maximum(self) -> int | None:
-        """Largest possible T: 1."""
         return 1
 
     def _pmf(self, k: FloatArray) -> FloatArray:
