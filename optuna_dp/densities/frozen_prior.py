@@ -76,8 +76,8 @@ class FrozenPriorSettings:
         }
 
 
-class FrozenPrior:
-    """The prior that pilots' outputs give; a :class:`~optuna_dp.densities.prior.Prior`.
+class FrozenPrior(Prior):
+    """The prior that pilots' outputs give.
 
     Args:
         settings: How it is made.
@@ -123,7 +123,6 @@ class FrozenPrior:
         return Candidates(self._space, columns, n)
 
     def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws a parameter outside the joint space: from the base prior."""
         return self._settings.base.draw_one(name, distribution, rng)
 
     def fingerprint(self, space: Space) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from optuna_dp.densities.prior import (
     BaseDistribution,
     Candidates,
     Points,
+    Prior,
     Space,
     check_points,
     check_space,
-    draw_one,
     from_unit,
     n_points,
     to_external,
@@ -43,7 +43,7 @@ Weight = Callable[[Any], float] | Mapping[Any, float]
 _WEIGHT_LEVELS = 2.0**32
 
 
-class MarginalPrior:
+class MarginalPrior(Prior):
     """Parameters independent of each other, some with a weight relative to the uniform prior.
 
     The weight of a continuous parameter is evaluated in the middle of 1024 equal cells of its
@@ -73,7 +73,6 @@ class MarginalPrior:
         self._tables: dict[tuple[str, BaseDistribution], IntArray] = {}
 
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
-        """Draws ``n`` candidates over the whole space."""
         space = check_space(space)
         for name in self._weights:
             if name not in space:
@@ -88,7 +87,6 @@ class MarginalPrior:
         return Candidates(space, columns, n)
 
     def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws one parameter by itself, weighted if it has a weight."""
         check_space({name: distribution})
         column = self._column(name, distribution, rng.random(1))
         return to_external(distribution, float(column[0]))
@@ -156,7 +154,7 @@ class MarginalPrior:
         return result
 
 
-class JointPrior:
+class JointPrior(Prior):
     """A function that draws whole points of the search space.
 
     Args:
@@ -190,10 +188,6 @@ class JointPrior:
             )
         return candidates_from(points, space, f"a point of prior {self._name!r}")
 
-    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws a parameter outside the joint space: from the uniform prior."""
-        return draw_one(distribution, rng)
-
     def fingerprint(self, space: Space) -> dict[str, Any]:
         """Name and qualified function name: enough to tell workers apart, not a proof."""
         function = getattr(self._sample, "__qualname__", type(self._sample).__qualname__)
@@ -201,7 +195,7 @@ class JointPrior:
         return {"prior": "joint", "name": self._name, "function": f"{module}.{function}"}
 
 
-class FixedCandidates:
+class FixedCandidates(Prior):
     """A finite list of points, with prior weights: the paper's grids.
 
     Args:
@@ -269,10 +263,6 @@ class FixedCandidates:
         points = self.candidates(space)
         columns = {name: column[index] for name, column in points.columns.items()}
         return Candidates(points.space, columns, n)
-
-    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws a parameter that is none of the points' own: from the uniform prior."""
-        return draw_one(distribution, rng)
 
     def fingerprint(self, space: Space) -> dict[str, Any]:
         """A hash of all points and masses, in order; refuses a space that they do not fit."""

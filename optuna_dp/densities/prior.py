@@ -72,14 +72,15 @@ class Prior(Protocol):
         """Draws ``n`` candidates over the whole space."""
 
     def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws one parameter that was not drawn jointly with the others."""
+        """Draws one parameter that was not drawn jointly with the others: uniformly."""
+        return value_at(distribution, rng.random())
 
     def fingerprint(self, space: Space) -> dict[str, Any]:
         """The law as plain data, so that workers can tell whether they share it."""
 
 
 @dataclass(frozen=True)
-class UniformPrior:
+class UniformPrior(Prior):
     """Optuna's own random law.
 
     Args:
@@ -88,9 +89,9 @@ class UniformPrior:
 
     Guarantees:
         Each candidate has the law of ``optuna.samplers.RandomSampler``, independently of every
-        earlier call. A Sobol sequence is never continued from one call to the next: its later
-        points depend on the earlier ones, so they would not be draws from the prior given the
-        past.
+        earlier call. Equal fingerprints mean equal laws. A Sobol sequence is never continued from
+        one call to the next: its later points depend on the earlier ones, so they would not be
+        draws from the prior given the past.
     """
 
     points: Points = "independent"
@@ -99,7 +100,6 @@ class UniformPrior:
         check_points(self.points)
 
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
-        """Draws ``n`` candidates over the whole space."""
         space = check_space(space)
         units = unit_points(n, len(space), rng, self.points)
         columns = {
@@ -108,18 +108,8 @@ class UniformPrior:
         }
         return Candidates(space, columns, n)
 
-    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws one parameter by itself (define-by-run)."""
-        return draw_one(distribution, rng)
-
     def fingerprint(self, space: Space) -> dict[str, Any]:
-        """The law as plain data. Complete: equal fingerprints mean equal laws."""
         return {"prior": "uniform", "points": self.points}
-
-
-def draw_one(distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-    """Draws one parameter from its uniform prior; a plain Python value."""
-    return value_at(distribution, rng.random())
 
 
 def value_at(distribution: BaseDistribution, u: float) -> Any:

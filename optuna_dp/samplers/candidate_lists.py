@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from optuna.distributions import (
@@ -20,37 +19,21 @@ from optuna_dp.densities.given_points import to_internal
 from optuna_dp.densities.prior import check_space, n_points, to_external
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol.plan import canonical_json
+from optuna_dp.samplers.utility_settings import CandidateSource
 from optuna_dp.validation import whole
 
 MOST = 1_000_000
 
 
-@dataclass(frozen=True)
-class CandidateList:
-    """Which candidates a study tests.
-
-    Attributes:
-        kind: ``"list"``, ``"grid"`` or ``"drawn"``.
-        count: How many.
-        points: The candidates, slot by slot; None if each is drawn when its trial starts.
-    """
-
-    kind: str
-    count: int
-    points: tuple[dict[str, Any], ...] | None = field(default=None, repr=False)
-
-    @property
-    def digest(self) -> str | None:
-        """SHA-256 of the candidates, which two equal lists share; None if they are drawn."""
-        if self.points is None:
-            return None
-        return hashlib.sha256(canonical_json(list(self.points)).encode()).hexdigest()
+# Where candidates come from; and which they are, slot by slot, unless each is drawn when its trial
+# starts.
+Candidates = tuple[CandidateSource, list[dict[str, Any]] | None]
 
 
 def candidate_list(
     search_space: Mapping[str, BaseDistribution] | None,
     candidates: Sequence[Mapping[str, Any]] | int | None,
-) -> CandidateList:
+) -> Candidates:
     """Returns the candidates that the samplers' arguments describe; see NoisyMaxSampler.
 
     Raises:
@@ -71,12 +54,17 @@ def candidate_list(
     count = whole("candidates", candidates, 1)
     if count > MOST:
         raise InvalidArgumentError("candidates", count, f"it must be at most {MOST}")
-    return CandidateList("drawn", count)
+    return CandidateSource("drawn", count), None
+
+
+def _fixed(kind: str, points: list[dict[str, Any]]) -> Candidates:
+    digest = hashlib.sha256(canonical_json(points).encode()).hexdigest()
+    return CandidateSource(kind, len(points), digest), points
 
 
 def _listed(
     space: Mapping[str, BaseDistribution] | None, candidates: Sequence[Mapping[str, Any]]
-) -> CandidateList:
+) -> Candidates:
     if len(candidates) == 0:
         raise InvalidArgumentError(
             "candidates", candidates, "there must be at least one candidate", "Add a candidate."
@@ -96,7 +84,7 @@ def _listed(
             _check_contained(name, point, space)
         points.append(dict(point))
     _check_share_a_name(points)
-    return CandidateList("list", len(points), tuple(points))
+    return _fixed("list", points)
 
 
 def _check_share_a_name(points: Sequence[Mapping[str, Any]]) -> None:
@@ -129,7 +117,7 @@ def _check_contained(
             )
 
 
-def _grid(space: Mapping[str, BaseDistribution] | None) -> CandidateList:
+def _grid(space: Mapping[str, BaseDistribution] | None) -> Candidates:
     if space is None:
         raise InvalidArgumentError(
             "candidates",
@@ -157,7 +145,7 @@ def _grid(space: Mapping[str, BaseDistribution] | None) -> CandidateList:
             "Give candidates=<number of draws>.",
         )
     axes = [[(name, value) for value in _values(d)] for name, d in space.items()]
-    return CandidateList("grid", count, tuple(dict(p) for p in itertools.product(*axes)))
+    return _fixed("grid", [dict(point) for point in itertools.product(*axes)])
 
 
 def _values(distribution: BaseDistribution) -> list[Any]:

@@ -22,7 +22,6 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import DRAW_KEY, GATE_KEY, ended, trial_id_of, trials_of
 from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.waiting import Waiting
-from optuna_dp.samplers.candidate_lists import CandidateList
 from optuna_dp.samplers.proposals import Proposer, remember
 from optuna_dp.samplers.second_evaluations import WAITS_KEY
 from optuna_dp.samplers.utility_choice import (
@@ -32,7 +31,7 @@ from optuna_dp.samplers.utility_choice import (
     final_choice,
     settle,
 )
-from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
+from optuna_dp.samplers.utility_settings import PROPOSE_TEST, CandidateSource, UtilitySettings
 from optuna_dp.samplers.utility_trials import UtilitySampler
 from optuna_dp.validation import whole
 
@@ -148,7 +147,7 @@ class ProposeTestSampler(UtilitySampler):
         self._proposer = None
         if proposer is not None:
             self._proposer = Proposer(proposer, self._candidates.count, seed)
-            self._candidates = CandidateList("proposed", self._candidates.count)
+            self._candidates = CandidateSource("proposed", self._candidates.count)
 
     def _in_words(self) -> dict[str, Any]:
         shown = super()._in_words()

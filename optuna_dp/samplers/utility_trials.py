@@ -35,7 +35,7 @@ from optuna_dp.pruners import SilencedPruner
 from optuna_dp.samplers.candidate_lists import candidate_list
 from optuna_dp.samplers.second_evaluations import UTILITIES_KEY, evaluate_again
 from optuna_dp.samplers.utility_choice import settle, worst
-from optuna_dp.samplers.utility_settings import CandidateSource, UtilitySettings
+from optuna_dp.samplers.utility_settings import UtilitySettings
 from optuna_dp.validation import number as real_number
 from optuna_dp.validation import whole
 
@@ -145,7 +145,7 @@ class UtilitySampler(SlotSampler):
         super().__init__(search_space, seed=seed)
         self._plan = plan
         self._n_partitions = whole("n_partitions", n_partitions, 2)
-        self._candidates = candidate_list(self._search_space, candidates)
+        self._candidates, self._points = candidate_list(self._search_space, candidates)
         plan_utilities(
             plan,
             n_candidates=self._candidates.count,
@@ -161,11 +161,10 @@ class UtilitySampler(SlotSampler):
 
     def _settings(self) -> UtilitySettings:
         """Returns the settings that the plan records."""
-        given = self._candidates
         return UtilitySettings(
             plan=self._plan,
             n_partitions=self._n_partitions,
-            candidates=CandidateSource(given.kind, given.count, given.digest),
+            candidates=self._candidates,
             search_space=self._recorded_space(),
         )
 
@@ -195,7 +194,7 @@ class UtilitySampler(SlotSampler):
         self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
     ) -> Any:
         """Returns the candidate's value; draws it where candidates are drawn."""
-        points = self._candidates.points
+        points = self._points
         if points is None or trial.number >= len(points):
             return super()._value_of(study, trial, name, distribution)
         point = points[trial.number]
@@ -239,7 +238,7 @@ class UtilitySampler(SlotSampler):
     # Draws.
 
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
-        points = self._candidates.points
+        points = self._points
         if points is not None:
             return points[number], {}
         rng = entropy.generator(self._seed, "joint", number)

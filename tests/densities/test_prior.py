@@ -22,7 +22,6 @@ from optuna_dp.densities.informed import FixedCandidates, JointPrior, MarginalPr
 from optuna_dp.densities.prior import (
     Prior,
     UniformPrior,
-    draw_one,
     from_unit,
     unit_points,
 )
@@ -183,9 +182,11 @@ def test_sobol_points_have_the_marginals_of_numpys_uniforms() -> None:
 def test_draw_one_has_the_prior_law_and_is_plain() -> None:
     rng = _rng(5)
     for d in [*DISTRIBUTIONS.values(), *SINGLE.values()]:
-        value = draw_one(d, rng)
+        value = UniformPrior().draw_one("x", d, rng)
         assert type(value) in (int, float, str, bool, type(None))
-    draws = np.array([draw_one(DISTRIBUTIONS["int"], rng) for _ in range(4000)])
+    draws = np.array(
+        [UniformPrior().draw_one("x", DISTRIBUTIONS["int"], rng) for _ in range(4000)]
+    )
     assert stats.chisquare(np.bincount(draws + 3)).pvalue > 1e-3
 
 
@@ -193,7 +194,7 @@ def test_bad_spaces_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="search_space"):
         UniformPrior().sample({"x": (0, 1)}, 3, _rng(0))  # type: ignore[dict-item]
     with pytest.raises(InvalidArgumentError, match="finite"):
-        draw_one(FloatDistribution(0.0, float("inf")), _rng(0))
+        UniformPrior().draw_one("x", FloatDistribution(0.0, float("inf")), _rng(0))
     with pytest.raises(InvalidArgumentError, match="points"):
         UniformPrior("halton")  # type: ignore[arg-type]
 
