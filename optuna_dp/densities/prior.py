@@ -72,7 +72,7 @@ class Prior(Protocol):
         """Draws ``n`` candidates over the whole space."""
 
     def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
-        """Draws one parameter that was not drawn jointly with the others: uniformly."""
+        """Draws one parameter that was not drawn jointly; uniformly, unless a prior differs."""
         return value_at(distribution, rng.random())
 
     def fingerprint(self, space: Space) -> dict[str, Any]:
