@@ -15,6 +15,7 @@ from optuna_dp.errors import (
     PlanError,
 )
 from optuna_dp.propose_test import DoublingPlan
+from optuna_dp.samplers.utility_choice import Choice
 from optuna_dp.samplers.utility_settings import CandidateSource, UtilitySettings
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
@@ -56,3 +57,23 @@ def test_corrupted_settings(damage: dict[str, Any]) -> None:
     data["candidates"] = {**data["candidates"], **damage} if damage else None
     with pytest.raises(PlanError, match="corrupted"):
         UtilitySettings.from_json(data)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"stage": -1},
+        {"answers": [0, -1]},
+        {"chosen": -2},
+        {"answers": [True]},
+        {"answers": 0},
+        {"finished": 1},
+        {"nonce": None},
+        {"more": 0},
+    ],
+)
+def test_corrupted_choices(damage: dict[str, Any]) -> None:
+    record = Choice("n", 0, (None, 3), 3, True).to_json()
+    assert Choice.from_json(record).answers == (None, 3)
+    with pytest.raises(PlanError, match="The record of the private choice is corrupted"):
+        Choice.from_json({**record, **damage})
