@@ -46,6 +46,7 @@ from optuna_dp.accounting.attacks.history_attack import (
     policy_vertices,
     shares_of,
 )
+from optuna_dp.accounting.attacks.history_polish import polished
 from optuna_dp.accounting.attacks.selection_attack import SelectionAttack, strongest_attack
 from optuna_dp.accounting.attacks.trade_off import trade_off_vertices
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -157,6 +158,7 @@ def strongest_policy_attack(
 
 
 _Masses = tuple[tuple[float, ...], ...]
+_Climbed = tuple[float, FloatArray, FloatArray]
 _Found = tuple[float, tuple[float, ...], _Masses, _Masses]
 
 
@@ -191,7 +193,7 @@ def _search_history(
 
     def climb(
         points: float, tops: FloatArray, events: FloatArray, level: float, own: bool, most: int
-    ) -> tuple[float, FloatArray, FloatArray]:
+    ) -> _Climbed:
         world = HistoryAttack(pair, (c, big_c), prior, reach, points)
 
         def outcome(shares: FloatArray, epsilon: float) -> Outcome:
@@ -225,7 +227,12 @@ def _search_history(
     cut = climb(_COARSE, tops, events, max(best[0], plain), own, tries)
     best = max(best, cut, key=_level)
     if geometric:
-        best = max(best, climb(_FINE, *best[1:], max(best[0], plain), own, tries), key=_level)
+        fine = climb(_FINE, *best[1:], max(best[0], plain), own, tries)
+        best = max([*looks, best, fine], key=_level)
+        if best[1].shape[1] == 1:  # where ranks in two parts were no better
+            world = HistoryAttack(pair, (c, big_c), prior, reach, _FINE)
+            moved = polished(world, gamma, _advantage, best, max(best[0], plain), delta)
+            best = max(best, moved, key=_level)
     elif not own:
         best = climb(_COARSE, *best[1:], plain, True, 2)
     level, tops, events = best
@@ -289,7 +296,7 @@ def _climb(
     return level, tops, events
 
 
-def _level(found: tuple[float, FloatArray, FloatArray]) -> float:
+def _level(found: _Climbed) -> float:
     return found[0]
 
 

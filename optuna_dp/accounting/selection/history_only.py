@@ -2,14 +2,16 @@
 
 The pointwise bound (``docs/explanation/pointwise-bound.md``) is the smaller one wherever its
 search is fine enough; the older one (``docs/explanation/history-bound.md``) is quicker, and is all
-there is for laws of T so long that the search would take minutes. Both are valid, so is their
-minimum.
+there is for laws of T so long that the search would take minutes. Where a plain search would not
+catch up with it, and the law of T ends as a geometric one does, cells with slopes are searched.
+All are valid, so is their minimum.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.selection import history_bound
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.pointwise_bound import MOST_CELLS, PointwiseProfile
+from optuna_dp.accounting.selection.pointwise_refined import RefinedProfile
 from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts.base import TrialCount
@@ -29,15 +32,20 @@ _PATIENCE = 1.2
 # With fewer cells the pointwise bound is hardly ever the smaller one.
 _FEWEST_CELLS = 100
 # A first, coarse look. The search brings its epsilon down by a few per cent more: if it is above
-# that of the older bound by this factor, nothing is to be gained worth the time.
+# that of the older bound by this factor, more of the same cells gain nothing worth the time.
 _FIRST_LOOK = 150
 _HOPELESS = 1.06
+# Cells with slopes: at most so many, and each takes so many times as long as one without. Ratios
+# of the law closer to one leave no room for rounding.
+_MOST_REFINED = 700
+_REFINED_COST = 2.4
+_LONGEST = 1.0 - 1e-5
 # Deltas at which bounds and directions are compared.
 _COMPARED_AT = (1e-3, 1e-5, 1e-8)
 
 
 class HistoryOnlyProfile:
-    """The smaller of the two bounds, one direction.
+    """The smallest of the bounds, one direction.
 
     Guarantees:
         * ``delta(eps)`` is an upper bound for every real eps; ``delta(epsilon(d)) <= d``.
@@ -155,27 +163,50 @@ class _Side:
         if cells < _FEWEST_CELLS or self.old.gave_up:
             return HistoryOnlyProfile([self.old])
         # Where little can be afforded, all of it goes into one search.
-        bound = self._searched(_FIRST_LOOK if cells > 4 * _FIRST_LOOK else cells)
-        if bound.cells < cells and np.any(_costs(bound) <= _HOPELESS * self.costs):
-            bound = self._searched(cells, bound)
-        return HistoryOnlyProfile([self.old, bound])
+        make = functools.partial(self._searched, PointwiseProfile)
+        bound = make(_FIRST_LOOK if cells > 4 * _FIRST_LOOK else cells)
+        # Without start-up runs, whatever was asked: with them a search must not end sooner.
+        without = make(_FIRST_LOOK, startup_runs=0) if self._startup else bound
+        if bound.cells < cells and self._hopeful(bound):
+            bound = make(cells, begun=bound)
+        found: list[HistoryProfile] = [self.old, bound]
+        refined = refined_cells(self._pair, self._trials, self._startup)
+        if refined >= _FEWEST_CELLS and not self._hopeful(without):
+            found.append(self._searched(RefinedProfile, refined))
+        return HistoryOnlyProfile(found)
 
-    def _searched(self, cells: int, begun: PointwiseProfile | None = None) -> PointwiseProfile:
-        return PointwiseProfile(
-            self._pair,
-            self._trials,
-            self._density_bounds,
-            startup_runs=self._startup,
-            cells=cells,
-            begun=begun,
-        )
+    def _hopeful(self, bound: PointwiseProfile) -> bool:
+        return bool(np.any(_costs(bound) <= _HOPELESS * self.costs))
+
+    def _searched(
+        self, kind: type[PointwiseProfile], cells: int, **settings: Any
+    ) -> PointwiseProfile:
+        settings = {"startup_runs": self._startup, **settings}
+        return kind(self._pair, self._trials, self._density_bounds, cells=cells, **settings)
 
 
 def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int = 0) -> int:
     """Returns how many cells the search may evaluate, by a rough estimate of what one costs."""
+    return _affordable(_seconds(pair, trials, startup_runs), MOST_CELLS)
+
+
+def refined_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int = 0) -> int:
+    """Returns how many cells with slopes may be looked at; 0 for laws followed run by run."""
+    if not 0.0 < history_bound._law(trials).high < _LONGEST:
+        return 0
+    return _affordable(_REFINED_COST * _seconds(pair, trials, startup_runs), _MOST_REFINED)
+
+
+def _affordable(seconds: float, most: int) -> int:
+    # A single run costs nothing to follow.
+    return int(max(1.0, _PATIENCE / seconds)) if seconds * most > _PATIENCE else most
+
+
+def _seconds(pair: DominatingPair, trials: TrialCount, startup_runs: int) -> float:
+    """Returns what a cell costs, on the grid of twice the spacing and now and then on the fine."""
     positive = pair.mass > 0.0
     if not np.any(positive):
-        return MOST_CELLS
+        return 0.0
     law = history_bound._law(trials)
     spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2))) or 1.0
     scale = min(spread, history_bound._LARGEST_SCALE)
@@ -186,9 +217,7 @@ def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int
     seconds = applied * points * (min(taps, pair.losses.size) + 24.0) / 4e8
     if law.high > 0.0:
         seconds += 1.5e-6 * points + 1.5e-10 * points * taps**2
-    # Each cell on the grid of twice the spacing, every second one on the fine grid as well.
-    # A single run costs nothing to follow.
-    return int(max(1.0, _PATIENCE / seconds)) if seconds * MOST_CELLS > _PATIENCE else MOST_CELLS
+    return seconds
 
 
 def _costs(bound: HistoryProfile | HistoryOnlyProfile) -> FloatArray:

@@ -46,7 +46,7 @@ def solve_stationary(removal: Removal, source: Values, low: float, high: float) 
     inner = np.empty_like(source.inner)
     negative = g.x < 0.0
     shrunk = negative.copy()
-    systems = _Systems(removal, left, right)
+    systems = LinearSystems(removal, left, right)
     for row in range(inner.shape[0]):
         for _ in range(_MAX_POLICIES):
             inner[row] = systems.solve(row, source.inner[row], negative, shrunk, low, high)
@@ -93,7 +93,7 @@ def _made_sound(
     )
 
 
-class _Systems:
+class LinearSystems:
     """The linear systems of all intervals of p, for any guess of the signs."""
 
     def __init__(self, removal: Removal, left: FloatArray, right: FloatArray) -> None:
@@ -136,7 +136,7 @@ class _Systems:
 
         Each equation divided by its r: then kernels go into the matrix as they are.
         """
-        n, lower, upper = source.size, self._lower, self._upper
+        n, lower, upper = source.shape[0], self._lower, self._upper
         matrix = self._columns[:, lower:]
         positive_band, negative_band = (band[row] for band in self._bands)
         matrix[:] = positive_band
@@ -154,7 +154,7 @@ class _Systems:
             lower,
             upper,
             self._columns.T,
-            source * inverse + self._constant[row],
+            (source.T * inverse + self._constant[row]).T,
             overwrite_ab=True,
             overwrite_b=True,
         )

@@ -32,7 +32,7 @@ from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Removal, 
 from optuna_dp.accounting.selection.history_stationary import solve_stationary
 from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
 from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, Searched, search
-from optuna_dp.arrays import FloatArray
+from optuna_dp.arrays import BoolArray, FloatArray
 from optuna_dp.trial_counts.base import TrialCount
 
 MOST_CELLS = 1500
@@ -134,7 +134,12 @@ def _known_on(fine: HistoryGrid, coarse: HistoryGrid, values: Values) -> FloatAr
     return np.array([np.interp(wanted, knots, each) for each in heights])
 
 
-def _largest(known: FloatArray, cover: Cells, evaluate: Callable[[Cells], Values]) -> Values:
+def _largest(
+    known: FloatArray,
+    cover: Cells,
+    evaluate: Callable[[Cells], Values],
+    either: bool = False,
+) -> Values:
     """Returns the values of those cells that the largest over all cells may hang on.
 
     The others are known to be nowhere above the largest of these (or above zero), so that the
@@ -144,13 +149,22 @@ def _largest(known: FloatArray, cover: Cells, evaluate: Callable[[Cells], Values
         known: Upper bounds of the cells' values, shape (cells, points + 1), t = 0 last.
         cover: The cells.
         evaluate: Returns upper bounds that are closer, at the same points.
+        either: Whether some may not be closer, and the smaller one counts at each point.
     """
+
+    def closest(which: BoolArray) -> Values:
+        found = _in_parts(cover.take(which), evaluate)
+        if not either:
+            return found
+        inner = np.minimum(found.inner, known[which, :-1])
+        return Values(inner, found.left, np.minimum(found.right, known[which, -1]))
+
     tops = np.zeros(known.shape[0], dtype=bool)
     tops[known.argmax(axis=0)] = True
-    first = _in_parts(cover.take(tops), evaluate)
+    first = closest(tops)
     most = np.append(first.inner.max(axis=0), first.right.max())
     rest = ~tops & np.any(known > np.maximum(most, 0.0), axis=1)
-    return first.joined(_in_parts(cover.take(rest), evaluate)) if np.any(rest) else first
+    return first.joined(closest(rest)) if np.any(rest) else first
 
 
 def _in_parts(cover: Cells, evaluate: Callable[[Cells], Values]) -> Values:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from optuna_dp.accounting.selection.history_kernel import SLACK, HistoryGrid, Removal
-from optuna_dp.arrays import FloatArray
+from optuna_dp.arrays import FloatArray, IntArray
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -46,9 +46,11 @@ class StepKernels:
 
     def __init__(self, grid: HistoryGrid, bounds: tuple[float, float]) -> None:
         c, big_c = bounds
-        self._grid = grid
+        self.grid = grid
         above = np.cumsum(grid.mass[::-1])[::-1]
         self._above = np.concatenate([above[1:], [0.0]]) + grid.infinite_mass
+        #: Sums over atoms and over the three steps are widened by this, more than their rounding.
+        self.rounding = (grid.mass.size + 64) * _EPS + SLACK
         #: O-mass of all finite losses; what the grid's tails sent to infinity is on top of them.
         self.finite_mass = float(above[0]) + grid.infinite_mass
         # Without freedom (c = C = 1) lo and hi are straight: one step, from 1 to 0.
@@ -80,22 +82,43 @@ class StepKernels:
     def _removal(
         self, low: FloatArray, high: FloatArray, gains: FloatArray, costs: FloatArray
     ) -> Removal:
-        # Sums over atoms and over the three steps, each widened by more than its rounding.
-        rounding = (self._grid.mass.size + 64) * _EPS + SLACK
-        most, infinite = self._kept(self.finite_mass - low, gains, 1.0 + rounding)
-        least, _ = self._kept(self.finite_mass - high, costs, 1.0 - rounding)
-        return Removal.from_kernels(self._grid, most, least, infinite)
+        most, infinite = self.kept(self.finite_mass - low, gains, 1.0 + self.rounding)
+        least, _ = self.kept(self.finite_mass - high, costs, 1.0 - self.rounding)
+        return Removal.from_kernels(self.grid, most, least, infinite)
 
-    def _kept(
+    def weights(self, plain: bool) -> tuple[FloatArray, FloatArray]:
+        """Returns (gains, costs) of the three steps, for slots that draw from the prior or not."""
+        return (self._plain, self._plain) if plain else (self._gains, self._costs)
+
+    def parts(self, top: FloatArray, widened: float) -> FloatArray:
+        """Returns what is above each step of each tap, shape (3, cells, taps)."""
+        mass = np.maximum(top.T, 0.0)[:, :, None] * widened
+        return np.clip(mass - self._above, 0.0, self.grid.mass)
+
+    def taps_at(self, top: FloatArray) -> IntArray:
+        """Returns the tap that a mass counted from the highest losses ends in; same shape.
+
+        It is the number of taps where the mass ends in what was sent to infinite loss.
+        """
+        more = np.searchsorted(self._above[::-1], top, side="right")
+        return np.asarray(self._above.size - more, dtype=np.int64)
+
+    def kept(
         self, top: FloatArray, weights: FloatArray, widened: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns what is kept of each tap, and of the infinite loss that the grid made."""
-        kept = np.zeros((top.shape[0], self._grid.mass.size))
+        """Returns what is kept of each tap, and of the infinite loss that the grid made.
+
+        Args:
+            top: O-mass above each step, shape (cells, 3).
+            weights: Of the three steps, gains or costs.
+            widened: One more or less than the rounding.
+        """
+        kept = np.zeros((top.shape[0], self.grid.mass.size))
         infinite = np.zeros(top.shape[0])
         for i in range(3):
             mass = np.maximum(top[:, i], 0.0) * widened
-            kept += weights[i] * np.clip(mass[:, None] - self._above, 0.0, self._grid.mass)
-            infinite += weights[i] * np.minimum(mass, self._grid.infinite_mass)
+            kept += weights[i] * np.clip(mass[:, None] - self._above, 0.0, self.grid.mass)
+            infinite += weights[i] * np.minimum(mass, self.grid.infinite_mass)
         return kept * widened, infinite * widened
 
 

@@ -8,13 +8,13 @@ looks at the clock: the same event has the same bound on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
-from optuna_dp.arrays import BoolArray, FloatArray
+from optuna_dp.arrays import BoolArray, FloatArray, IntArray
 from optuna_dp.trial_counts.base import TrialCount
 
 # Deltas whose epsilons decide where cells are refined.
@@ -100,14 +100,15 @@ def search(
         cover = axis.everything()
         begun = Searched(cover, evaluate(cover), 1)
     cover, values, spent = begun.cover, begun.values, begun.spent
-    weigh = _Weights(grid)
+    weigh = Weights(grid)
     while spent < cells:
         importance = weigh(values) * ((cover.high - cover.low) @ step_sizes) ** 2
         chosen = np.argsort(-importance)[:_BATCH]
         chosen = chosen[importance[chosen] > _LEAST_SHARE * importance.max()]
         if chosen.size == 0:
             break
-        halves = _halved(Cells(cover.low[chosen], cover.high[chosen]), step_sizes)
+        widths = (cover.high[chosen] - cover.low[chosen]) * step_sizes
+        halves, _ = halved(Cells(cover.low[chosen], cover.high[chosen]), widths.argmax(axis=1))
         new = evaluate(halves)
         spent += halves.low.shape[0]
         kept = np.ones(cover.low.shape[0], dtype=bool)
@@ -117,23 +118,27 @@ def search(
     return Searched(cover, values, spent)
 
 
-def _halved(cells: Cells, step_sizes: FloatArray) -> Cells:
-    """Returns each cell in two halves, without those that no s1 <= s2 <= s3 lies in."""
+def halved(cells: Cells, along: IntArray) -> tuple[Cells, IntArray]:
+    """Returns the halves of cells, and of which: but for those without any s1 <= s2 <= s3.
+
+    Args:
+        cells: The cells.
+        along: Which of the three coordinates is halved, of each cell.
+    """
     row = np.arange(cells.low.shape[0])
-    widest = ((cells.high - cells.low) * step_sizes).argmax(axis=1)
-    middle = 0.5 * (cells.low[row, widest] + cells.high[row, widest])
+    middle = 0.5 * (cells.low[row, along] + cells.high[row, along])
     first, second = cells.high.copy(), cells.low.copy()
-    first[row, widest] = middle
-    second[row, widest] = middle
+    first[row, along] = middle
+    second[row, along] = middle
     # The order of the three shrinks a box to the hull of what is allowed in it.
     low = np.maximum.accumulate(np.concatenate([cells.low, second]), axis=1)
     high = np.concatenate([first, cells.high])
     high = np.minimum.accumulate(high[:, ::-1], axis=1)[:, ::-1]
     possible = np.all(low <= high, axis=1)
-    return Cells(low[possible], high[possible])
+    return Cells(low[possible], high[possible]), np.tile(row, 2)[possible]
 
 
-class _Weights:
+class Weights:
     """How much delta hangs on each cell, at the epsilons of a few deltas. A guide, no bound."""
 
     def __init__(self, grid: HistoryGrid) -> None:
@@ -145,10 +150,28 @@ class _Weights:
         self._states = np.clip(taps[None, :] - shifts[:, None] + zero, 0, grid.size - 1)
 
     def __call__(self, values: Values) -> FloatArray:
+        """Returns the share of each cell."""
+        weights = np.zeros(values.right.size)
+        for largest, _, share in self._where(values):
+            weights += np.bincount(largest, share, weights.size)
+        return weights
+
+    def excess(self, values: Values, excess: FloatArray) -> FloatArray:
+        """Returns how much of delta may be excess, by cell and step; shapes (cells, 3[, n])."""
+        blame = np.zeros(excess.shape[:2])
+        phi = np.maximum(values.inner.max(axis=0), 0.0)
+        for largest, at, share in self._where(values):
+            there = phi[at] > 0.0
+            cell, state = largest[there], at[there]
+            amount = (share[there] / phi[state])[:, None] * excess[cell, :, state]
+            np.add.at(blame, cell, amount)
+        return blame
+
+    def _where(self, values: Values) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+        """Yields, for each aim, the largest cell, the state and the share of delta of each tap."""
         phi = np.maximum(values.inner.max(axis=0), 0.0)
         largest = values.inner.argmax(axis=0)
         deltas = phi[self._states] @ self._mass
-        weights = np.zeros(values.right.size)
         for aim in _AIMS:
             # The last epsilon whose delta is above the aim: beyond it there may be nothing at all.
             last = max(int(np.argmax(deltas <= aim)) - 1, 0)
@@ -156,5 +179,4 @@ class _Weights:
             parts = self._mass * phi[at]
             total = float(parts.sum())
             if total > 0.0:
-                weights += np.bincount(largest[at], parts / total, weights.size)
-        return weights
+                yield largest[at], at, parts / total

@@ -19,6 +19,7 @@ from optuna_dp import Geometric
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile
+from optuna_dp.accounting.selection.pointwise_refined import RefinedProfile
 
 EPSILONS = (-1.0, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0)
 
@@ -82,13 +83,20 @@ def aggregate_violations(seed: int, instances: int, startup: bool) -> list[str]:
     for number in range(instances):
         space = random_space(rng, startup)
         inst = space.instance
-        profile = PointwiseProfile(
-            inst.pair, inst.law, inst.bounds,
-            startup_runs=space.startup, cells=60, points_per_spread=4,
-        )  # fmt: skip
+        profiles = [
+            made(
+                inst.pair,
+                inst.law,
+                inst.bounds,
+                startup_runs=space.startup,
+                cells=cells,
+                points_per_spread=4,
+            )
+            for made, cells in ((PointwiseProfile, 60), (RefinedProfile, 30))
+        ]
         none, later = float(inst.law.pmf(0)), float(inst.law.tail(inst.pmf.size))
         for eps in rng.choice(EPSILONS, 2, replace=False).tolist():
-            bound = float(profile.delta(eps))
+            bound = min(float(profile.delta(eps)) for profile in profiles)
             for _ in range(3):
                 cut = rng.random(inst.on.size) < 0.5
                 if rng.random() < 0.6:

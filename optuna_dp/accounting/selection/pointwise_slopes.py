@@ -1,0 +1,294 @@
+"""Values over a cell of step functions, right to the second order in the cell's width.
+
+Statement and proof: ``docs/explanation/pointwise-bound.md``, "Cells with slopes" (our own).
+Over a cell, with middle_i + d_i the O-mass above the i-th step, |d_i| <= radius_i, and x a state,
+
+    V(x; d) <= base(x) + sum_i d_i slopes_i(x) + rest(x),    rest >= 0.
+
+=============  ==================  =============================================================
+code           notation            meaning
+=============  ==================  =============================================================
+``base``       A                   the recursion at the cell's middle, does not decrease in x
+``slopes``     G_i                 its derivative along the mass above the i-th step
+``rest``       E                   everything of second order, as an upper bound
+``reach``      H                   sum_i radius_i |G_i|, the most that the slopes may add
+=============  ==================  =============================================================
+
+Each is a function on the grid with its two ends (:class:`Values`): the inner values have shape
+(cells, n), those of the slopes (cells, 3, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optuna_dp.accounting.selection.history_kernel import SLACK, Removal, Values
+from optuna_dp.accounting.selection.history_stationary import LinearSystems, solve_stationary
+from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
+from optuna_dp.arrays import BoolArray, FloatArray
+
+_MOST_PATTERNS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Sloped:
+    """An upper bound on V over the cells: base, slopes and rest."""
+
+    base: Values
+    slopes: Values
+    rest: Values
+
+    @classmethod
+    def constant(cls, base: Values) -> Sloped:
+        """Returns what does not depend on where in the cell one is."""
+        rows, n = base.inner.shape
+        slopes = Values(np.zeros((rows, 3, n)), np.zeros((rows, 3)), np.zeros((rows, 3)))
+        return cls(base, slopes, Values(np.zeros((rows, n)), np.zeros(rows), np.zeros(rows)))
+
+    def scaled(self, factor: float) -> Sloped:
+        """Returns the bound on ``factor`` V, for a factor that is not negative."""
+        return Sloped(*(_each(lambda v: factor * v, p) for p in self._parts()))
+
+    def added(self, other: Sloped) -> Sloped:
+        """Returns the bound on the sum."""
+        pairs = zip(self._parts(), other._parts(), strict=True)
+        return Sloped(*(_each(np.add, one, two) for one, two in pairs))
+
+    def _parts(self) -> tuple[Values, Values, Values]:
+        return self.base, self.slopes, self.rest
+
+
+class SlopedKernel:
+    """The operators K of cells, for bounds with slopes.
+
+    Args:
+        kernels: Those of the grid.
+        below_low: Lower ends u of the cells, O-masses below the steps, shape (cells, 3).
+        below_high: Upper ends.
+        plain: Whether the slots draw from the prior itself.
+
+    Attributes:
+        unusable: Cells whose middle lies among what the grid's tails sent to infinite loss:
+            their slopes mean nothing.
+
+    Guarantees:
+        * ``apply`` returns a bound on K_u V at each ordered u of a cell, for every V that the
+          given bound holds for and that does not decrease with the state.
+    """
+
+    def __init__(
+        self, kernels: StepKernels, below_low: FloatArray, below_high: FloatArray, plain: bool
+    ) -> None:
+        self.grid = grid = kernels.grid
+        self._gains, self._costs = kernels.weights(plain)
+        self._rounding = kernels.rounding
+        up, down = 1.0 + self._rounding, 1.0 - self._rounding
+        self._top, bottom = kernels.finite_mass - below_low, kernels.finite_mass - below_high
+        middle = 0.5 * (self._top + bottom)
+        self.radius: FloatArray = np.maximum(self._top - middle, middle - bottom) * up
+        ends = (self._top, up), (middle, 1.0), (bottom, down)
+        most, half, least = (kernels.parts(mass, widened) for mass, widened in ends)
+        self._moved = np.maximum(most - half, half - least)
+        self._most, self._infinite = kernels.kept(self._top, self._gains, up)
+        self._some, _ = kernels.kept(self._top, self._costs, up)
+        gap = self._most - kernels.kept(bottom, self._costs, down)[0]
+        # Without freedom both kernels are one, wherever in the cell.
+        self._gap = np.zeros_like(gap) if plain else np.maximum(gap, 0.0)
+        self.centre = Removal.from_kernels(
+            grid,
+            kernels.kept(middle, self._gains, up)[0],
+            kernels.kept(middle, self._costs, down)[0],
+            self._infinite,
+        )
+        self.largest = Removal.from_kernels(grid, self._most, self._some, self._infinite)
+        self._prime = np.exp(-grid.taps)
+        self.most_left: FloatArray = np.minimum(self._some @ self._prime * up, 1.0)
+        self.most_right: FloatArray = np.minimum(self.largest.keep_right, 1.0)
+        taps = kernels.taps_at(middle)
+        self.unusable: BoolArray = np.any((taps >= grid.taps.size) & (self.radius > 0.0), axis=1)
+        self._tap = np.minimum(taps, grid.taps.size - 1)
+
+    def reach(self, slopes: Values) -> Values:
+        """Returns H."""
+        return _each(lambda v: np.einsum("pi,pi...->p...", self.radius, np.abs(v)), slopes)
+
+    def most(self, bound: Sloped) -> Values:
+        """Returns the largest value of the bound over each cell."""
+        return _each(lambda a, h, e: a + h + e, bound.base, self.reach(bound.slopes), bound.rest)
+
+    def apply(self, bound: Sloped) -> Sloped:
+        """Returns a bound on K V."""
+        centre, a, d, e = self.centre, bound.base, bound.slopes, bound.rest
+        base, slopes, rest = (self._padded(part) for part in (a, d, e))
+        positive = base > 0.0
+        correlate = centre._correlate
+        inner = correlate(np.maximum(base, 0.0), centre.keep_lo)
+        inner -= correlate(np.maximum(-base, 0.0), centre.keep_hi)
+        inner += (centre.keep_infinite * a.right)[:, None]
+        steep = self._steepness(base)
+        turned = np.stack(
+            [
+                correlate(np.where(positive, each, 0.0), centre.keep_lo)
+                + correlate(np.where(positive, 0.0, each), centre.keep_hi)
+                for each in slopes.transpose(1, 0, 2)
+            ],
+            axis=1,
+        )
+        reach = np.einsum("pi,pix->px", self.radius, np.abs(slopes))
+        above, crossing = _across_zero(base, reach, rest)
+        tiny = 2.0 * self._rounding
+        more = correlate(above + tiny * reach, self._most) + correlate(rest - above, self._some)
+        more += correlate(crossing, self._gap)
+        for i in range(3):
+            # Mass that d_i moves meets what the slopes add there. What slope i adds falls where
+            # mass comes in, and grows where it goes, if it is negative: never a gain.
+            met = reach - self.radius[:, i, None] * np.maximum(-slopes[:, i], 0.0)
+            more += correlate(np.where(positive, met, 0.0), self._gains[i] * self._moved[i])
+            more += correlate(np.where(positive, 0.0, met), self._costs[i] * self._moved[i])
+        ends = self.reach(d)
+        more += (self._infinite * (ends.right + e.right))[:, None]
+        more += tiny * np.einsum("pi,pix->px", self._top, np.abs(steep))
+        # The ends are numbers, of one sign: V(0, 1) <= 0 and V(1, 0) >= 0.
+        left, right = self._steepness_of_ends(a)
+        moved = np.einsum("i,ipj->pj", self._costs, self._moved) @ self._prime
+        more_left = self.most_left * e.left + (moved + tiny * self.most_left) * ends.left
+        moved = np.einsum("i,ipj->p", self._gains, self._moved) + self._infinite
+        more_right = self.most_right * e.right + (moved + tiny * self.most_right) * ends.right
+        return Sloped(
+            _rising(Values(inner, centre.keep_left * a.left, centre.keep_right * a.right)),
+            Values(
+                turned + steep,
+                centre.keep_left[:, None] * d.left + left,
+                centre.keep_right[:, None] * d.right + right,
+            ),
+            Values(
+                more * (1.0 + tiny),
+                more_left * (1.0 + tiny) + tiny * np.sum(self._top * np.abs(left), axis=1),
+                more_right * (1.0 + tiny) + tiny * np.sum(self._top * np.abs(right), axis=1),
+            ),
+        )
+
+    def bent(self, bound: Sloped, least: float, most: float) -> Sloped:
+        """Returns a bound on max(least V, most V), 0 < least <= most."""
+        a, d, e = bound.base, bound.slopes, bound.rest
+        factor = np.where(a.inner > 0.0, most, least)
+        reach = self.reach(d).inner
+        above, crossing = _across_zero(a.inner, reach, e.inner)
+        rest = most * above + least * (e.inner - above) + (most - least) * crossing
+        rest += most * SLACK * (reach + e.inner)
+        return Sloped(
+            Values(factor * a.inner, least * a.left, most * a.right),
+            Values(factor[:, None] * d.inner, least * d.left, most * d.right),
+            Values(rest, least * e.left, most * e.right),
+        )
+
+    def solved(self, source: Sloped, low: float, high: float) -> Sloped:
+        """Returns a bound on the solution of V = source + R K V, R v = max(low v, high v).
+
+        The middle is solved as ever, then the slopes (linear), then the rest (again a maximum of
+        linear systems). What comes out is made sound as in
+        :func:`~optuna_dp.accounting.selection.history_stationary.solve_stationary`: one more step
+        is made with it, and the rest takes up whatever is missing.
+        """
+        g, centre = self.grid, self.centre
+        base = _rising(solve_stationary(centre, source.base, low, high))
+        low, high = low * (1.0 - SLACK), high * (1.0 + SLACK)
+        found = Sloped.constant(base)
+        # The ends are numbers.
+        left, right = self._steepness_of_ends(base)
+        slopes, rest = found.slopes, found.rest
+        slopes.left[:] = source.slopes.left + low * left
+        slopes.left[:] /= (1.0 - low * centre.keep_left)[:, None]
+        slopes.right[:] = source.slopes.right + high * right
+        slopes.right[:] /= (1.0 - np.minimum(high * centre.keep_right, high))[:, None]
+
+        def missing() -> Values:
+            """What the rest has to hold, for the next step to stay below the bound."""
+            new = source.added(self.bent(self.apply(found), low, high))
+            off = self.reach(_each(np.subtract, new.slopes, slopes))
+            more = _each(lambda a, b: np.maximum(a - b, 0.0), new.base, base)
+            return _each(lambda e, h, a: e + h + a, new.rest, off, more)
+
+        once = self.apply(found)
+        shrunk, negative = once.base.inner <= 0.0, base.inner <= 0.0
+        wanted = source.slopes.inner + np.where(shrunk, low, high)[:, None] * once.slopes.inner
+        rows = range(base.right.size)
+        zero = np.zeros(base.right.size)
+        systems = LinearSystems(centre, zero, zero)
+        for row in rows:
+            slopes.inner[row] = systems.solve(
+                row, wanted[row].T, negative[row], shrunk[row], low, high
+            ).T
+        wants = missing()
+        rest.left[:] = wants.left / (1.0 - low * self.most_left)
+        rest.right[:] = wants.right / (1.0 - high * self.most_right)
+        wanted = missing().inner
+        without = self.most(found).inner
+        never = np.zeros(g.size, dtype=bool)
+        systems = LinearSystems(self.largest, zero, zero)
+        for row in rows:
+            below = without[row] <= 0.0
+            for _ in range(_MOST_PATTERNS):
+                rest.inner[row] = systems.solve(row, wanted[row], below, never, low, high)
+                now = without[row] + rest.inner[row] <= 0.0
+                if np.array_equal(now, below):
+                    break
+                below = now
+        np.maximum(rest.inner, 0.0, out=rest.inner)
+        short = _each(lambda a, b: np.maximum(a - b, 0.0), missing(), rest)
+        scale = (1.0 + 1e-6) / (1.0 - high)
+        flat = np.maximum(short.inner[:, g.t <= 1.0].max(axis=1), short.right) * scale
+        steep = (short.inner / g.t)[:, g.t > 1.0].max(axis=1, initial=0.0)
+        steep = np.maximum(steep, short.left) * scale
+        rest.inner[:] += flat[:, None] + steep[:, None] * g.t
+        rest.left[:] += steep
+        rest.right[:] += flat
+        return found
+
+    def _padded(self, values: Values) -> FloatArray:
+        """Returns the values at every state that a tap leads to, chords beyond the grid."""
+        g, n = self.grid, self.grid.size
+        out = np.empty((*values.inner.shape[:-1], g.pad_left + n + g.pad_right))
+        out[..., g.pad_left : g.pad_left + n] = values.inner
+        out[..., : g.pad_left] = values.inner[..., :1] + values.left[..., None] * g.left_excess
+        out[..., g.pad_left + n :] = values.inner[..., -1:] * g.right_weight
+        out[..., g.pad_left + n :] += values.right[..., None] * (1.0 - g.right_weight)
+        return out
+
+    def _steepness(self, base: FloatArray) -> FloatArray:
+        """Returns how K V grows with the mass above each step, at the middle: (cells, 3, n)."""
+        g = self.grid
+        states = g.pad_left + g.first_tap + self._tap[:, :, None] + np.arange(g.size)
+        there = np.take_along_axis(base[:, None, :], states, axis=2)
+        gain, cost = np.maximum(there, 0.0), np.maximum(-there, 0.0)
+        return np.asarray(self._gains[:, None] * gain - self._costs[:, None] * cost)
+
+    def _steepness_of_ends(self, base: Values) -> tuple[FloatArray, FloatArray]:
+        left = self._costs * self._prime[self._tap] * base.left[:, None]
+        return left, self._gains * base.right[:, None]
+
+
+def _each(make: Callable[..., FloatArray], *values: Values) -> Values:
+    """Returns what ``make`` makes of the inner values, and of each end."""
+    return Values(
+        make(*(v.inner for v in values)),
+        make(*(v.left for v in values)),
+        make(*(v.right for v in values)),
+    )
+
+
+def _across_zero(
+    base: FloatArray, reach: FloatArray, rest: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns how much of the rest may lie above zero, and how far the slopes may cross it."""
+    crossing = reach - np.abs(base)
+    above = np.maximum(np.minimum(crossing, 0.0) + rest, 0.0)
+    return np.where(base > 0.0, rest, above), np.maximum(crossing, 0.0)
+
+
+def _rising(base: Values) -> Values:
+    inner = np.maximum.accumulate(base.inner, axis=1)
+    return Values(inner, base.left, np.maximum(base.right, inner[:, -1]))
