@@ -165,14 +165,17 @@ class _Side:
         # Where little can be afforded, all of it goes into one search.
         make = functools.partial(self._searched, PointwiseProfile)
         bound = make(_FIRST_LOOK if cells > 4 * _FIRST_LOOK else cells)
-        # Without start-up runs, whatever was asked: with them a search must not end sooner.
+        # Without start-up runs, whatever was asked: they must not cost more than none.
         without = make(_FIRST_LOOK, startup_runs=0) if self._startup else bound
         if bound.cells < cells and self._hopeful(bound):
             bound = make(cells, begun=bound)
-        found: list[HistoryProfile] = [self.old, bound]
-        refined = refined_cells(self._pair, self._trials, self._startup)
-        if refined >= _FEWEST_CELLS and not self._hopeful(without):
-            found.append(self._searched(RefinedProfile, refined))
+        found: list[HistoryProfile] = [self.old, bound, *([without] if self._startup else [])]
+        if not self._hopeful(without):
+            # The prior lies within every (c, C): what holds without start-up runs holds with them.
+            for startup in sorted({0, self._startup}):
+                cells = refined_cells(self._pair, self._trials, startup)
+                if cells >= _FEWEST_CELLS:
+                    found.append(self._searched(RefinedProfile, cells, startup_runs=startup))
         return HistoryOnlyProfile(found)
 
     def _hopeful(self, bound: PointwiseProfile) -> bool:
