@@ -95,7 +95,7 @@ def test_cells_with_slopes_where_others_would_not_catch_up() -> None:
         for startup in (0, 1, 8, 40)
     ]
     assert costs[0] <= 2.52
-    assert costs == sorted(costs, reverse=True)
+    assert max(costs) == costs[0] > min(costs)
 
 
 @pytest.mark.parametrize("law", [odp.Binomial(1, 0.5), odp.Geometric(10).capped(1)], ids=repr)
