@@ -134,8 +134,8 @@ def violations(
             continue
         bound = kernel.most(found).inner[0]
         best = np.full(grid.size, -np.inf)
-        for number in range(8):
-            corner = rng.integers(0, 2, 3) if number < 6 else rng.random(3)
+        for number in range(5):
+            corner = rng.integers(0, 2, 3) if number < 4 else rng.random(3)
             u = low + corner * (high - low)
             if np.all(np.diff(u) >= 0.0):
                 value = exact_values(mass, steps, grid, u, law, (c, big_c), startup)
