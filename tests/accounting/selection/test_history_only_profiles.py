@@ -87,15 +87,15 @@ def test_reference() -> None:
 
 @pytest.mark.slow
 def test_cells_with_slopes_where_others_would_not_catch_up() -> None:
-    """2.590 by the older bound alone; 24,000 cells without slopes give 2.538. Start-up runs cost
-    less, never more, though a search without slopes would be followed with them."""
+    """2.590 by the older bound alone; 24,000 cells without slopes give 2.538. Start-up runs never
+    cost more, though a search without slopes is followed with them."""
     run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
     costs = [
         history_only_bound(pair_of(run), odp.Geometric(100), (0.9, 1.25), startup).epsilon(1e-5)
         for startup in (0, 1, 8, 40)
     ]
     assert costs[0] <= 2.52
-    assert max(costs) == costs[0] > min(costs)
+    assert max(costs) == costs[0]
 
 
 @pytest.mark.parametrize("law", [odp.Binomial(1, 0.5), odp.Geometric(10).capped(1)], ids=repr)
