@@ -46,6 +46,14 @@ class ProfileMethod(Method):
         forward, reverse = (np.asarray(d.delta(epsilons)) for d in self._directions)
         return np.maximum(forward, reverse)
 
+    def epsilon(self, delta: float) -> float:
+        """See :class:`Method`: the larger of both, the second one sought only if it is."""
+        found = 0.0
+        for direction in self._directions:
+            if found < np.inf and float(direction.delta(found)) > delta:
+                found = max(found, smallest_epsilon(direction.delta, delta))
+        return found
+
     def why_infinite(self, delta: float) -> str:
         """See :class:`Method`."""
         if self._reason is not None:

@@ -8,13 +8,14 @@ at which the guarantee was evaluated and found to be within the target, never an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from dp_accounting import dp_event
 
 from optuna_dp import validation
+from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
@@ -203,7 +204,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     event = selection.event
     if not isinstance(event, PrivateSelectionDpEvent):
         both = pair_of(event, selection.neighboring_relation)
-        return _larger((both, both.reversed()), delta)
+        return max(both.epsilon(delta), both.reversed().epsilon(delta))
     found, sides = _by_data_profile(selection, delta)
     if _learns_from_outputs(event):
         better = history_only_bound(
@@ -224,10 +225,10 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
     if not isinstance(event, PrivateSelectionDpEvent) or not _learns_from_outputs(event):
         return profile_epsilon(selection, delta)
     found, sides = _by_data_profile(selection, delta)
-    profiles = [
+    forward, reverse = (
         HistoryProfile(side, event.trials, event.density_bounds, **_COARSE) for side in sides
-    ]
-    return min(found, _larger(profiles, delta))
+    )
+    return min(found, ProfileMethod(forward, reverse).epsilon(delta))
 
 
 def _learns_from_outputs(event: PrivateSelectionDpEvent) -> bool:
@@ -240,16 +241,8 @@ def _by_data_profile(
     event = selection.event
     pair = pair_of(event.run, selection.neighboring_relation)
     sides = (pair, pair.reversed())
-    profiles = [DataProfile(side, event.trials, event.density_bounds) for side in sides]
-    return _larger(profiles, delta), sides
-
-
-class _OneDirection(Protocol):
-    def epsilon(self, delta: float) -> float: ...
-
-
-def _larger(sides: Iterable[_OneDirection], delta: float) -> float:
-    return max(side.epsilon(delta) for side in sides)
+    forward, reverse = (DataProfile(side, event.trials, event.density_bounds) for side in sides)
+    return ProfileMethod(forward, reverse).epsilon(delta), sides
 
 
 def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
