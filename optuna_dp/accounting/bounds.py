@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Protocol
 
@@ -52,6 +53,9 @@ class ProfileMethod(Method):
         for direction in self._directions:
             if found < np.inf and float(direction.delta(found)) > delta:
                 found = max(found, smallest_epsilon(direction.delta, delta))
+        # Where a profile is flat its last bit may grow again.
+        while found < np.inf and float(self.delta(found)) > delta:
+            found = math.nextafter(found, math.inf)
         return found
 
     def why_infinite(self, delta: float) -> str:

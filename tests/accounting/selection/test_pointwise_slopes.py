@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.selection import pointwise_refined
+from optuna_dp.accounting.selection import pointwise_refined, pointwise_slopes
 from optuna_dp.accounting.selection.history_bound import _Law
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid
+from optuna_dp.accounting.selection.history_stationary import LinearSystems
 from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
 from optuna_dp.accounting.selection.pointwise_slopes import SlopedKernel
 
 SABOTAGES = ("no rest", "nothing moved", "no gap", "cells too narrow", "slopes turned")
 _RUNS = 44
+# Steps to a loss that is infinite to the last digit.
+_FAR = 250
 
 
 class Sabotaged(SlopedKernel):
@@ -31,6 +34,8 @@ class Sabotaged(SlopedKernel):
             self._gap = 0.0 * self._gap
         if self.kind == "cells too narrow":
             self.radius = 0.8 * self.radius
+        if self.kind == "nothing infinite":
+            self._infinite, self.centre.keep_infinite = 0.0 * self._infinite, 0.0 * self._infinite
 
     def most(self, bound):
         if self.kind == "no rest":
@@ -77,7 +82,8 @@ def exact_values(
     far = (pmf.size + 1) * int(np.abs(steps).max())
     zero = int(np.argmin(np.abs(grid.x)))
     size = grid.size + 2 * far
-    t = np.exp(-grid.spacing * (np.arange(size) - far - zero))
+    # States so far down are not reached from the grid.
+    t = np.exp(np.minimum(-grid.spacing * (np.arange(size) - far - zero), 600.0))
 
     def applied(v: np.ndarray, slot: int) -> np.ndarray:
         most, least = kept(slot)
@@ -95,10 +101,11 @@ def exact_values(
     return before[far : far + grid.size]
 
 
-def violations(
-    seed: int, instances: int, most_share: float = 1.0
-) -> Iterator[tuple[float, float]]:
-    """Yields (how far a step function's value exceeds the bound of its cell, its excess)."""
+def violations(seed: int, instances: int, sent: float = 0.0) -> Iterator[tuple[float, float]]:
+    """Yields (how far a step function's value exceeds the bound of its cell, its excess).
+
+    ``sent`` is the mass that the grid counts as infinite loss, and that really is at a large one.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(instances):
         steps = np.sort(rng.choice(np.arange(-4, 5), int(rng.integers(2, 5)), replace=False))
@@ -122,6 +129,9 @@ def violations(
         grid = HistoryGrid(pair, h, 6.0 * h, 6.0 * h)
         if abs(grid.spacing - h) > 1e-12:
             continue
+        if sent:
+            mass, steps = np.append(mass * (1.0 - sent), sent), np.append(steps, _FAR)
+            grid.mass, grid.infinite_mass = grid.mass * (1.0 - sent), sent
         kernels = StepKernels(grid, (c, big_c))
         middle = np.sort(rng.random(3) ** rng.choice([1.0, 3.0]))
         width = float(rng.choice([0.02, 0.1, 0.4])) * rng.random((2, 3))
@@ -130,9 +140,8 @@ def violations(
         kernel, found = pointwise_refined._recursion(
             kernels, low[None], high[None], law, (c, big_c), startup
         )
-        if kernel.unusable[0]:
-            continue
-        bound = kernel.most(found).inner[0]
+        # Nothing is claimed for such a cell.
+        bound = np.inf if kernel.unusable[0] else kernel.most(found).inner[0]
         best = np.full(grid.size, -np.inf)
         for number in range(5):
             corner = rng.integers(0, 2, 3) if number < 4 else rng.random(3)
@@ -154,6 +163,31 @@ def test_no_step_function_of_2000_more_cells() -> None:
     found = list(violations(2, 3000))
     assert len(found) > 2000
     assert max(over for over, _ in found) <= 1e-9
+
+
+def test_nor_where_the_cell_reaches_into_what_the_grid_sent_to_infinite_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = list(violations(4, 40, sent=0.3))
+    assert len(found) > 20
+    assert max(over for over, _ in found) <= 1e-9
+    monkeypatch.setattr(Sabotaged, "kind", "nothing infinite")
+    monkeypatch.setattr(pointwise_refined, "SlopedKernel", Sabotaged)
+    assert max(over for over, _ in violations(4, 10, sent=0.3)) > 1e-4
+
+
+class OffBySome(LinearSystems):
+    """A solver whose answers are too small."""
+
+    def solve(self, *args):
+        return 0.9 * super().solve(*args)
+
+
+def test_a_solver_that_errs_costs_closeness_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pointwise_slopes, "LinearSystems", OffBySome)
+    assert max(over for over, _ in violations(5, 150)) <= 1e-9
 
 
 @pytest.mark.parametrize("kind", SABOTAGES)
