@@ -56,6 +56,27 @@ class TestRdpOf:
     def test_agrees_with_dp_accounting(self, event: Any) -> None:
         assert rdp_of(event, orders=ORDERS) == pytest.approx(native(event), rel=1e-12)
 
+    @pytest.mark.parametrize(
+        ("rate", "noise"), [(0.0043, 1.0), (1e-5, 20.0), (0.01, 1e5), (0.9, 0.1)]
+    )
+    def test_long_series_lose_nothing(self, rate: float, noise: float) -> None:
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+        orders = [64.0, 65.0, 90.5, 301.0]
+        found = rdp_of(step, orders=orders)
+        with mpmath.workdps(60):
+            for order, value in zip((65, 301), found[[1, 3]], strict=True):
+                terms = (
+                    mpmath.binomial(order, k)
+                    * mpmath.mpf(rate) ** k
+                    * (1 - mpmath.mpf(rate)) ** (order - k)
+                    * mpmath.exp((k * k - k) / (2 * mpmath.mpf(noise) ** 2))
+                    for k in range(order + 1)
+                )
+                exact = float(mpmath.log(mpmath.fsum(terms)) / (order - 1))
+                assert value == pytest.approx(exact, rel=1e-11)
+        other = RdpAccountant(orders).compose(step).rdp
+        assert found == pytest.approx(other, rel=1e-11, abs=1e-14)
+
     def test_nothing_costs_nothing_and_no_privacy_costs_everything(self) -> None:
         assert np.all(rdp_of(dp_event.NoOpDpEvent()) == 0.0)
         assert np.all(rdp_of(dp_event.ComposedDpEvent([])) == 0.0)
