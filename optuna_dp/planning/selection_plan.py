@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-import joblib
 from dp_accounting import dp_event
 
 from optuna_dp import validation
@@ -35,6 +35,7 @@ from optuna_dp.planning.selection_plan_rows import (
     Solver,
     law_of,
 )
+from optuna_dp.planning.shared_work import shared
 
 LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
 MEANS = (10.0, 30.0, 100.0)
@@ -187,11 +188,11 @@ def selection_plan(
         )
         # The solutions of one way to search are near each other, so it is one job.
         chains = _together(sorted(searches, key=_by_law), _way)
-    done = _shared(partial(_rows, work, noise, cap), chains, n_jobs)
     known = unknown != "noise_multiplier"
-    # While the others are at it.
     one_run = Guarantee(event, neighboring_relation).epsilon(delta) if known else None
-    rows = _in_order(done, searches, on_row)
+    job = partial(_rows, work, noise, cap)
+    with closing(shared(job, chains, n_jobs, lambda chain: sum(map(_effort, chain)))) as done:
+        rows = _in_order(done, searches, on_row)
     return SelectionPlan(
         run=event if known else None,
         one_run=one_run,
@@ -207,13 +208,16 @@ def selection_plan(
 
 def _rows(
     work: Judge | Solver, noise: float, cap: int | None, chain: list[Search]
-) -> list[tuple[Search, PlanRow]]:
+) -> Iterator[tuple[Search, PlanRow]]:
     """The rows of one job, one after the other."""
-    if isinstance(work, Solver):
-        # One of its own for each job: where it begins must not depend on who did what before.
-        solver = copy.deepcopy(work)
-        return [(s, solver.row(s)) for s in chain]
-    return [(s, work.row(s, law_of(s.law, float(s.mean or 1.0), cap), noise)) for s in chain]
+    # One of its own for each job: where it begins must not depend on who did what before.
+    solver = copy.deepcopy(work)
+    for search in chain:
+        if isinstance(solver, Solver):
+            yield search, solver.row(search)
+        else:
+            law = law_of(search.law, float(search.mean or 1.0), cap)
+            yield search, solver.row(search, law, noise)
 
 
 def _together(searches: Iterable[Search], key: Callable[[Search], Any]) -> list[list[Search]]:
@@ -224,35 +228,17 @@ def _together(searches: Iterable[Search], key: Callable[[Search], Any]) -> list[
     return list(found.values())
 
 
-_Solved = Iterable[list[tuple[Search, PlanRow]]]
-
-
-def _shared(
-    job: Callable[[list[Search]], list[tuple[Search, PlanRow]]],
-    chains: list[list[Search]],
-    n_jobs: int,
-) -> _Solved:
-    """Begins with all jobs, and returns what comes of them as it comes."""
-    # The dearest first, so that no process is left alone with one at the end.
-    dearest = sorted(chains, key=lambda chain: sum(map(_effort, chain)), reverse=True)
-    workers = min(joblib.effective_n_jobs(n_jobs), len(chains))
-    # One process keeps the order in which rows are shown.
-    ordered = chains if workers == 1 else dearest
-    tasks = (joblib.delayed(job)(chain) for chain in ordered)
-    parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
-    return cast(_Solved, parallel(tasks))
-
-
 def _in_order(
-    done: _Solved, searches: list[Search], on_row: Callable[[int, int, PlanRow], None] | None
+    done: Iterable[tuple[Search, PlanRow]],
+    searches: list[Search],
+    on_row: Callable[[int, int, PlanRow], None] | None,
 ) -> list[PlanRow]:
     """Returns the rows in their order, whoever computed them."""
     found: dict[Search, PlanRow] = {}
-    for solved in done:
-        for search, row in solved:
-            found[search] = row
-            if on_row is not None:
-                on_row(searches.index(search), len(searches), row)
+    for search, row in done:
+        found[search] = row
+        if on_row is not None:
+            on_row(searches.index(search), len(searches), row)
     return [found[search] for search in searches]
 
 

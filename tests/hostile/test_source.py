@@ -24,7 +24,7 @@ SENT = {
     "distributed/engines.py": ["joblib"],
     "distributed/worker.py": ["cloudpickle", "loads"],
     # The planner's own processes on this machine.
-    "planning/selection_plan.py": ["joblib"],
+    "planning/shared_work.py": ["joblib", "joblib.externals.loky"],
     # Written (safe_dump), never read.
     "registry.py": ["yaml"],
 }
