@@ -19,7 +19,13 @@ from optuna_dp.arrays import BoolArray, FloatArray
 _MAX_POLICIES = 50
 
 
-def solve_stationary(removal: Removal, source: Values, low: float, high: float) -> Values:
+def solve_stationary(
+    removal: Removal,
+    source: Values,
+    low: float,
+    high: float,
+    systems: LinearSystems | None = None,
+) -> Values:
     """Returns an upper bound on the solution of V = source + R K V.
 
     K is the maximum of linear kernels, so Newton's method is policy iteration: guess where V and
@@ -33,6 +39,7 @@ def solve_stationary(removal: Removal, source: Values, low: float, high: float) 
         source: S, of the grid's shape.
         low: Smallest ratio, positive.
         high: Largest ratio, below one.
+        systems: Those of ``removal``, if they are made already.
 
     Guarantees:
         * The result W satisfies W >= S + R K W exactly: the residual is computed and added.
@@ -46,10 +53,13 @@ def solve_stationary(removal: Removal, source: Values, low: float, high: float) 
     inner = np.empty_like(source.inner)
     negative = g.x < 0.0
     shrunk = negative.copy()
-    systems = LinearSystems(removal, left, right)
+    systems = systems or LinearSystems(removal)
+    constant = systems.constant(left, right)
     for row in range(inner.shape[0]):
         for _ in range(_MAX_POLICIES):
-            inner[row] = systems.solve(row, source.inner[row], negative, shrunk, low, high)
+            inner[row] = systems.solve(
+                row, source.inner[row], negative, shrunk, low, high, constant[row]
+            )
             now = inner[row] < 0.0
             then = shrunk if one_ratio else inner[row] < source.inner[row]
             same = bool(np.array_equal(now, negative) and np.array_equal(then, shrunk))
@@ -96,7 +106,7 @@ def _made_sound(
 class LinearSystems:
     """The linear systems of all intervals of p, for any guess of the signs."""
 
-    def __init__(self, removal: Removal, left: FloatArray, right: FloatArray) -> None:
+    def __init__(self, removal: Removal) -> None:
         g = removal.grid
         n, taps = g.size, g.taps.size
         lo, hi = removal.keep_lo, removal.keep_hi
@@ -109,10 +119,8 @@ class LinearSystems:
         # States too far from the end for any tap have a zero beside this factor.
         reach = np.exp(np.minimum(g.x[-1] - g.x, 700.0))
         self._last = tuple(_tails(k * prime)[:, beyond] * reach for k in (lo, hi))
-        to_left = _heads(hi * prime)[:, before] * g.t - self._first[1] * g.t[0]
-        to_right = _tails(lo)[:, beyond] - self._last[0]
-        self._constant = left[:, None] * to_left
-        self._constant += right[:, None] * (to_right + removal.keep_infinite[:, None])
+        self._to_left = _heads(hi * prime)[:, before] * g.t - self._first[1] * g.t[0]
+        self._to_right = _tails(lo)[:, beyond] - self._last[0] + removal.keep_infinite[:, None]
         self._lower = min(max(0, -g.first_tap), n - 1)
         self._upper = min(max(0, g.last_tap), n - 1)
         # Kernels by diagonal, from the highest tap to the lowest, as LAPACK stores bands.
@@ -123,6 +131,10 @@ class LinearSystems:
         # One column of the matrix in each row: LAPACK's bands, and above them the space it wants.
         self._columns = np.zeros((n, self._lower + at.size))
 
+    def constant(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Returns what the kernels make of V's ends, shape (intervals, n)."""
+        return np.asarray(left[:, None] * self._to_left + right[:, None] * self._to_right)
+
     def solve(
         self,
         row: int,
@@ -131,8 +143,11 @@ class LinearSystems:
         shrunk: BoolArray,
         low: float,
         high: float,
+        constant: FloatArray | float = 0.0,
     ) -> FloatArray:
-        """Returns V = source + r (kernel V) of one interval, kernels and r by the given signs.
+        """Returns V = source + r (kernel V + constant) of one interval.
+
+        Kernels and r are those of the given signs.
 
         Each equation divided by its r: then kernels go into the matrix as they are.
         """
@@ -154,7 +169,7 @@ class LinearSystems:
             lower,
             upper,
             self._columns.T,
-            (source.T * inverse + self._constant[row]).T,
+            (source.T * inverse + constant).T,
             overwrite_ab=True,
             overwrite_b=True,
         )

@@ -20,6 +20,7 @@ Each is a function on the grid with its two ends (:class:`Values`): the inner va
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -84,8 +85,8 @@ class SlopedKernel:
     ) -> None:
         self.grid = grid = kernels.grid
         self._gains, self._costs = kernels.weights(plain)
-        self._rounding = kernels.rounding
-        up, down = 1.0 + self._rounding, 1.0 - self._rounding
+        self.rounding = kernels.rounding
+        up, down = 1.0 + self.rounding, 1.0 - self.rounding
         self._top, bottom = kernels.finite_mass - below_low, kernels.finite_mass - below_high
         middle = 0.5 * (self._top + bottom)
         self.radius: FloatArray = np.maximum(self._top - middle, middle - bottom) * up
@@ -111,6 +112,14 @@ class SlopedKernel:
         self.unusable: BoolArray = np.any((taps >= grid.taps.size) & (self.radius > 0.0), axis=1)
         self._tap = np.minimum(taps, grid.taps.size - 1)
 
+    @functools.cached_property
+    def _systems(self) -> LinearSystems:
+        return LinearSystems(self.centre)
+
+    @functools.cached_property
+    def _systems_of_rests(self) -> LinearSystems:
+        return LinearSystems(self.largest)
+
     def reach(self, slopes: Values) -> Values:
         """Returns H."""
         return _each(lambda v: np.einsum("pi,pi...->p...", self.radius, np.abs(v)), slopes)
@@ -121,55 +130,74 @@ class SlopedKernel:
 
     def apply(self, bound: Sloped) -> Sloped:
         """Returns a bound on K V."""
-        centre, a, d, e = self.centre, bound.base, bound.slopes, bound.rest
-        base, slopes, rest = (self._padded(part) for part in (a, d, e))
-        positive = base > 0.0
-        correlate = centre._correlate
-        inner = correlate(np.maximum(base, 0.0), centre.keep_lo)
-        inner -= correlate(np.maximum(-base, 0.0), centre.keep_hi)
+        once = self.turned_base(bound.base)
+        return self.turned_slopes(once, bound.slopes).with_rest(bound.rest)
+
+    def turned_base(self, a: Values) -> TurnedBase:
+        """Returns what a step makes of A alone."""
+        centre, base = self.centre, self._padded(a)
+        inner = centre._correlate(np.maximum(base, 0.0), centre.keep_lo)
+        inner -= centre._correlate(np.maximum(-base, 0.0), centre.keep_hi)
         inner += (centre.keep_infinite * a.right)[:, None]
-        steep = self._steepness(base)
-        turned = np.stack(
-            [
-                correlate(np.where(positive, each, 0.0), centre.keep_lo)
-                + correlate(np.where(positive, 0.0, each), centre.keep_hi)
-                for each in slopes.transpose(1, 0, 2)
-            ],
-            axis=1,
-        )
+        after = _rising(Values(inner, centre.keep_left * a.left, centre.keep_right * a.right))
+        steep = Values(self._steepness(base), *self._steepness_of_ends(a))
+        # Which atom a middle ends in is decided up to rounding.
+        top = 2.0 * self.rounding * self._top
+        unsure = _each(lambda g: np.einsum("pi,pi...->p...", top, np.abs(g)), steep)
+        return TurnedBase(base, after, steep, unsure)
+
+    def turned_slopes(self, once: TurnedBase, d: Values) -> TurnedSlopes:
+        """Returns what a step makes of A and G, for any rest that may come on top."""
+        base, slopes, correlate = once.padded, self._padded(d), self.centre._correlate
+        positive = base > 0.0
         reach = np.einsum("pi,pix->px", self.radius, np.abs(slopes))
-        above, crossing = _across_zero(base, reach, rest)
-        tiny = 2.0 * self._rounding
-        more = correlate(above + tiny * reach, self._most) + correlate(rest - above, self._some)
-        more += correlate(crossing, self._gap)
+        tiny = 2.0 * self.rounding
+        more = correlate(tiny * reach, self._most)
         for i in range(3):
             # Mass that d_i moves meets what the slopes add there. What slope i adds falls where
             # mass comes in, and grows where it goes, if it is negative: never a gain.
             met = reach - self.radius[:, i, None] * np.maximum(-slopes[:, i], 0.0)
             more += correlate(np.where(positive, met, 0.0), self._gains[i] * self._moved[i])
             more += correlate(np.where(positive, 0.0, met), self._costs[i] * self._moved[i])
-        ends = self.reach(d)
-        more += (self._infinite * (ends.right + e.right))[:, None]
-        more += tiny * np.einsum("pi,pix->px", self._top, np.abs(steep))
         # The ends are numbers, of one sign: V(0, 1) <= 0 and V(1, 0) >= 0.
-        left, right = self._steepness_of_ends(a)
+        ends = self.reach(d)
+        more += (self._infinite * ends.right)[:, None]
         moved = np.einsum("i,ipj->pj", self._costs, self._moved) @ self._prime
-        more_left = self.most_left * e.left + (moved + tiny * self.most_left) * ends.left
+        more_left = (moved + tiny * self.most_left) * ends.left
         moved = np.einsum("i,ipj->p", self._gains, self._moved) + self._infinite
-        more_right = self.most_right * e.right + (moved + tiny * self.most_right) * ends.right
-        return Sloped(
-            _rising(Values(inner, centre.keep_left * a.left, centre.keep_right * a.right)),
-            Values(
-                turned + steep,
-                centre.keep_left[:, None] * d.left + left,
-                centre.keep_right[:, None] * d.right + right,
-            ),
-            Values(
-                more * (1.0 + tiny),
-                more_left * (1.0 + tiny) + tiny * np.sum(self._top * np.abs(left), axis=1),
-                more_right * (1.0 + tiny) + tiny * np.sum(self._top * np.abs(right), axis=1),
-            ),
+        more_right = (moved + tiny * self.most_right) * ends.right
+        more_of_both = _each(np.add, Values(more, more_left, more_right), once.rest)
+        after = self.slopes_after(once, d)
+        return TurnedSlopes(self, base, reach, once.base, after, more_of_both)
+
+    def slopes_after(self, once: TurnedBase, d: Values) -> Values:
+        """Returns G'."""
+        centre, positive = self.centre, once.padded > 0.0
+        turned = [
+            centre._correlate(np.where(positive, each, 0.0), centre.keep_lo)
+            + centre._correlate(np.where(positive, 0.0, each), centre.keep_hi)
+            for each in self._padded(d).transpose(1, 0, 2)
+        ]
+        return Values(
+            np.stack(turned, axis=1) + once.slopes.inner,
+            centre.keep_left[:, None] * d.left + once.slopes.left,
+            centre.keep_right[:, None] * d.right + once.slopes.right,
         )
+
+    def kept_of_rest(self, base: FloatArray, reach: FloatArray, e: Values) -> Values:
+        """Returns what a step keeps of the rest E, and of what crosses zero on its account.
+
+        Args:
+            base: A at every state that a tap leads to.
+            reach: H, there.
+            e: E.
+        """
+        correlate, rest = self.centre._correlate, self._padded(e)
+        above, crossing = _across_zero(base, reach, rest)
+        more = correlate(above, self._most) + correlate(rest - above, self._some)
+        more += correlate(crossing, self._gap)
+        more += (self._infinite * e.right)[:, None]
+        return Values(more, self.most_left * e.left, self.most_right * e.right)
 
     def bent(self, bound: Sloped, least: float, most: float) -> Sloped:
         """Returns a bound on max(least V, most V), 0 < least <= most."""
@@ -194,7 +222,7 @@ class SlopedKernel:
         is made with it, and the rest takes up whatever is missing.
         """
         g, centre = self.grid, self.centre
-        base = _rising(solve_stationary(centre, source.base, low, high))
+        base = _rising(solve_stationary(centre, source.base, low, high, self._systems))
         low, high = low * (1.0 - SLACK), high * (1.0 + SLACK)
         found = Sloped.constant(base)
         # The ends are numbers.
@@ -204,35 +232,37 @@ class SlopedKernel:
         slopes.left[:] /= (1.0 - low * centre.keep_left)[:, None]
         slopes.right[:] = source.slopes.right + high * right
         slopes.right[:] /= (1.0 - np.minimum(high * centre.keep_right, high))[:, None]
+        once = self.turned_base(base)
+        shrunk, negative = once.base.inner <= 0.0, base.inner <= 0.0
+        # Of the slopes themselves only their ends are known as yet.
+        of_ends = self.slopes_after(once, slopes).inner
+        wanted = source.slopes.inner + np.where(shrunk, low, high)[:, None] * of_ends
+        rows = range(base.right.size)
+        for row in rows:
+            slopes.inner[row] = self._systems.solve(
+                row, wanted[row].T, negative[row], shrunk[row], low, high
+            ).T
+        step = self.turned_slopes(once, slopes)
 
         def missing() -> Values:
             """What the rest has to hold, for the next step to stay below the bound."""
-            new = source.added(self.bent(self.apply(found), low, high))
+            new = source.added(self.bent(step.with_rest(rest), low, high))
             off = self.reach(_each(np.subtract, new.slopes, slopes))
             more = _each(lambda a, b: np.maximum(a - b, 0.0), new.base, base)
             return _each(lambda e, h, a: e + h + a, new.rest, off, more)
 
-        once = self.apply(found)
-        shrunk, negative = once.base.inner <= 0.0, base.inner <= 0.0
-        wanted = source.slopes.inner + np.where(shrunk, low, high)[:, None] * once.slopes.inner
-        rows = range(base.right.size)
-        zero = np.zeros(base.right.size)
-        systems = LinearSystems(centre, zero, zero)
-        for row in rows:
-            slopes.inner[row] = systems.solve(
-                row, wanted[row].T, negative[row], shrunk[row], low, high
-            ).T
         wants = missing()
         rest.left[:] = wants.left / (1.0 - low * self.most_left)
         rest.right[:] = wants.right / (1.0 - high * self.most_right)
         wanted = missing().inner
         without = self.most(found).inner
         never = np.zeros(g.size, dtype=bool)
-        systems = LinearSystems(self.largest, zero, zero)
         for row in rows:
             below = without[row] <= 0.0
             for _ in range(_MOST_PATTERNS):
-                rest.inner[row] = systems.solve(row, wanted[row], below, never, low, high)
+                rest.inner[row] = self._systems_of_rests.solve(
+                    row, wanted[row], below, never, low, high
+                )
                 now = without[row] + rest.inner[row] <= 0.0
                 if np.array_equal(now, below):
                     break
@@ -269,6 +299,35 @@ class SlopedKernel:
     def _steepness_of_ends(self, base: Values) -> tuple[FloatArray, FloatArray]:
         left = self._costs * self._prime[self._tap] * base.left[:, None]
         return left, self._gains * base.right[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class TurnedBase:
+    """What a step makes of A: A', what it adds to G', and to E' for the rounding of that."""
+
+    padded: FloatArray
+    base: Values
+    slopes: Values
+    rest: Values
+
+
+@dataclass(frozen=True, eq=False)
+class TurnedSlopes:
+    """What a step makes of A and G. Only E' still hangs on E, which is sought with these fixed."""
+
+    kernel: SlopedKernel
+    padded: FloatArray
+    reach: FloatArray
+    base: Values
+    slopes: Values
+    more: Values
+
+    def with_rest(self, rest: Values) -> Sloped:
+        """Returns the bound after the step, for the rest E before it."""
+        kept = self.kernel.kept_of_rest(self.padded, self.reach, rest)
+        widened = 1.0 + 2.0 * self.kernel.rounding
+        total = _each(lambda one, two: (one + two) * widened, kept, self.more)
+        return Sloped(self.base, self.slopes, total)
 
 
 def _each(make: Callable[..., FloatArray], *values: Values) -> Values:
