@@ -10,9 +10,8 @@ import numpy as np
 from optuna_dp.accounting.attacks.history_attack import HistoryAttack, Outcome, shares_of
 from optuna_dp.arrays import FloatArray
 
-# The logarithm of the first moves, and of the last ones; and how many are tried.
+# The logarithm of the first moves, and of the last ones.
 _FIRST, _LAST = 0.5, 0.06
-_MOVES = 120
 # What a mass of nothing begins with, for blocks and for events.
 _SEEDS = (1e-4, 1e-6)
 
@@ -24,6 +23,7 @@ def polished(
     start: tuple[float, FloatArray, FloatArray],
     level: float,
     delta: float,
+    moves: int,
 ) -> tuple[float, FloatArray, FloatArray]:
     """Returns (epsilon, tops, events) that small moves from some masses lead to.
 
@@ -37,6 +37,7 @@ def polished(
         start: (epsilon, tops, events); the epsilon is not used.
         level: The epsilon to begin with, which the masses may be too weak to show.
         delta: Of the epsilon.
+        moves: About how many are tried, at most.
     """
 
     def outcome(epsilon: float) -> Outcome:
@@ -50,7 +51,7 @@ def polished(
 
     tops, events = start[1].copy(), start[2].copy()
     found, step, tried = outcome(level), _FIRST, 0
-    while step > _LAST and tried < _MOVES:
+    while step > _LAST and tried < moves:
         moved = False
         for masses, seed in zip((tops, events), _SEEDS, strict=True):
             for at in np.ndindex(masses.shape):

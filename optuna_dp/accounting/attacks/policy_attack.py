@@ -68,6 +68,8 @@ _STARTS = (
 )
 # Points of the policies' lattices per root mean square of the loss: to look around, to report.
 _COARSE, _FINE = 4.0, 8.0
+# An ascent that ends without an event is begun again at an epsilon smaller by so much.
+_LOWER = (0.0, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,12 @@ def _search_history(
             found = world.finite(shares, pmf, epsilon)
             return replace(found, off=found.off + tail)
 
-        return _climb(world.on, outcome, tops, events, delta, level, most)
+        # Masses too weak for an epsilon lose less the less they are: up from there lies nothing.
+        for lower in _LOWER:
+            found = _climb(world.on, outcome, tops, events, delta, level - lower, most)
+            if math.isfinite(found[0]):
+                break
+        return found
 
     # Long laws are searched under the geometric law of their mean, which is solved at once.
     own = geometric or pmf.size <= _SHORT
@@ -223,16 +230,18 @@ def _search_history(
     ]
     best = max(looks, key=_level)
     # With each rank cut in two, and then on a finer lattice.
-    tops, events = (np.concatenate([masses, masses], axis=1) / 2.0 for masses in best[1:])
-    cut = climb(_COARSE, tops, events, max(best[0], plain), own, tries)
-    best = max(best, cut, key=_level)
+    found = climb(_COARSE, *_cut(best)[1:], max(best[0], plain), own, tries)
+    best = max(best, found, key=_level)
     if geometric:
         fine = climb(_FINE, *best[1:], max(best[0], plain), own, tries)
         best = max([*looks, best, fine], key=_level)
         if best[1].shape[1] == 1:  # where ranks in two parts were no better
             world = HistoryAttack(pair, (c, big_c), prior, reach, _FINE)
-            moved = polished(world, gamma, _advantage, best, max(best[0], plain), delta)
-            best = max(best, moved, key=_level)
+            for parts, moves in ((1, 120), (2, 60)):
+                begin = best if parts == 1 else _cut(best)
+                level = best[0] if math.isfinite(best[0]) else plain
+                moved = polished(world, gamma, _advantage, begin, level, delta, moves)
+                best = max(best, moved, key=_level)
     elif not own:
         best = climb(_COARSE, *best[1:], plain, True, 2)
     level, tops, events = best
@@ -294,6 +303,12 @@ def _climb(
         if not math.isfinite(level):
             break
     return level, tops, events
+
+
+def _cut(found: _Climbed) -> _Climbed:
+    """Returns the same with each rank cut in two."""
+    tops, events = (np.concatenate([masses, masses], axis=1) / 2.0 for masses in found[1:])
+    return found[0], tops, events
 
 
 def _level(found: _Climbed) -> float:

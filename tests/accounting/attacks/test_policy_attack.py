@@ -286,3 +286,13 @@ def test_unknown_policy_is_refused() -> None:
             DELTA,
             "everything",  # type: ignore
         )
+
+
+@pytest.mark.slow
+def test_an_ascent_that_ends_without_an_event_begins_again() -> None:
+    """The first looks are too weak for the epsilon of the plain attack there (8.36)."""
+    event = events.dp_sgd(noise_multiplier=0.6, sample_rate=256 / 60000, steps=2344)
+    pair = attainable_pairs(event)[0]
+    found = strongest_policy_attack(pair, Geometric(100), (0.75, 2.0), 1e-5, "history")
+    assert found.plain is None
+    assert found.epsilon > 8.7
