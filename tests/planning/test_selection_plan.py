@@ -296,8 +296,8 @@ def test_the_whole_table() -> None:
     plan = odp.selection_plan(run, noise_multiplier=1.0, pilots=selection_plan.PILOTS)
     assert len(plan.rows) == len(selection_plan.MEANS) * (len(selection_plan.LAWS) + 5)
     row = next(r for r in plan.rows if r.density_bounds == (0.75, 2.0) and r.mean == 10.0)
-    # The same epsilon buys plain search with a mean of about 45 runs.
-    assert row.rival_mean == pytest.approx(45.0, rel=0.1)
+    # The same epsilon buys plain search with a mean of about 38 runs.
+    assert row.rival_mean == pytest.approx(38.0, rel=0.1)
     for one in plan.rows:
         assert one.attack is not None
         assert one.attack <= one.epsilon

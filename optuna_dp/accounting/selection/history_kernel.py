@@ -30,6 +30,9 @@ from optuna_dp.arrays import BoolArray, FloatArray, IntArray
 NEGLIGIBLE_MASS = 1e-13
 """O-mass beyond the outermost taps; what lies there is split between the tap and infinity."""
 
+FEW_LOSSES = 4
+"""Pairs with so few atoms have a grid that their largest loss is a point of."""
+
 SLACK = 1e-13
 """Relative slack, outward, that covers the rounding of everything that is not a direct sum."""
 
@@ -88,7 +91,7 @@ class HistoryGrid:
         # Padding reaches from 0 to the farthest tap, so that counts as well as their range.
         reach = max(high - low, abs(low), abs(high))
         h = max(spacing, reach / _MAX_TAPS, (left + right) / _MAX_POINTS)
-        if losses.size <= 4:
+        if losses.size <= FEW_LOSSES:
             # Few atoms: let the largest be a grid point, so that symmetric pairs split exactly.
             largest = max(abs(low), abs(high))
             whole = largest / max(1, int(largest / h))

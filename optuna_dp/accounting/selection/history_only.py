@@ -2,16 +2,16 @@
 
 The pointwise bound (``docs/explanation/pointwise-bound.md``) is the smaller one wherever its
 search is fine enough; the older one (``docs/explanation/history-bound.md``) is quicker, and is all
-there is for laws of T so long that the search would take minutes. Where a plain search would not
-catch up with it, and the law of T ends as a geometric one does, cells with slopes are searched.
-All are valid, so is their minimum.
+there is for laws of T so long that the search would take minutes. Cells with slopes are searched
+for geometric laws, where they give a closer bound in the same time. All are valid, so is their
+minimum.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +27,18 @@ from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts.base import TrialCount
 
+# Ratios of a law closer to one leave slopes no room for rounding.
+_LONGEST = 1.0 - 1e-5
 # Seconds, by a rough estimate of its own, that the search for one direction may take.
 _PATIENCE = 1.2
 # With fewer cells the pointwise bound is hardly ever the smaller one.
 _FEWEST_CELLS = 100
-# A first, coarse look. The search brings its epsilon down by a few per cent more: if it is above
-# that of the older bound by this factor, more of the same cells gain nothing worth the time.
+# Enough to see that a direction costs less than the other one.
 _FIRST_LOOK = 150
-_HOPELESS = 1.06
-# Cells with slopes: at most so many, and each takes so many times as long as one without. Ratios
-# of the law closer to one leave no room for rounding.
-_MOST_REFINED = 700
-_REFINED_COST = 2.4
-_LONGEST = 1.0 - 1e-5
+# Cells with slopes: at most so many, and with fewer than these the same time is better spent on
+# cells without.
+_MOST_REFINED = 1000
+_FEWEST_REFINED = 250
 # Deltas at which bounds and directions are compared.
 _COMPARED_AT = (1e-3, 1e-5, 1e-8)
 
@@ -52,13 +51,13 @@ class HistoryOnlyProfile:
     """
 
     def __init__(self, bounds: list[HistoryProfile]) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         #: Whether the law was too long for either bound.
         self.gave_up = all(bound.gave_up for bound in bounds)
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
-        return np.asarray(np.minimum.reduce([bound.delta(epsilons) for bound in self._bounds]))
+        return np.asarray(np.minimum.reduce([bound.delta(epsilons) for bound in self.bounds]))
 
     def epsilon(self, delta: float) -> float:
         """Returns an epsilon >= 0 with ``delta(epsilon) <= delta``; ``inf`` if there is none."""
@@ -96,7 +95,12 @@ class HistoryOnlyBound(ProfileMethod):
         # fewer is sound, since the prior lies within every (c, C).
         startup = min(startup_runs, history_bound._last_that_counts(trials))
         both = (pair, pair.reversed())
-        self._sides = [_Side(side, trials, density_bounds, startup) for side in both]
+        self._sides = [_Side(side, trials, density_bounds) for side in both]
+        if startup:
+            # The prior lies within every (c, C): what holds without start-up runs holds with
+            # them, and is counted as well, so that they never cost more than none.
+            none = history_only_bound(pair, trials, density_bounds)
+            self._sides = [_Side.started(side, startup) for side in none._sides]
         self._dearer, self._other = sorted(self._sides, key=lambda side: -side.costs[1])
         self.gave_up = all(side.old.gave_up for side in self._sides)
         too_long = "more runs are likely than this bound can follow one by one"
@@ -105,15 +109,21 @@ class HistoryOnlyBound(ProfileMethod):
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
-        most, other = self._dearer.smaller.delta(epsilons), self._other.old.delta(epsilons)
-        if np.any(other > most):
-            other = self._other.smaller.delta(epsilons)
+        most = self._dearer.smaller.delta(epsilons)
+        for bound in self._other.ever_smaller():
+            other = bound.delta(epsilons)
+            if np.all(other <= most):
+                break
         return np.maximum(most, other)
 
     def epsilon(self, delta: float) -> float:
         """Returns an epsilon >= 0 with ``delta(epsilon) <= delta``; ``inf`` if there is none."""
-        most, other = self._dearer.smaller.epsilon(delta), self._other.old.epsilon(delta)
-        return max(most, self._other.smaller.epsilon(delta)) if other > most else most
+        most = self._dearer.smaller.epsilon(delta)
+        for bound in self._other.ever_smaller():
+            other = bound.epsilon(delta)
+            if other <= most:
+                break
+        return max(most, other)
 
     def directions(self) -> tuple[HistoryOnlyProfile, HistoryOnlyProfile]:
         """Returns each direction by itself, (O, O') first."""
@@ -149,78 +159,85 @@ class _Side:
         pair: DominatingPair,
         trials: TrialCount,
         density_bounds: tuple[float, float],
-        startup: int,
+        startup: int = 0,
+        none: _Side | None = None,
     ) -> None:
-        self._pair, self._trials = pair, trials
-        self._density_bounds, self._startup = density_bounds, startup
-        self.old = HistoryProfile(pair, trials, density_bounds)
-        self.costs = _costs(self.old)
+        self._of = (pair, trials, density_bounds)
+        self._startup, self._none = startup, none
+        self._cost = (pair, trials, startup)
+        self.old: HistoryProfile = none.old if none else HistoryProfile(*self._of)
+        self.costs: FloatArray = none.costs if none else _costs(self.old)
+
+    def started(self, runs: int) -> _Side:
+        """Returns the same with start-up runs."""
+        return _Side(*self._of, runs, self)
+
+    def ever_smaller(self) -> Iterator[HistoryOnlyProfile]:
+        """Yields bounds, each the smaller one and the slower one to make."""
+        yield HistoryOnlyProfile([self.old])
+        yield self._quick
+        yield self.smaller
+
+    @functools.cached_property
+    def _quick(self) -> HistoryOnlyProfile:
+        """With a coarse look: often enough to see that the other direction costs more."""
+        found = self._none._quick.bounds if self._none else [self.old]
+        return self._with(found, PointwiseProfile, min(affordable_cells(*self._cost), _FIRST_LOOK))
 
     @functools.cached_property
     def smaller(self) -> HistoryOnlyProfile:
-        """With the pointwise bound, if its search can be afforded and is likely to gain."""
-        cells = affordable_cells(self._pair, self._trials, self._startup)
-        if cells < _FEWEST_CELLS or self.old.gave_up:
-            return HistoryOnlyProfile([self.old])
-        # Where little can be afforded, all of it goes into one search.
-        make = functools.partial(self._searched, PointwiseProfile)
-        bound = make(_FIRST_LOOK if cells > 4 * _FIRST_LOOK else cells)
-        # Without start-up runs, whatever was asked: they must not cost more than none.
-        without = make(_FIRST_LOOK, startup_runs=0) if self._startup else bound
-        if bound.cells < cells and self._hopeful(bound):
-            bound = make(cells, begun=bound)
-        found: list[HistoryProfile] = [self.old, bound, *([without] if self._startup else [])]
-        if not self._hopeful(without):
-            # The prior lies within every (c, C): what holds without start-up runs holds with
-            # them. A second search, with them, would take longer than its gain of half a per cent.
-            cells = refined_cells(self._pair, self._trials)
-            if cells >= _FEWEST_CELLS:
-                found.append(self._searched(RefinedProfile, cells, startup_runs=0))
+        """With the pointwise bound, if its search can be afforded."""
+        found = self._none.smaller.bounds if self._none else [self.old]
+        refined = refined_cells(*self._cost)
+        kind = RefinedProfile if refined else PointwiseProfile
+        return self._with(found, kind, refined or affordable_cells(*self._cost))
+
+    def _with(
+        self, found: list[HistoryProfile], kind: type[PointwiseProfile], cells: int
+    ) -> HistoryOnlyProfile:
+        if cells >= _FEWEST_CELLS and not self.old.gave_up:
+            found = [*found, kind(*self._of, startup_runs=self._startup, cells=cells)]
         return HistoryOnlyProfile(found)
-
-    def _hopeful(self, bound: PointwiseProfile) -> bool:
-        return bool(np.any(_costs(bound) <= _HOPELESS * self.costs))
-
-    def _searched(
-        self, kind: type[PointwiseProfile], cells: int, **settings: Any
-    ) -> PointwiseProfile:
-        settings = {"startup_runs": self._startup, **settings}
-        return kind(self._pair, self._trials, self._density_bounds, cells=cells, **settings)
 
 
 def affordable_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int = 0) -> int:
     """Returns how many cells the search may evaluate, by a rough estimate of what one costs."""
-    return _affordable(_seconds(pair, trials, startup_runs), MOST_CELLS)
+    points, taps = _sizes(pair)
+    law = history_bound._law(trials)
+    applied = max(law.head - 1, startup_runs, 1)
+    seconds = applied * points * (min(taps, pair.losses.size) + 24.0) / 4e8
+    if law.high > 0.0:
+        seconds += 1.5e-6 * points + 1e-11 * points * taps**2
+    return _affordable(seconds, MOST_CELLS)
 
 
 def refined_cells(pair: DominatingPair, trials: TrialCount, startup_runs: int = 0) -> int:
-    """Returns how many cells with slopes may be looked at; 0 for laws followed run by run."""
-    if not 0.0 < history_bound._law(trials).high < _LONGEST:
+    """Returns the same for cells with slopes; 0 if cells without slopes are the better choice."""
+    law = history_bound._law(trials)
+    # Other laws are followed run by run, which slopes make ten times as long.
+    if law.head > 1 or not 0.0 < law.high < _LONGEST:
         return 0
-    return _affordable(_REFINED_COST * _seconds(pair, trials, startup_runs), _MOST_REFINED)
+    points, taps = _sizes(pair)
+    seconds = 8.5e-4 + 7e-11 * points * taps**2 + startup_runs * (1e-4 + 5e-9 * points * taps)
+    # Start-up runs ask for as many cells, and each takes longer.
+    cells = _affordable(seconds if startup_runs == 0 else 0.8 * seconds, _MOST_REFINED)
+    return cells if cells >= _FEWEST_REFINED else 0
 
 
 def _affordable(seconds: float, most: int) -> int:
-    # A single run costs nothing to follow.
-    return int(max(1.0, _PATIENCE / seconds)) if seconds * most > _PATIENCE else most
+    return int(_PATIENCE / seconds) if seconds * most > _PATIENCE else most
 
 
-def _seconds(pair: DominatingPair, trials: TrialCount, startup_runs: int) -> float:
-    """Returns what a cell costs, on the grid of twice the spacing and now and then on the fine."""
+def _sizes(pair: DominatingPair) -> tuple[float, float]:
+    """Returns about how many points and taps the fine grid has; 0 if all loss is infinite."""
     positive = pair.mass > 0.0
     if not np.any(positive):
-        return 0.0
-    law = history_bound._law(trials)
+        return 0.0, 0.0
     spread = math.sqrt(float(np.sum(pair.mass * pair.losses**2))) or 1.0
     scale = min(spread, history_bound._LARGEST_SCALE)
     spacing = scale / history_bound.POINTS_PER_SPREAD
     points = 2.0 * (8.0 * scale + 4.0 * (spread - scale)) / spacing
-    taps = min(float(np.ptp(pair.losses[positive])) / spacing + 1.0, points)
-    applied = max(law.head - 1, startup_runs, 1)
-    seconds = applied * points * (min(taps, pair.losses.size) + 24.0) / 4e8
-    if law.high > 0.0:
-        seconds += 1.5e-6 * points + 1.5e-10 * points * taps**2
-    return seconds
+    return points, min(float(np.ptp(pair.losses[positive])) / spacing + 1.0, points)
 
 
 def _costs(bound: HistoryProfile | HistoryOnlyProfile) -> FloatArray:

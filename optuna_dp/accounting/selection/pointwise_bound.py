@@ -31,8 +31,8 @@ from optuna_dp.accounting.selection.history_bound import HistoryProfile
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Removal, Values
 from optuna_dp.accounting.selection.history_stationary import solve_stationary
 from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
-from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, Searched, search
-from optuna_dp.arrays import BoolArray, FloatArray
+from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
+from optuna_dp.arrays import FloatArray
 from optuna_dp.trial_counts.base import TrialCount
 
 MOST_CELLS = 1500
@@ -62,10 +62,9 @@ class PointwiseProfile(HistoryProfile):
         startup_runs: How many slots draw from the prior, at least 0.
         cells: How many cells the search may evaluate, at least 1.
         points_per_spread: Grid points per root mean square of the loss.
-        begun: The same with fewer cells: its search is gone on with, instead of a new one.
 
     Attributes:
-        searched: The cover that was found; None if nothing had to be searched.
+        cover: The cells that were found; None if nothing had to be searched.
     """
 
     def __init__(
@@ -77,9 +76,8 @@ class PointwiseProfile(HistoryProfile):
         startup_runs: int = 0,
         cells: int = MOST_CELLS,
         points_per_spread: float = history_bound.POINTS_PER_SPREAD,
-        begun: PointwiseProfile | None = None,
     ) -> None:
-        self.searched: Searched | None = None if begun is None else begun.searched
+        self.cover: Cells | None = None
         self._startup = validation.whole("startup_runs", startup_runs, 0)
         self.cells = validation.whole("cells", cells, 1)
         super().__init__(pair, trials, density_bounds, points_per_spread=points_per_spread)
@@ -111,11 +109,10 @@ class PointwiseProfile(HistoryProfile):
             kernels.step_sizes,
             functools.partial(evaluate, kernels),
             min(24, self.cells) if looking else self.cells,
-            None if looking else self.searched,
         )
         if looking:
             return coarse, found.values
-        self.searched = found
+        self.cover = found.cover
         # Any cover serves on any grid: the leaves found on the coarse one, on the fine one.
         fine = HistoryGrid(self._pair, spacing, left, right)
         kernels = StepKernels(fine, self._bounds)
@@ -134,12 +131,7 @@ def _known_on(fine: HistoryGrid, coarse: HistoryGrid, values: Values) -> FloatAr
     return np.array([np.interp(wanted, knots, each) for each in heights])
 
 
-def _largest(
-    known: FloatArray,
-    cover: Cells,
-    evaluate: Callable[[Cells], Values],
-    either: bool = False,
-) -> Values:
+def _largest(known: FloatArray, cover: Cells, evaluate: Callable[[Cells], Values]) -> Values:
     """Returns the values of those cells that the largest over all cells may hang on.
 
     The others are known to be nowhere above the largest of these (or above zero), so that the
@@ -149,22 +141,13 @@ def _largest(
         known: Upper bounds of the cells' values, shape (cells, points + 1), t = 0 last.
         cover: The cells.
         evaluate: Returns upper bounds that are closer, at the same points.
-        either: Whether some may not be closer, and the smaller one counts at each point.
     """
-
-    def closest(which: BoolArray) -> Values:
-        found = _in_parts(cover.take(which), evaluate)
-        if not either:
-            return found
-        inner = np.minimum(found.inner, known[which, :-1])
-        return Values(inner, found.left, np.minimum(found.right, known[which, -1]))
-
     tops = np.zeros(known.shape[0], dtype=bool)
     tops[known.argmax(axis=0)] = True
-    first = closest(tops)
+    first = _in_parts(cover.take(tops), evaluate)
     most = np.append(first.inner.max(axis=0), first.right.max())
     rest = ~tops & np.any(known > np.maximum(most, 0.0), axis=1)
-    return first.joined(closest(rest)) if np.any(rest) else first
+    return first.joined(_in_parts(cover.take(rest), evaluate)) if np.any(rest) else first
 
 
 def _in_parts(cover: Cells, evaluate: Callable[[Cells], Values]) -> Values:

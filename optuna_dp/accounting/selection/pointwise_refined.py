@@ -6,7 +6,6 @@ for a cell is closer (``docs/explanation/pointwise-bound.md``, "Cells with slope
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from optuna_dp.accounting.selection import history_bound, pointwise_bound
 from optuna_dp.accounting.selection.history_bound import _Law
-from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
+from optuna_dp.accounting.selection.history_kernel import FEW_LOSSES, HistoryGrid, Values
 from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile
 from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
 from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, Weights, halved
@@ -22,8 +21,13 @@ from optuna_dp.accounting.selection.pointwise_slopes import Sloped, SlopedKernel
 from optuna_dp.arrays import BoolArray, FloatArray
 
 # Cells halved at a time, and of those the ones this important beside the first.
-_BATCH = 20
-_LEAST_SHARE = 0.3
+_BATCH = 40
+_LEAST_SHARE = 0.08
+# Shares of delta that may be excess, summed over the aims: with less there is little to gain.
+_LITTLE = 0.1
+# What is found is not looked at again on a finer grid, as cells without slopes are: it would gain
+# less than the finer grid here.
+_COARSER = 1.25
 # The first cells are so wide that what is charged without slopes is mostly less.
 _WIDE = 150
 
@@ -60,8 +64,12 @@ class RefinedProfile(PointwiseProfile):
             return super()._solve(step, spacing, left, right, patience)
         law = pointwise_bound._lengthened(self._law, self._trials, self._startup)
         axis = Axis(self._trials)
+        # Few losses are grid points themselves, if the grid is not too coarse.
+        few = self._pair.losses.size <= FEW_LOSSES
+        grid = HistoryGrid(self._pair, spacing if few else _COARSER * spacing, left, right)
+        kernels = StepKernels(grid, self._bounds)
 
-        def look(kernels: StepKernels, part: Cells, wide: bool) -> Looked:
+        def look(part: Cells, wide: bool) -> Looked:
             low = axis.quantiles(part.low, kernels.finite_mass)
             high = axis.quantiles(part.high, kernels.finite_mass)
             of = (law, self._bounds, self._startup)
@@ -86,15 +94,9 @@ class RefinedProfile(PointwiseProfile):
                 )
             return Looked(part, values, excess)
 
-        coarse = HistoryGrid(self._pair, 2.0 * spacing, left, right)
-        kernels = StepKernels(coarse, self._bounds)
-        found = _refined(coarse, axis, functools.partial(look, kernels), self.cells)
-        fine = HistoryGrid(self._pair, spacing, left, right)
-        kernels = StepKernels(fine, self._bounds)
-        known = pointwise_bound._known_on(fine, coarse, found.values)
-        return fine, pointwise_bound._largest(
-            known, found.cover, lambda part: look(kernels, part, False).values, either=True
-        )
+        found = _refined(grid, axis, look, self.cells)
+        self.cover = found.cover
+        return grid, found.values
 
 
 def _shares(widths: FloatArray) -> FloatArray:
@@ -111,10 +113,10 @@ def _refined(
     while spent < cells:
         blame = weights.excess(found.values, found.excess)
         importance = blame.sum(axis=1)
+        if importance.sum() <= _LITTLE:
+            break
         chosen = np.argsort(-importance, kind="stable")[:_BATCH]
         chosen = chosen[importance[chosen] > _LEAST_SHARE * importance.max()]
-        if chosen.size == 0:
-            break
         cover = found.cover
         parents = Cells(cover.low[chosen], cover.high[chosen])
         halves, of = halved(parents, blame[chosen].argmax(axis=1))

@@ -71,11 +71,10 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """A cover of all step functions, the values of its cells, and how many were evaluated."""
+    """A cover of all step functions, and the values of its cells."""
 
     cover: Cells
     values: Values
-    spent: int
 
 
 def search(
@@ -84,7 +83,6 @@ def search(
     step_sizes: FloatArray,
     evaluate: Callable[[Cells], Values],
     cells: int,
-    begun: Searched | None = None,
 ) -> Searched:
     """Returns a cover and the values of its cells, after evaluating about so many cells.
 
@@ -94,12 +92,9 @@ def search(
         step_sizes: Weight of each of the three steps, shape (3,).
         evaluate: Returns V1_1 of cells, an upper bound for every step function in each.
         cells: How many cells may be evaluated, at least 1.
-        begun: A search of the same to go on with; the outcome is what it would be without.
     """
-    if begun is None:
-        cover = axis.everything()
-        begun = Searched(cover, evaluate(cover), 1)
-    cover, values, spent = begun.cover, begun.values, begun.spent
+    cover = axis.everything()
+    values, spent = evaluate(cover), 1
     weigh = Weights(grid)
     while spent < cells:
         importance = weigh(values) * ((cover.high - cover.low) @ step_sizes) ** 2
@@ -115,7 +110,7 @@ def search(
         kept[chosen] = False
         cover = cover.take(kept).joined(halves)
         values = values.take(kept).joined(new)
-    return Searched(cover, values, spent)
+    return Searched(cover, values)
 
 
 def halved(cells: Cells, along: IntArray) -> tuple[Cells, IntArray]:
@@ -174,7 +169,9 @@ class Weights:
         deltas = phi[self._states] @ self._mass
         for aim in _AIMS:
             # The last epsilon whose delta is above the aim: beyond it there may be nothing at all.
-            last = max(int(np.argmax(deltas <= aim)) - 1, 0)
+            # It may be the last one of all: wide cells say little.
+            below = deltas <= aim
+            last = max(int(np.argmax(below)) - 1, 0) if below.any() else below.size - 1
             at = self._states[last]
             parts = self._mass * phi[at]
             total = float(parts.sum())

@@ -154,6 +154,6 @@ def test_two_losses_are_searched_as_any_other_pair(loss) -> None:
     pair, law = randomized_response(loss), Geometric(5)
     old = HistoryProfile(pair, law, (0.8, 1.25))
     new = PointwiseProfile(pair, law, (0.8, 1.25), cells=600)
-    assert new.searched.cover.low.shape[0] > 250
+    assert new.cover.low.shape[0] > 250
     for delta in (1e-2, 1e-5):
         assert new.epsilon(delta) <= old.epsilon(delta) * 1.005

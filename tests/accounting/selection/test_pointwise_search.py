@@ -8,7 +8,7 @@ import pytest
 from optuna_dp import Geometric, Poisson
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
-from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile, _largest
+from optuna_dp.accounting.selection.pointwise_bound import _largest
 from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
 
 LAWS = [Geometric(10), Poisson(3)]
@@ -71,13 +71,3 @@ def test_what_is_left_out_of_the_fine_grid_is_never_the_largest(seed) -> None:
     most = np.maximum(np.append(found.inner.max(axis=0), found.right.max()), 0.0)
     assert np.array_equal(most, np.maximum(closer.max(axis=0), 0.0))
     assert len(evaluated) == len(set(evaluated)) < cells
-
-
-def test_a_search_gone_on_with_ends_where_one_in_a_piece_does() -> None:
-    pair, law, bounds = randomized_response(1.0, 1e-3), Geometric(5), (0.6, 2.0)
-    whole = PointwiseProfile(pair, law, bounds, cells=300)
-    begun = PointwiseProfile(pair, law, bounds, cells=60)
-    on = PointwiseProfile(pair, law, bounds, cells=300, begun=begun)
-    t = np.linspace(0.0, 3.0, 50)
-    assert np.array_equal(whole.phi(t), on.phi(t))
-    assert begun.shape != on.shape == whole.shape
