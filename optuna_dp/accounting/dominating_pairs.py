@@ -29,6 +29,8 @@ LARGEST_EPSILON = 600.0
 _MASS_TOLERANCE = 1e-9
 # Values computed at a time: what fits into a cache.
 _AT_ONCE = 50_000
+# More than any power of e that meets a mass.
+_HUGE = 1e305
 # Sums run in extended precision where the platform has it.
 _LONG = np.longdouble
 _ROUNDING = float(16 * np.finfo(np.longdouble).eps)
@@ -171,7 +173,7 @@ class DominatingPair:
             An array of the shape of ``epsilon`` with values in [0, 1].
         """
         eps = np.asarray(epsilon, dtype=np.float64)
-        return self._sticks(eps, _power(eps))
+        return _delta(self._sticks(eps, _power(eps)))
 
     def mixture(self, eps: FloatArray, shifts: FloatArray, weights: FloatArray) -> FloatArray:
         """Returns the sum over i of ``weights[i] * delta(eps - shifts[i])`` at each eps.
@@ -187,22 +189,36 @@ class DominatingPair:
             at = eps[part, None] - shifts
             # The product of two powers, unless one of them may not be a float.
             power = grown[part] * shrunk if largest <= LARGEST_EPSILON else _power(at)
-            out[part] = self._sticks(at, power) @ weights
+            out[part] = _delta(self._sticks(at, power)) @ weights
         return out
 
-    def _sticks(self, eps: FloatArray, power: npt.NDArray[np.longdouble]) -> FloatArray:
-        """Returns the hockey sticks at eps, given e^eps."""
+    def _sticks(
+        self, eps: FloatArray, power: npt.NDArray[np.longdouble]
+    ) -> npt.NDArray[np.longdouble]:
+        """Returns the hockey sticks at eps, given e^eps (callers clip)."""
         if np.any(np.isnan(eps)):
             raise InvalidArgumentError("epsilon", eps, "it must not be NaN")
-        result = np.empty(eps.shape, dtype=_LONG)
-        above = eps >= 0.0
-        result[above] = self._above_zero(eps[above], power[above])
-        # Below zero through the other direction, where nothing cancels.
-        below, power = eps[~above], power[~above]
-        with np.errstate(divide="ignore", over="ignore"):
-            there = self._reverse._above_zero(-below, 1.0 / power)
-        result[~above] = -np.expm1(below) + power * there
-        return np.asarray(np.clip(result, 0.0, 1.0), dtype=np.float64)
+        knots, tail, prime = self._signed_tails
+        index = np.searchsorted(knots, eps, side="right")
+        # Above the last atom nothing is taken, even where e^eps overflowed (inf * 0).
+        result = np.asarray(tail[index] - np.minimum(power, _HUGE) * prime[index])
+        below = eps < 0.0
+        result[below] -= np.expm1(eps[below])
+        return result
+
+    @cached_property
+    def _signed_tails(self) -> tuple[Any, ...]:
+        """Knots; after each what is given, and what e^x times is taken, of a hockey stick.
+
+        Below zero 1 - e^x is given besides, and the rest goes through the other direction, where
+        nothing cancels: e^x times its hockey stick at -x. Zero is a knot, atom or not.
+        """
+        low, high = (int(np.searchsorted(self.losses, 0.0, side)) for side in ("left", "right"))
+        knots = np.concatenate([self.losses[:low], [0.0], self.losses[high:]])
+        return knots, *(
+            np.concatenate([-there[::-1][: low + 1], here[high:]])
+            for here, there in zip(self.tails, self._reverse.tails[::-1], strict=True)
+        )
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon >= 0 with ``delta(epsilon) <= delta``, rounded up.
@@ -244,19 +260,11 @@ class DominatingPair:
 
     def upper_delta(self, eps: FloatArray) -> npt.NDArray[np.longdouble]:
         """The hockey stick at eps >= 0 (callers clip)."""
-        return self._above_zero(eps, _power(eps))
+        return self._sticks(eps, _power(eps))
 
-    def _above_zero(
-        self, eps: FloatArray, power: npt.NDArray[np.longdouble]
-    ) -> npt.NDArray[np.longdouble]:
-        tail, prime = self.tails
-        index = np.searchsorted(self.losses, eps, side="right")
-        prime_above = prime[index]
-        with np.errstate(invalid="ignore"):
-            taken = power * prime_above
-        # Above the last atom nothing is taken, even where e^eps overflowed (inf * 0).
-        taken[prime_above == 0.0] = 0.0
-        return np.asarray(np.clip(tail[index] - taken, _LONG(0.0), _LONG(1.0)))
+
+def _delta(sticks: npt.NDArray[np.longdouble]) -> FloatArray:
+    return np.clip(sticks.astype(np.float64), 0.0, 1.0)
 
 
 def _power(x: FloatArray) -> npt.NDArray[np.longdouble]:

@@ -143,6 +143,24 @@ class TestAnswers:
         parts = np.array([[float(exact_delta(pair, e - s)) for s in shifts] for e in eps])
         assert pair.mixture(eps, shifts, weights) == pytest.approx(parts @ weights, rel=1e-12)
 
+    def test_sticks_that_are_tiny_at_zero_keep_their_digits(self) -> None:
+        spread = 1e-9
+        high = math.exp(spread) / (1.0 + math.exp(spread))
+        pair = DominatingPair([-spread, spread], [1.0 - high, high])
+        eps = spread * np.linspace(-0.9, 0.9, 51)
+        exact = [float(exact_delta(pair, e)) for e in eps]
+        found = pair.mixture(eps, np.zeros(1), np.ones(1))
+        assert found == pytest.approx(pair.delta(eps), rel=1e-13, abs=0.0)
+        assert found == pytest.approx(exact, rel=1e-6, abs=0.0)
+
+    def test_masses_that_do_not_quite_add_up_are_not_magnified(self) -> None:
+        low = 5e-10 + math.exp(-40.0)
+        pair = DominatingPair([-40.0, 40.0], [math.exp(-40.0), 1.0 - low])
+        eps = np.linspace(1.0, 39.0, 40)
+        exact = [float(exact_delta(pair, e)) for e in eps]
+        found = pair.mixture(eps, np.zeros(1), np.ones(1))
+        assert found == pytest.approx(exact, rel=1e-13, abs=0.0)
+
     def test_trade_off_dual_is_the_reversed_profile(self) -> None:
         pair = random_pair(np.random.default_rng(3))
         for p in (1e-6, 0.01, 0.3, 0.9):
