@@ -94,13 +94,14 @@ class HistoryOnlyBound(ProfileMethod):
         # Start-up runs that are hardly ever reached cost time and gain nothing; to charge for
         # fewer is sound, since the prior lies within every (c, C).
         startup = min(startup_runs, history_bound._last_that_counts(trials))
-        both = (pair, pair.reversed())
-        self._sides = [_Side(side, trials, density_bounds) for side in both]
         if startup:
             # The prior lies within every (c, C): what holds without start-up runs holds with
             # them, and is counted as well, so that they never cost more than none.
             none = history_only_bound(pair, trials, density_bounds)
-            self._sides = [_Side.started(side, startup) for side in none._sides]
+            self._sides: list[_Side] = [side.started(startup) for side in none._sides]
+        else:
+            both = (pair, pair.reversed())
+            self._sides = [_Side(side, trials, density_bounds) for side in both]
         self._dearer, self._other = sorted(self._sides, key=lambda side: -side.costs[1])
         self.gave_up = all(side.old.gave_up for side in self._sides)
         too_long = "more runs are likely than this bound can follow one by one"
