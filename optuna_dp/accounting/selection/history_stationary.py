@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from optuna_dp.accounting.selection.history_kernel import SLACK, Removal, Values
-from optuna_dp.arrays import BoolArray, FloatArray
+from optuna_dp.arrays import FloatArray, IntArray
 
 _MAX_POLICIES = 50
 
@@ -51,21 +51,18 @@ def solve_stationary(
     right = source.right / (1.0 - np.minimum(high * removal.keep_right, high))
     left = source.left / (1.0 - low * removal.keep_left)
     inner = np.empty_like(source.inner)
-    negative = g.x < 0.0
-    shrunk = negative.copy()
+    # V and K V do not decrease: how many of the first states are negative says which.
+    signs = (int(np.count_nonzero(g.x < 0.0)),) * 2
     systems = systems or LinearSystems(removal)
     constant = systems.constant(left, right)
     for row in range(inner.shape[0]):
         for _ in range(_MAX_POLICIES):
-            inner[row] = systems.solve(
-                row, source.inner[row], negative, shrunk, low, high, constant[row]
-            )
-            now = inner[row] < 0.0
-            then = shrunk if one_ratio else inner[row] < source.inner[row]
-            same = bool(np.array_equal(now, negative) and np.array_equal(then, shrunk))
+            found = systems.solve(row, source.inner[row], signs, (low, high), constant[row])
+            inner[row] = found
+            after = signs[1] if one_ratio else int(np.count_nonzero(found < source.inner[row]))
             # The next interval of p starts from this policy: it rarely changes much.
-            negative, shrunk = now, then
-            if same:
+            before, signs = signs, (int(np.count_nonzero(found < 0.0)), after)
+            if signs == before:
                 break
     return _made_sound(removal, source, Values(inner, left, right), low, high)
 
@@ -104,9 +101,14 @@ def _made_sound(
 
 
 class LinearSystems:
-    """The linear systems of all intervals of p, for any guess of the signs."""
+    """The linear systems of all intervals of p, for any guess of the signs.
 
-    def __init__(self, removal: Removal) -> None:
+    Args:
+        removal: The operator K.
+        kept: Whether the last system of each interval is kept, for :meth:`again`.
+    """
+
+    def __init__(self, removal: Removal, kept: bool = False) -> None:
         g = removal.grid
         n, taps = g.size, g.taps.size
         lo, hi = removal.keep_lo, removal.keep_hi
@@ -129,53 +131,68 @@ class LinearSystems:
         at = np.where(valid, offsets, 0)
         self._bands = tuple(np.where(valid, -k[:, at], 0.0) for k in (lo, hi))
         # One column of the matrix in each row: LAPACK's bands, and above them the space it wants.
-        self._columns = np.zeros((n, self._lower + at.size))
+        rows = removal.keep_right.size if kept else 1
+        self._columns = np.zeros((rows, n, self._lower + at.size))
+        self._factored: dict[int, tuple[FloatArray, IntArray, FloatArray]] = {}
 
     def constant(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Returns what the kernels make of V's ends, shape (intervals, n)."""
-        return np.asarray(left[:, None] * self._to_left + right[:, None] * self._to_right)
+        """Returns what the kernels make of V's ends, shape (..., intervals, n)."""
+        return np.asarray(left[..., None] * self._to_left + right[..., None] * self._to_right)
 
     def solve(
         self,
         row: int,
         source: FloatArray,
-        negative: BoolArray,
-        shrunk: BoolArray,
-        low: float,
-        high: float,
+        signs: tuple[int, int],
+        ratios: tuple[float, float],
         constant: FloatArray | float = 0.0,
     ) -> FloatArray:
         """Returns V = source + r (kernel V + constant) of one interval.
 
-        Kernels and r are those of the given signs.
-
         Each equation divided by its r: then kernels go into the matrix as they are.
+
+        Args:
+            row: Which interval.
+            source: S there, shape (n,).
+            signs: At how many of the first states V is negative, and at how many K V is.
+            ratios: r where K V is negative, and elsewhere.
+            constant: See :meth:`constant`.
         """
         n, lower, upper = source.shape[0], self._lower, self._upper
-        matrix = self._columns[:, lower:]
-        positive_band, negative_band = (band[row] for band in self._bands)
-        matrix[:] = positive_band
-        matrix[negative] = negative_band
+        negative, shrunk = signs
+        columns = self._columns[row % len(self._columns)]
+        matrix = columns[:, lower:]
+        matrix[negative:], matrix[:negative] = (band[row] for band in self._bands)
         reach = min(lower + 1, n)
-        matrix[0, upper : upper + reach] -= self._first[int(negative[0])][row, :reach]
+        matrix[0, upper : upper + reach] -= self._first[negative > 0][row, :reach]
         reach = min(upper + 1, n)
-        matrix[-1, upper + 1 - reach : upper + 1] -= self._last[int(negative[-1])][
-            row, n - reach :
-        ]
-        inverse = np.where(shrunk, 1.0 / low, 1.0 / high)
+        matrix[-1, upper + 1 - reach : upper + 1] -= self._last[negative == n][row, n - reach :]
+        inverse = np.full(n, 1.0 / ratios[1])
+        inverse[:shrunk] = 1.0 / ratios[0]
         matrix[:, upper] += inverse
         # LAPACK itself, without the checks of solve_banded, which take as long as the solution.
-        _, _, solution, failed = lapack.dgbsv(
+        factors, pivots, solution, failed = lapack.dgbsv(
             lower,
             upper,
-            self._columns.T,
-            (source.T * inverse + constant).T,
+            columns.T,
+            source * inverse + constant,
             overwrite_ab=True,
             overwrite_b=True,
         )
         if failed:
             raise np.linalg.LinAlgError(f"dgbsv: {failed}")
+        self._factored[row] = factors, pivots, inverse
         return np.asarray(solution, dtype=np.float64)
+
+    def again(self, row: int, sources: FloatArray) -> FloatArray:
+        """Returns V for other sources, shape (several, n), by the last system of an interval."""
+        factors, pivots, inverse = self._factored[row]
+        solution, failed = lapack.dgbtrs(
+            factors, self._lower, self._upper, (sources * inverse).T, pivots, overwrite_b=True
+        )
+        if failed:
+            raise np.linalg.LinAlgError(f"dgbtrs: {failed}")
+        return np.asarray(solution.T, dtype=np.float64)
 
 
 def _heads(values: FloatArray) -> FloatArray:

@@ -114,7 +114,7 @@ class SlopedKernel:
 
     @functools.cached_property
     def _systems(self) -> LinearSystems:
-        return LinearSystems(self.centre)
+        return LinearSystems(self.centre, kept=True)
 
     @functools.cached_property
     def _systems_of_rests(self) -> LinearSystems:
@@ -153,6 +153,8 @@ class SlopedKernel:
         reach = np.einsum("pi,pix->px", self.radius, np.abs(slopes))
         tiny = 2.0 * self.rounding
         more = correlate(tiny * reach, self._most)
+        # What the slopes may take across zero.
+        more += correlate(np.maximum(reach - np.abs(base), 0.0), self._gap)
         for i in range(3):
             # Mass that d_i moves meets what the slopes add there. What slope i adds falls where
             # mass comes in, and grows where it goes, if it is negative: never a gain.
@@ -185,7 +187,7 @@ class SlopedKernel:
         )
 
     def kept_of_rest(self, base: FloatArray, reach: FloatArray, e: Values) -> Values:
-        """Returns what a step keeps of the rest E, and of what crosses zero on its account.
+        """Returns what a step keeps of the rest E.
 
         Args:
             base: A at every state that a tap leads to.
@@ -193,9 +195,8 @@ class SlopedKernel:
             e: E.
         """
         correlate, rest = self.centre._correlate, self._padded(e)
-        above, crossing = _across_zero(base, reach, rest)
+        above, _ = _across_zero(base, reach, rest)
         more = correlate(above, self._most) + correlate(rest - above, self._some)
-        more += correlate(crossing, self._gap)
         more += (self._infinite * e.right)[:, None]
         return Values(more, self.most_left * e.left, self.most_right * e.right)
 
@@ -233,15 +234,13 @@ class SlopedKernel:
         slopes.right[:] = source.slopes.right + high * right
         slopes.right[:] /= (1.0 - np.minimum(high * centre.keep_right, high))[:, None]
         once = self.turned_base(base)
-        shrunk, negative = once.base.inner <= 0.0, base.inner <= 0.0
         # Of the slopes themselves only their ends are known as yet.
-        of_ends = self.slopes_after(once, slopes).inner
-        wanted = source.slopes.inner + np.where(shrunk, low, high)[:, None] * of_ends
+        of_ends = self._systems.constant(slopes.left.T, slopes.right.T).transpose(1, 0, 2)
+        ratio = np.where(once.base.inner <= 0.0, low, high)
+        wanted = source.slopes.inner + ratio[:, None] * (once.slopes.inner + of_ends)
         rows = range(base.right.size)
         for row in rows:
-            slopes.inner[row] = self._systems.solve(
-                row, wanted[row].T, negative[row], shrunk[row], low, high
-            ).T
+            slopes.inner[row] = self._systems.again(row, wanted[row])
         step = self.turned_slopes(once, slopes)
 
         def missing() -> Values:
@@ -256,15 +255,14 @@ class SlopedKernel:
         rest.right[:] = wants.right / (1.0 - high * self.most_right)
         wanted = missing().inner
         without = self.most(found).inner
-        never = np.zeros(g.size, dtype=bool)
         for row in rows:
-            below = without[row] <= 0.0
+            below = int(np.count_nonzero(without[row] <= 0.0))
             for _ in range(_MOST_PATTERNS):
                 rest.inner[row] = self._systems_of_rests.solve(
-                    row, wanted[row], below, never, low, high
+                    row, wanted[row], (below, 0), (low, high)
                 )
-                now = without[row] + rest.inner[row] <= 0.0
-                if np.array_equal(now, below):
+                now = int(np.count_nonzero(without[row] + rest.inner[row] <= 0.0))
+                if now == below:
                     break
                 below = now
         np.maximum(rest.inner, 0.0, out=rest.inner)

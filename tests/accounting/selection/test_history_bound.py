@@ -18,7 +18,11 @@ from optuna_dp.accounting.selection.history_bound import (
     _recursion,
 )
 from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Removal, Values
-from optuna_dp.accounting.selection.history_stationary import ratio_step, solve_stationary
+from optuna_dp.accounting.selection.history_stationary import (
+    LinearSystems,
+    ratio_step,
+    solve_stationary,
+)
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 
@@ -152,6 +156,21 @@ def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_ca
     uncapped = HistoryProfile(pair, Geometric(4), (0.75, 2.0), step=0.05)
     capped = HistoryProfile(pair, Geometric(4).capped(90), (0.75, 2.0), step=0.05)
     assert np.allclose(uncapped.delta(eps), capped.delta(eps), rtol=2e-3)
+
+
+def test_a_system_that_is_kept_solves_other_sources() -> None:
+    keep = _intervals(Geometric(8), 0.75, 2.0, 0.1)
+    grid = HistoryGrid(pair_of(GAUSSIAN), 0.1, 3.0, 3.0)
+    systems = LinearSystems(Removal(grid, *keep), kept=True)
+    first, *others = np.random.default_rng(0).normal(size=(4, grid.size))
+    signs = [(3, 0), (grid.size // 2, 5)]
+    for row, of in enumerate(signs):
+        systems.solve(row, first, of, (0.8, 0.9))
+    for row, of in enumerate(signs):
+        found = systems.again(row, np.array(others))
+        for source, solution in zip(others, found, strict=True):
+            anew = LinearSystems(Removal(grid, *keep)).solve(row, source, of, (0.8, 0.9))
+            assert solution == pytest.approx(anew, rel=1e-10)
 
 
 @pytest.mark.parametrize("shape", [-0.5, 0.0, 0.5, 3.0])

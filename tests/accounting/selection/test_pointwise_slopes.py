@@ -182,6 +182,9 @@ class OffBySome(LinearSystems):
     def solve(self, *args):
         return 0.9 * super().solve(*args)
 
+    def again(self, *args):
+        return 0.9 * super().again(*args)
+
 
 def test_a_solver_that_errs_costs_closeness_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
