@@ -183,6 +183,8 @@ class _Side:
     def _quick(self) -> HistoryOnlyProfile:
         """With a coarse look: often enough to see that the other direction costs more."""
         found = self._none._quick.bounds if self._none else [self.old]
+        if refined := refined_cells(*self._cost):
+            return self._with(found, RefinedProfile, refined // 2)
         return self._with(found, PointwiseProfile, min(affordable_cells(*self._cost), _FIRST_LOOK))
 
     @functools.cached_property
