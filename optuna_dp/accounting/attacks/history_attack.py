@@ -120,13 +120,17 @@ class HistoryAttack:
         self._short = np.clip(middle - np.arange(n), 0, shift.size)
         self._long = np.clip(middle + n - np.arange(n), 0, shift.size)
         self._room: dict[tuple[bool, tuple[int, ...]], FloatArray] = {}
+        #: The last policy, for each number of ranks.
+        self._policies: dict[int, IntArray] = {}
 
     def geometric(self, shares: FloatArray, gamma: float, epsilon: float) -> Outcome:
         """Returns the outcome under geometric T, for the policy that is best at ``epsilon``."""
         ranks, n, keep = shares.shape[2], self.z.size, 1.0 - gamma
         moves, stays = self._matrices(shares, self.on)
         gain = self._gain(epsilon)
-        values, choices = np.zeros((ranks, n)), np.zeros((ranks, n), dtype=np.int64)
+        values = np.zeros((ranks, n))
+        # Mechanisms tried one after the other have nearly the same best policy.
+        choices = self._policies.setdefault(ranks, np.zeros((ranks, n), dtype=np.int64))
         up, systems = np.zeros((shares.shape[0], n)), []
         for rank in range(ranks - 2, -1, -1):
             up += moves[rank + 1] @ values[rank + 1]
@@ -145,29 +149,37 @@ class HistoryAttack:
         weights = self._vertices[choices]
         off_moves, off_stays = self._matrices(shares, self.off)
         of_off = [_Steps(w, stay, keep) for w, stay in zip(weights[:-1], off_stays, strict=False)]
-        off = self._visits(weights, off_moves, off_stays, keep, of_off)[1]
-        visits, on = self._visits(weights, moves, stays, keep, systems[::-1])
+        off = self._visits(shares, self.off, weights, off_moves, keep, of_off)[1]
+        visits, on = self._visits(shares, self.on, weights, moves, keep, systems[::-1])
         gradient = np.zeros_like(shares)
         self._add_gradient(gradient, weights, visits, values)
         return Outcome(gamma * on, gamma * off, gradient)
 
     def _visits(
         self,
+        shares: FloatArray,
+        mass: FloatArray,
         weights: FloatArray,
         moves: FloatArray,
-        stays: FloatArray,
         keep: float,
         systems: list[_Steps],
     ) -> tuple[FloatArray, float]:
         """Returns how often each rank and z are met before a run, and an event after one."""
         ranks, n, lambdas = weights.shape
         visits, below = np.zeros((ranks, n)), np.zeros((lambdas, n))
-        begin = self._start
+        begin, after = self._start, 0.0
+        # The mass of each rank, and up to it, whatever the state.
+        exactly = np.einsum("ijr,j->ri", shares, mass)
+        at_most = np.cumsum(exactly, axis=0)
         for rank, system in enumerate(systems):
             visits[rank] = system.visits(begin)
-            below += (weights[rank] * visits[rank][:, None]).T
+            here = (weights[rank] * visits[rank][:, None]).T
+            if rank % 2:
+                risen = float(below.sum(axis=1) @ exactly[rank])
+                after += risen + float(here.sum(axis=1) @ at_most[rank])
+            below += here
             begin = keep * np.einsum("iz,izy->y", below, moves[rank + 1])
-        return visits, float(_one_run(weights, visits, moves, stays)[1::2].sum())
+        return visits, after
 
     def finite(self, shares: FloatArray, pmf: FloatArray, epsilon: float) -> Outcome:
         """Returns the outcome of the runs T <= len(pmf), for the policy best at ``epsilon``."""

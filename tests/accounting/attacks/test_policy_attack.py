@@ -193,6 +193,17 @@ def test_geometric_attack_is_the_limit_of_finite_ones() -> None:
     assert forever.gradient == pytest.approx(long.gradient, rel=1e-4, abs=1e-7)
 
 
+def test_an_outcome_does_not_depend_on_the_mechanisms_tried_before() -> None:
+    """Though each search for the best policy begins with the last one's."""
+    pair = attainable_pairs(events.gaussian(4.0))[0]
+    first = HistoryAttack(pair, BOUNDS, (0.2, 0.6, 0.2), reach=4.0)
+    other = HistoryAttack(pair, BOUNDS, (0.2, 0.6, 0.2), reach=4.0)
+    shares = shares_of(first.on, [[0.01], [0.2], [0.1]], [[1e-3], [1e-4], [0.0]])
+    other.geometric(shares_of(first.on, [[0.5], [0.0], [0.3]], [[0.0], [0.2], [1e-5]]), 0.25, 3.0)
+    fresh, again = (attack.geometric(shares, 0.25, 1.0) for attack in (first, other))
+    assert (again.on, again.off) == pytest.approx((fresh.on, fresh.off), rel=1e-12)
+
+
 @pytest.mark.parametrize(("prior", "bounds", "scores"), RANKED)
 def test_the_advantage_grows_at_least_as_its_gradient_says(prior, bounds, scores) -> None:
     """It is the most over policies, each of which grows that fast: a subgradient.
