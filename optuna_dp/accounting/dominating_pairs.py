@@ -175,13 +175,14 @@ class DominatingPair:
         eps = np.asarray(epsilon, dtype=np.float64)
         return _delta(self._sticks(eps, _power(eps)))
 
-    def mixture(self, eps: FloatArray, shifts: FloatArray, weights: FloatArray) -> FloatArray:
-        """Returns the sum over i of ``weights[i] * delta(eps - shifts[i])`` at each eps.
+    def mixture(self, eps: FloatArray, kinks: FloatArray, weights: FloatArray) -> FloatArray:
+        """Returns the sum over i of ``weights[i] * delta(eps - log kinks[i])`` at each eps.
 
-        Shapes (n,), (m,), (m,). Takes n + m powers of e instead of n m.
+        Shapes (n,), (m,), (m,). Takes n powers of e instead of n m.
         """
+        shifts, shrunk = np.log(kinks), 1.0 / kinks.astype(_LONG)
         largest = max(np.abs(eps).max(initial=0.0), np.abs(shifts).max(initial=0.0))
-        grown, shrunk = _power(eps)[:, None], _power(-shifts)
+        grown = _power(eps)[:, None]
         out = np.empty(eps.size)
         rows = max(1, _AT_ONCE // (shifts.size + 1))
         for start in range(0, eps.size, rows):
@@ -339,15 +340,15 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> Fl
     # Beyond its lowest point the hull is flat.
     chain = np.array([x, h, d])[:, [*range(int(h[:-1].argmin()) + 1), -1]]
     bent = np.append(np.flatnonzero(_masses(chain) <= 0.0) + 1, chain.shape[1] - 1)
-    here, there = chain[:2].T.tolist(), _mirrored(chain).T.tolist()
+    at, here, there = chain.tolist()
     corners, i = [0], 1
     while i < chain.shape[1]:
         while len(corners) > 1:
             a, b = corners[-2:]
-            if here[b][0] >= 0.0:
-                mass = _bend(here[a], here[b], here[i])
+            if at[b] >= 0.0:
+                mass = _bend(*((at[k], here[k]) for k in (a, b, i)))
             else:
-                mass = _bend(there[i], there[b], there[a])
+                mass = _bend(*((-at[k], there[k]) for k in (i, b, a)))
             if mass > 0.0:
                 break
             corners.pop()

@@ -54,6 +54,8 @@ _GRADING = 16.0
 # Laws whose phi' is a sum of more terms than this take so much coarser steps, for time.
 _LONG_SUM = 100_000
 _COARSER = 5.0
+# While a look at all points of a hull at once drops more than one in fifty, it is worth another.
+_MANY_LEFT = 0.98
 
 
 class DataProfile:
@@ -95,28 +97,27 @@ class DataProfile:
         if (c, big_c) == (1.0, 1.0) and _reveals_nothing(pair):
             # A selection among runs that do not depend on the data does not depend on the data.
             self.grid_size = 0
-            self._floor, self._shifts = 0.0, np.zeros(1)
+            self._floor, self._kinks = 0.0, np.ones(1)
             self._weights = np.array([1.0 - self._none])
             return
         lines = _Lines(pair, trials, c, big_c)
         if lines.slack > 1.0:
             # Rounding outweighs the bound: say what holds always.
             self.grid_size = 0
-            self._floor, self._shifts, self._weights = 1.0, np.zeros(1), np.zeros(1)
+            self._floor, self._kinks, self._weights = 1.0, np.ones(1), np.zeros(1)
             return
         if trials.terms > _LONG_SUM:
             step *= _COARSER
         p, gain, cost = _grid(lines, c, big_c, step)
         self.grid_size = p.size
         gain, cost = _sound_lines(p, gain, cost, lines.slack)
-        self._floor, self._weights, kinks = _hinges(gain, cost)
-        self._shifts = np.log(kinks)
+        self._floor, self._weights, self._kinks = _hinges(gain, cost)
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
         eps = np.asarray(epsilons, dtype=np.float64)
         flat = eps.reshape(-1)
-        out = self._floor + self._pair.mixture(flat, self._shifts, self._weights)
+        out = self._floor + self._pair.mixture(flat, self._kinks, self._weights)
         out += self._none * -np.expm1(np.minimum(flat, 0.0))
         return np.minimum(out, 1.0).reshape(eps.shape)
 
@@ -130,7 +131,7 @@ class DataProfile:
     def phi(self, t: npt.ArrayLike) -> FloatArray:
         """Returns the envelope that is used, an upper bound on Phi(t) for each t >= 0."""
         at = np.asarray(t, dtype=np.float64)
-        hinges = np.maximum(0.0, 1.0 - at[..., None] * np.exp(-self._shifts))
+        hinges = np.maximum(0.0, 1.0 - at[..., None] / self._kinks)
         return np.asarray(self._floor + hinges @ self._weights)
 
 
@@ -316,24 +317,24 @@ def _hinges(gain: FloatArray, cost: FloatArray) -> tuple[float, FloatArray, Floa
 def _upper_hull(x: FloatArray, y: FloatArray) -> npt.NDArray[np.intp]:
     """Returns the indices of the concave hull of points with growing x.
 
-    Points below the chord of their neighbours are dropped all at once, again and again: none of
-    them can be a corner (each is below a chord whose ends are at least as high as the hull's).
+    Points below the chord of their neighbours are dropped all at once, as long as that drops many:
+    none of them can be a corner (each is below a chord whose ends are at least as high as the
+    hull's). The rest go one by one.
     """
-    index = np.arange(x.size)
-    for _ in range(64):
-        if index.size < 3:
-            return index
+    index, before = np.arange(x.size), math.inf
+    while 2 < index.size < _MANY_LEFT * before:
+        before = index.size
         slope = np.diff(y[index]) / np.diff(x[index])
-        keep = np.concatenate([[True], slope[:-1] > slope[1:], [True]])
-        if keep.all():
-            return index
-        index = index[keep]
+        index = index[np.concatenate([[True], slope[:-1] > slope[1:], [True]])]
+    # Numbers of Python, which are compared one by one much sooner than those of arrays.
+    at, height = x[index].tolist(), y[index].tolist()
     corners: list[int] = []
-    for i in index.tolist():
+    for i in range(index.size):
         while len(corners) >= 2:
             a, b = corners[-2], corners[-1]
-            if (y[b] - y[a]) * (x[i] - x[b]) > (y[i] - y[b]) * (x[b] - x[a]):
+            rise, onward = height[b] - height[a], height[i] - height[b]
+            if rise * (at[i] - at[b]) > onward * (at[b] - at[a]):
                 break
             corners.pop()
         corners.append(i)
-    return np.array(corners, dtype=np.intp)
+    return index[corners]

@@ -334,8 +334,8 @@ def test_unedited_lines_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 class WithoutInfiniteMass(DominatingPair):
     """Forgets the outputs that only D has when the profile is read."""
 
-    def mixture(self, eps, shifts, weights):  # type: ignore[no-untyped-def, override]
-        there = super().mixture(eps, shifts, weights)
+    def mixture(self, eps, kinks, weights):  # type: ignore[no-untyped-def, override]
+        there = super().mixture(eps, kinks, weights)
         return np.maximum(there - self.infinite_mass * weights.sum(), 0.0)
 
 
