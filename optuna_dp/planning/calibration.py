@@ -37,7 +37,7 @@ _SMALLEST_MEAN = 1e-3
 LARGEST_RATIO = 1e3
 
 # Grids of the history bound that only say where to look.
-_COARSE = {"step": 0.08, "points_per_spread": 4.0}
+_COARSE = {"step": 0.04, "points_per_spread": 4.0}
 
 
 @dataclass(frozen=True)

@@ -188,11 +188,12 @@ def selection_plan(
         )
         # The solutions of one way to search are near each other, so it is one job.
         chains = _together(sorted(searches, key=_by_law), _way)
-    known = unknown != "noise_multiplier"
-    one_run = Guarantee(event, neighboring_relation).epsilon(delta) if known else None
     job = partial(_rows, work, noise, cap)
     with closing(shared(job, chains, n_jobs, lambda chain: sum(map(_effort, chain)))) as done:
         rows = _in_order(done, searches, on_row)
+    known = unknown != "noise_multiplier"
+    # After the rows, so that no process waits for it; they needed its pair as well.
+    one_run = Guarantee(event, neighboring_relation).epsilon(delta) if known else None
     return SelectionPlan(
         run=event if known else None,
         one_run=one_run,

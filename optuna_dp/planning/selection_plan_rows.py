@@ -34,7 +34,7 @@ from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon, rough_epsilon
-from optuna_dp.planning.target_search import Scale, guided, largest_within
+from optuna_dp.planning.target_search import RATIO, guided, largest_within
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.binomial import Binomial
 from optuna_dp.trial_counts.logarithmic import Logarithmic
@@ -289,17 +289,14 @@ class Solver:
     ) -> None:
         self._judge, self._unknown, self._noise = judge, unknown, noise
         self._cap, self._target = cap, target
-        self._last: Scale = calibration.NOISE
-        self._of_mean: dict[float | None, Scale] = {}
+        # Noise and ratio hardly change from row to row.
+        self._last, self._ratio = calibration.NOISE, RATIO
 
     def row(self, search: Search) -> PlanRow:
         """Returns the row at the best value within the target, empty if there is none."""
         make = partial(law_of, search.law, cap=self._cap)
         solved = self._unknown == "noise_multiplier"
-        if solved:
-            scale = self._of_mean.get(search.mean, self._last)
-        else:
-            scale = calibration.scale_of(self._unknown, make)
+        scale = self._last if solved else calibration.scale_of(self._unknown, make)
 
         def parts(u: float) -> tuple[Search, TrialCount, float]:
             value = scale.value(u)
@@ -316,12 +313,15 @@ class Solver:
             return rough_epsilon(self._judge.guarantee(*parts(u)), self._judge.delta)
 
         if self._judge.policy == "history" and search.density_bounds != PLAIN:
-            found = guided(cost, rough, self._target, scale, tolerance=_TOLERANCE)
+            found = guided(
+                cost, rough, self._target, scale, ratio=self._ratio, tolerance=_TOLERANCE
+            )
+            self._ratio = found.ratio
         else:
             found = largest_within(cost, self._target, scale, tolerance=_TOLERANCE)
         if found.cost > self._target:
             note = f"out of reach: at least {significant_up(found.cost)}"
             return PlanRow(**asdict(search), note=note)
         if solved:
-            self._last = self._of_mean[search.mean] = scale.starting_at(found)
+            self._last = scale.starting_at(found)
         return self._judge.row(*parts(found.at), solved=solved)

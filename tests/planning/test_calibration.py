@@ -13,7 +13,7 @@ import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import bounds_of_ratio, calibrate
-from optuna_dp.planning.target_search import Scale, largest_within
+from optuna_dp.planning.target_search import Scale, guided, largest_within
 
 DELTA = 1e-5
 SCALE = Scale(1.0, -5.0, 5.0, 0.0, 1.0)
@@ -76,6 +76,41 @@ def test_search_takes_few_evaluations() -> None:
 
     largest_within(cost, 12.0, SCALE)
     assert len(calls) <= 7
+
+
+def dear(u: float) -> float:
+    return math.exp(1.2 * u) + math.exp(2.0 * u)
+
+
+@pytest.mark.parametrize(("guess", "most"), [(0.93, 1), (0.97, 2), (0.7, 3)])
+def test_a_rough_cost_spares_nearly_all_evaluations_of_the_dear_one(
+    guess: float, most: int
+) -> None:
+    calls: list[float] = []
+
+    def cost(u: float) -> float:
+        calls.append(u)
+        return dear(u)
+
+    def rough(u: float) -> float:
+        return dear(u) / (0.93 + 0.005 * math.sin(u))
+
+    found = guided(cost, rough, 12.0, SCALE, ratio=guess, tolerance=0.02)
+    assert len(calls) <= most
+    assert 0.98 * 12.0 <= found.cost == dear(found.at) <= 12.0
+    # What the next search may begin with.
+    assert found.ratio == pytest.approx(found.cost / rough(found.at), rel=0.015)
+
+
+@pytest.mark.parametrize(
+    "rough", [lambda _: math.inf, lambda _: 0.0, lambda _: math.nan, lambda u: math.exp(-u)]
+)
+def test_a_rough_cost_that_misleads_takes_time_and_nothing_else(
+    rough: Callable[[float], float],
+) -> None:
+    found = guided(dear, rough, 12.0, SCALE, tolerance=0.02)
+    assert 0.98 * 12.0 <= found.cost == dear(found.at) <= 12.0
+    assert 0.0 < found.ratio < math.inf
 
 
 # -- calibrate -----------------------------------------------------------------------------------
