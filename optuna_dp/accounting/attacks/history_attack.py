@@ -108,8 +108,11 @@ class HistoryAttack:
         self.z: FloatArray = step * np.arange(low, high + 1, dtype=np.float64)
         self._start = np.zeros(self.z.size)
         self._start[-low] = 1.0
+        # An event is made of the highest losses, however rare: those near its epsilon must not be
+        # put together with the ones beyond.
+        farthest = max(6.0 * spread, 0.75 * reach)
         #: O-mass and O'-mass of the outputs, by loss.
-        self.on, self.off, shift = _on_lattice(pair, step, int(np.ceil(6.0 * spread / step)))
+        self.on, self.off, shift = _on_lattice(pair, step, int(np.ceil(farthest / step)))
         self._vertices = policy_vertices(prior, *bounds)
         n = self.z.size
         self._target = np.clip(np.arange(n)[:, None] + shift[None, :], 0, n - 1)

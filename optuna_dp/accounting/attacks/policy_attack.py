@@ -228,13 +228,15 @@ def _search_history(
         )
         for lower, upper in _STARTS
     ]
-    best = max(looks, key=_level)
+    single = max(looks, key=_level)
     # With each rank cut in two, and then on a finer lattice.
-    found = climb(_COARSE, *_cut(best)[1:], max(best[0], plain), own, tries)
-    best = max(best, found, key=_level)
+    found = climb(_COARSE, *_cut(single)[1:], max(single[0], plain), own, tries)
+    best = max(single, found, key=_level)
     if geometric:
-        fine = climb(_FINE, *best[1:], max(best[0], plain), own, tries)
-        best = max([*looks, best, fine], key=_level)
+        # Ranks in one part may gain more there than those in two.
+        begins = [single] if best is single else [single, found]
+        fine = [climb(_FINE, *each[1:], max(each[0], plain), own, tries) for each in begins]
+        best = max([best, *fine], key=_level)
         if best[1].shape[1] == 1:  # where ranks in two parts were no better
             world = HistoryAttack(pair, (c, big_c), prior, reach, _FINE)
             for parts, moves in ((1, 120), (2, 60)):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from accounting.selection.history_reference import Instance, exhaustive
 
-from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, pure_dp
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks import history_attack
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
@@ -39,7 +39,7 @@ def bound_of(event, trials, bounds, kind):
     return max(kind(side, trials, bounds).epsilon(DELTA) for side in (pair, pair.reversed()))
 
 
-@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.71, 4.11)])
+@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.71, 4.19), (0.6, 7.0)])
 def test_history_attack_reaches_the_reference(noise, reference) -> None:
     event = sgd(noise)
     attack = strongest_policy_attack(
@@ -191,6 +191,13 @@ def test_geometric_attack_is_the_limit_of_finite_ones() -> None:
     forever, long = attack.geometric(shares, 0.25, 1.0), attack.finite(shares, pmf, 1.0)
     assert (forever.on, forever.off) == pytest.approx((long.on, long.off), rel=1e-6)
     assert forever.gradient == pytest.approx(long.gradient, rel=1e-4, abs=1e-7)
+
+
+def test_an_attack_of_ranks_in_one_part_is_not_given_up_too_early() -> None:
+    """On the coarse lattice two parts are ahead, and end at 3.10; on the fine one they are not."""
+    pair = attainable_pairs(pure_dp(1.0))[0]
+    attack = strongest_policy_attack(pair, Geometric(100), (0.9, 1.25), DELTA, "history")
+    assert attack.epsilon > 3.4
 
 
 def test_an_outcome_does_not_depend_on_the_mechanisms_tried_before() -> None:
