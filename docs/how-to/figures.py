@@ -91,7 +91,7 @@ def draw(data: dict[str, Any]) -> None:
     plt.style.use(STATIC.parent / "figures.mplstyle")
 
     def save(figure: Any, name: str) -> None:
-        figure.tight_layout()
+        figure.set_layout_engine(figure.get_layout_engine() or "tight")
         figure.savefig(STATIC / f"{name}.svg", metadata={"Date": None})
         plt.close(figure)
 
@@ -142,7 +142,9 @@ def draw(data: dict[str, Any]) -> None:
     axes.legend(frameon=False, fontsize=9)
     save(figure, "epsilon-by-ratio")
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3.9), sharey=True)
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(6.4, 4.6), sharey=True, layout="constrained"
+    )
     plain_points = data["laws"]["geometric"]
     for axes, x in ((left, "epsilon"), (right, "mean")):
         axes.plot(*series(plain_points, x, "hit"), color="#7a7a7a", label="random search")
@@ -159,7 +161,13 @@ def draw(data: dict[str, Any]) -> None:
     right.set_xticks([2, 5, 10, 20, 50, 100], ["2", "5", "10", "20", "50", "100"])
     left.set_title("for the epsilon")
     right.set_title("for the compute")
-    right.legend(frameon=False, fontsize=9)
+    # Below both, where no curve runs.
+    figure.legend(
+        *right.get_legend_handles_labels(),
+        loc="outside lower center",
+        frameon=False,
+        fontsize=9,
+    )
     save(figure, "when-adaptivity-pays")
 
 
