@@ -131,6 +131,7 @@ class LinearSystems:
         at = np.where(valid, offsets, 0)
         self._bands = tuple(np.where(valid, -k[:, at], 0.0) for k in (lo, hi))
         # One column of the matrix in each row: LAPACK's bands, and above them the space it wants.
+        self._kept = kept
         rows = removal.keep_right.size if kept else 1
         self._columns = np.zeros((rows, n, self._lower + at.size))
         self._factored: dict[int, tuple[FloatArray, IntArray, FloatArray]] = {}
@@ -160,7 +161,7 @@ class LinearSystems:
         """
         n, lower, upper = source.shape[0], self._lower, self._upper
         negative, shrunk = signs
-        columns = self._columns[row % len(self._columns)]
+        columns = self._columns[row if self._kept else 0]
         matrix = columns[:, lower:]
         matrix[negative:], matrix[:negative] = (band[row] for band in self._bands)
         reach = min(lower + 1, n)
@@ -181,11 +182,12 @@ class LinearSystems:
         )
         if failed:
             raise np.linalg.LinAlgError(f"dgbsv: {failed}")
-        self._factored[row] = factors, pivots, inverse
+        if self._kept:
+            self._factored[row] = factors, pivots, inverse
         return np.asarray(solution, dtype=np.float64)
 
     def again(self, row: int, sources: FloatArray) -> FloatArray:
-        """Returns V for other sources, shape (several, n), by the last system of an interval."""
+        """Returns V for other sources, shape (several, n), by the interval's last system, kept."""
         factors, pivots, inverse = self._factored[row]
         solution, failed = lapack.dgbtrs(
             factors, self._lower, self._upper, (sources * inverse).T, pivots, overwrite_b=True

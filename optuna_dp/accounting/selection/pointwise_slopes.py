@@ -255,6 +255,7 @@ class SlopedKernel:
         rest.right[:] = wants.right / (1.0 - high * self.most_right)
         wanted = missing().inner
         without = self.most(found).inner
+        # Signs are guessed by their number: what a wrong guess misses is added below.
         for row in rows:
             below = int(np.count_nonzero(without[row] <= 0.0))
             for _ in range(_MOST_PATTERNS):
