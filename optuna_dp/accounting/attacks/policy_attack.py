@@ -67,7 +67,7 @@ _STARTS = (
     ((0.02, 0.1, 10.0), (1.0, 0.3, 0.1)),
 )
 # Points of the policies' lattices per root mean square of the loss: to look around, to report.
-_COARSE, _FINE = 4.0, 8.0
+_COARSE, _FINE = 4.0, 6.0
 # An ascent that ends without an event is begun again at an epsilon smaller by so much.
 _LOWER = (0.0, 0.5, 1.0, 2.0)
 
