@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import joblib
-from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky import ProcessPoolExecutor
 from threadpoolctl import threadpool_limits
 
 Job = TypeVar("Job")
@@ -35,7 +35,7 @@ def shared(
     """Yields what comes of all jobs, in whatever order.
 
     What comes of a job done here is yielded at once, of another one's when this process has a
-    moment. If it is left before its end, or a job fails, the other processes are ended.
+    moment. The other processes are ended with it, also if it is left early or a job fails.
 
     Args:
         do: Must give the same in any process.
@@ -57,7 +57,8 @@ def shared(
 def _among_several(
     do: Callable[[Job], Iterable[Result]], jobs: Sequence[Job], workers: int
 ) -> Iterator[Result]:
-    others = get_reusable_executor(max_workers=workers - 1, env=_ONE_THREAD)
+    # Its own, since it is ended: joblib's may be at work for the caller.
+    others = ProcessPoolExecutor(max_workers=workers - 1, env=_ONE_THREAD)
     waiting = deque(jobs)
     done: queue.SimpleQueue[Future[list[Result]]] = queue.SimpleQueue()
     open_jobs = len(jobs)
@@ -105,7 +106,8 @@ def _among_several(
             # The executor loses its way if it is ended with a job in hand that no process has.
             while not all(future.running() or future.done() for future in given):
                 time.sleep(1e-3)
-            others.shutdown(kill_workers=True)
+        # They hold what they imported, and take a while to end by themselves.
+        others.shutdown(kill_workers=True)
 
 
 def _listed(do: Callable[[Any], Iterable[Any]], job: Any) -> list[Any]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 
+import joblib
 import pytest
 import threadpoolctl
 
@@ -85,6 +86,15 @@ def test_whoever_leaves_early_leaves_nobody_at_work() -> None:
             assert _others()
         assert not _others()
     assert len(list(shared(lambda job: [job], range(5), 2, _size))) == 5
+    assert not _others()
+
+
+def test_processes_of_the_caller_are_left_alone() -> None:
+    with joblib.Parallel(n_jobs=2, backend="loky") as theirs:
+        before = set(theirs([joblib.delayed(os.getpid)() for _ in range(20)]))
+        list(shared(lambda job: [job], range(5), 2, _size))
+        after = set(theirs([joblib.delayed(os.getpid)() for _ in range(20)]))
+    assert before & after
 
 
 @pytest.mark.parametrize("processes", [1, 2])
