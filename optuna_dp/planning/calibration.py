@@ -38,6 +38,8 @@ LARGEST_RATIO = 1e3
 
 # Grids of the history bound that only say where to look.
 _COARSE = {"step": 0.04, "points_per_spread": 4.0}
+# Epsilon by the bound that counts over what these say, more or less.
+CLOSE_OVER_ROUGH = 0.935
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def calibrate(
         return rough_epsilon(guarantee_at(scale.value(u)), delta)
 
     if policy == "history" and density_bounds != (1.0, 1.0):
-        found = guided(cost, rough, target, scale, tolerance=spare)
+        found = guided(cost, rough, target, scale, ratio=CLOSE_OVER_ROUGH, tolerance=spare)
     else:
         if unknown == "noise_multiplier":
             # Nearly all the work of the search is done on a bound that is quick to evaluate.

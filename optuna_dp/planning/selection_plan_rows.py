@@ -34,7 +34,7 @@ from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon, rough_epsilon
-from optuna_dp.planning.target_search import RATIO, guided, largest_within
+from optuna_dp.planning.target_search import guided, largest_within
 from optuna_dp.trial_counts.base import TrialCount
 from optuna_dp.trial_counts.binomial import Binomial
 from optuna_dp.trial_counts.logarithmic import Logarithmic
@@ -290,7 +290,7 @@ class Solver:
         self._judge, self._unknown, self._noise = judge, unknown, noise
         self._cap, self._target = cap, target
         # Noise and ratio hardly change from row to row.
-        self._last, self._ratio = calibration.NOISE, RATIO
+        self._last, self._ratio = calibration.NOISE, calibration.CLOSE_OVER_ROUGH
 
     def row(self, search: Search) -> PlanRow:
         """Returns the row at the best value within the target, empty if there is none."""

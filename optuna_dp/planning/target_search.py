@@ -14,9 +14,6 @@ from typing import NamedTuple
 TOLERANCE = 0.005
 """The epsilon that is reached lies within this fraction below the target."""
 
-RATIO = 0.935
-"""What a search that learns costs by its bound, over what the quick one says, more or less."""
-
 _MAX_EVALUATIONS = 60
 # Steps of the search, in u.
 _SHORTEST_STEP, _LONGEST_STEP = 0.01, 2.5
@@ -118,7 +115,7 @@ def guided(
     target: float,
     scale: Scale,
     *,
-    ratio: float = RATIO,
+    ratio: float,
     tolerance: float = TOLERANCE,
 ) -> Found:
     """Returns what :func:`largest_within` promises, with one or two evaluations of ``cost``.

@@ -108,7 +108,7 @@ def test_a_rough_cost_spares_nearly_all_evaluations_of_the_dear_one(
 def test_a_rough_cost_that_misleads_takes_time_and_nothing_else(
     rough: Callable[[float], float],
 ) -> None:
-    found = guided(dear, rough, 12.0, SCALE, tolerance=0.02)
+    found = guided(dear, rough, 12.0, SCALE, ratio=0.9, tolerance=0.02)
     assert 0.98 * 12.0 <= found.cost == dear(found.at) <= 12.0
     assert 0.0 < found.ratio < math.inf
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from optuna_dp.accounting.attacks.history_attack import HistoryAttack, Outcome, shares_of
+from optuna_dp.accounting.attacks.policy_search import shown_epsilon
 from optuna_dp.arrays import FloatArray
 
 # The logarithm of the first moves, and of the last ones.
@@ -19,7 +19,6 @@ _SEEDS = (1e-4, 1e-6)
 def polished(
     world: HistoryAttack,
     gamma: float,
-    advantage: Callable[[float, float, float], float],
     start: tuple[float, FloatArray, FloatArray],
     level: float,
     delta: float,
@@ -33,7 +32,6 @@ def polished(
     Args:
         world: Of the mechanisms.
         gamma: Of the geometric law.
-        advantage: The epsilon that (A(E), A'(E)) shows at delta, -inf if none.
         start: (epsilon, tops, events); the epsilon is not used.
         level: The epsilon to begin with, which the masses may be too weak to show.
         delta: Of the epsilon.
@@ -44,7 +42,7 @@ def polished(
         return world.geometric(shares_of(world.on, tops, events), gamma, epsilon)
 
     def shown(of: Outcome) -> float:
-        return advantage(of.on, of.off, delta)
+        return shown_epsilon(of.on, of.off, delta)
 
     def height(of: Outcome) -> float:
         return of.on - math.exp(level) * of.off

@@ -154,7 +154,7 @@ class SlopedKernel:
         tiny = 2.0 * self.rounding
         more = correlate(tiny * reach, self._most)
         # What the slopes may take across zero.
-        more += correlate(np.maximum(reach - np.abs(base), 0.0), self._gap)
+        more += correlate(_crossing(base, reach), self._gap)
         for i in range(3):
             # Mass that d_i moves meets what the slopes add there. What slope i adds falls where
             # mass comes in, and grows where it goes, if it is negative: never a gain.
@@ -195,7 +195,7 @@ class SlopedKernel:
             e: E.
         """
         correlate, rest = self.centre._correlate, self._padded(e)
-        above, _ = _across_zero(base, reach, rest)
+        above = _above_zero(base, reach, rest)
         more = correlate(above, self._most) + correlate(rest - above, self._some)
         more += (self._infinite * e.right)[:, None]
         return Values(more, self.most_left * e.left, self.most_right * e.right)
@@ -205,8 +205,9 @@ class SlopedKernel:
         a, d, e = bound.base, bound.slopes, bound.rest
         factor = np.where(a.inner > 0.0, most, least)
         reach = self.reach(d).inner
-        above, crossing = _across_zero(a.inner, reach, e.inner)
-        rest = most * above + least * (e.inner - above) + (most - least) * crossing
+        above = _above_zero(a.inner, reach, e.inner)
+        rest = most * above + least * (e.inner - above)
+        rest += (most - least) * _crossing(a.inner, reach)
         rest += most * SLACK * (reach + e.inner)
         return Sloped(
             Values(factor * a.inner, least * a.left, most * a.right),
@@ -338,13 +339,15 @@ def _each(make: Callable[..., FloatArray], *values: Values) -> Values:
     )
 
 
-def _across_zero(
-    base: FloatArray, reach: FloatArray, rest: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Returns how much of the rest may lie above zero, and how far the slopes may cross it."""
-    crossing = reach - np.abs(base)
-    above = np.maximum(np.minimum(crossing, 0.0) + rest, 0.0)
-    return np.where(base > 0.0, rest, above), np.maximum(crossing, 0.0)
+def _crossing(base: FloatArray, reach: FloatArray) -> FloatArray:
+    """Returns how far the slopes may cross zero."""
+    return np.maximum(reach - np.abs(base), 0.0)
+
+
+def _above_zero(base: FloatArray, reach: FloatArray, rest: FloatArray) -> FloatArray:
+    """Returns how much of the rest may lie above zero."""
+    above = np.maximum(np.minimum(reach - np.abs(base), 0.0) + rest, 0.0)
+    return np.where(base > 0.0, rest, above)
 
 
 def _rising(base: Values) -> Values:

@@ -11,12 +11,13 @@ from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisso
 from optuna_dp.accounting import events
 from optuna_dp.accounting.attacks import history_attack
 from optuna_dp.accounting.attacks.attainable import attainable_pairs
+from optuna_dp.accounting.attacks.data_attack import data_attack
 from optuna_dp.accounting.attacks.history_attack import (
     HistoryAttack,
     policy_vertices,
     shares_of,
 )
-from optuna_dp.accounting.attacks.policy_attack import data_attack, strongest_policy_attack
+from optuna_dp.accounting.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.accounting.attacks.selection_attack import strongest_attack
 from optuna_dp.accounting.attacks.trade_off import trade_off
 from optuna_dp.accounting.dominating_pairs import DominatingPair

@@ -26,6 +26,7 @@ from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisso
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.selection import profile_bound
 from optuna_dp.accounting.selection.profile_bound import DataProfile
+from optuna_dp.arrays import FloatArray
 
 EPSILONS = np.array([-1.5, -0.3, 0.0, 0.1, 0.4, 0.8, 1.3, 2.0, 3.0, 5.0])
 TOLERANCE = 1e-11
@@ -334,7 +335,7 @@ def test_unedited_lines_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 class WithoutInfiniteMass(DominatingPair):
     """Forgets the outputs that only D has when the profile is read."""
 
-    def mixture(self, eps, kinks, weights):  # type: ignore[no-untyped-def, override]
+    def mixture(self, eps: FloatArray, kinks: FloatArray, weights: FloatArray) -> FloatArray:
         there = super().mixture(eps, kinks, weights)
         return np.maximum(there - self.infinite_mass * weights.sum(), 0.0)
 
