@@ -25,11 +25,13 @@ def seeded(trial: Trial) -> float:
 
 
 def exact_accuracy(trial: Trial) -> float:
-    return round(442 * (0.5 + trial.suggest_float("x", 0, 1) / 3)) / 442
+    """Of 442 records, and another one in each run: by chance some would be the very same."""
+    trial.suggest_float("x", 0, 1)
+    return (300 + 11 * trial.number) / 442
 
 
 @pytest.mark.parametrize(
-    ("objective", "words"), [(seeded, "the very same"), (exact_accuracy, "1/442|1/221")]
+    ("objective", "words"), [(seeded, "the very same"), (exact_accuracy, "1/442")]
 )
 def test_scores_without_noise_are_pointed_out(objective: object, words: str) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(12)))
