@@ -166,9 +166,7 @@ def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[st
     }
     if event.policy == "history" and bounds != (1.0, 1.0):
         # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_only import history_only_bound
+        from optuna_dp.accounting.selection.pointwise_bound import pointwise_bound
 
-        found["history_profile"] = history_only_bound(
-            pair, event.trials, bounds, event.startup_runs
-        )
+        found["history_profile"] = pointwise_bound(pair, event.trials, bounds, event.startup_runs)
     return found

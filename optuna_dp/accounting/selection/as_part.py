@@ -35,11 +35,11 @@ def pair_of_selection(event: PrivateSelectionDpEvent, pair: DominatingPair) -> D
     ]
     if adaptive:
         # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_only import history_only_bound
+        from optuna_dp.accounting.selection.pointwise_bound import pointwise_bound
 
-        better = history_only_bound(
+        better = pointwise_bound(
             pair, event.trials, event.density_bounds, event.startup_runs
-        ).directions()
+        ).directions
         profiles = [(*old, new) for old, new in zip(profiles, better, strict=True)]
 
     def smallest(which: int, epsilons: npt.ArrayLike) -> FloatArray:

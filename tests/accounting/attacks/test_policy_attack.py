@@ -23,7 +23,7 @@ from optuna_dp.accounting.attacks.trade_off import trade_off
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile
 from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 
@@ -47,7 +47,7 @@ def test_history_attack_reaches_the_reference(noise, reference) -> None:
         attainable_pairs(event)[0], Geometric(10), BOUNDS, DELTA, "history"
     )
     assert attack.epsilon > reference
-    assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, HistoryProfile)
+    assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, PointwiseProfile)
     assert "earlier outputs" in attack.describe()
 
 
@@ -68,7 +68,7 @@ def test_attacks_stay_below_their_bounds(trials, bounds) -> None:
     plain = strongest_attack(pair, trials, DELTA).epsilon
     history = strongest_policy_attack(pair, trials, bounds, DELTA, "history").epsilon
     data = strongest_policy_attack(pair, trials, bounds, DELTA, "data").epsilon
-    assert plain <= history <= bound_of(event, trials, bounds, HistoryProfile)
+    assert plain <= history <= bound_of(event, trials, bounds, PointwiseProfile)
     assert plain <= data <= bound_of(event, trials, bounds, DataProfile)
     # Seeing the data is worth more than seeing private outputs, and the search shows it.
     assert data > history
@@ -80,7 +80,7 @@ def test_data_attack_breaks_the_history_bound() -> None:
     attack = strongest_policy_attack(
         attainable_pairs(event)[0], Geometric(10), BOUNDS, DELTA, "data"
     )
-    assert attack.epsilon > bound_of(event, Geometric(10), BOUNDS, HistoryProfile) + 1.0
+    assert attack.epsilon > bound_of(event, Geometric(10), BOUNDS, PointwiseProfile) + 1.0
     assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, DataProfile)
     assert "the data" in attack.describe()
 
