@@ -26,6 +26,7 @@ DEFAULT_INTERVAL = 1e-4
 _COARSEST, _FINEST = 100.0, 1e-12
 # At which the public profile is read, should dp-accounting hide its distributions.
 _POINTS = 1000
+_LARGEST_EXPONENT = 700.0
 
 
 def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:
@@ -40,7 +41,7 @@ def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation
         relation: The neighbouring relation.
     """
     interval = aside("grid of a composition", parts, pairs, relation)
-    return float(interval) if _FINEST <= interval <= _COARSEST else DEFAULT_INTERVAL
+    return float(min(interval, _COARSEST)) if interval >= _FINEST else DEFAULT_INTERVAL
 
 
 def private_parts(accountant: Any) -> tuple[Any, Any] | None:
@@ -114,7 +115,9 @@ def _deltas(side: Any, epsilons: FloatArray) -> FloatArray:
         losses, probs, infinite = atoms
         falling = probs[::-1]
         upper = np.cumsum(np.concatenate([[infinite], falling]))
-        lower = np.cumsum(np.concatenate([[0.0], falling * np.exp(-losses[::-1])]))
+        # Of factors beyond what floats hold less is taken off, which is safe.
+        factors = np.exp(np.minimum(-losses[::-1], _LARGEST_EXPONENT))
+        lower = np.cumsum(np.concatenate([[0.0], falling * factors]))
         above = losses.size - np.searchsorted(losses, epsilons, side="right")
         values = upper[above] - np.exp(epsilons) * lower[above]
     return np.clip(values, 0.0, 1.0)

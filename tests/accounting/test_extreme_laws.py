@@ -153,3 +153,21 @@ def test_long_sums_are_those_of_horners_rule(law: Any) -> None:
     for weight in law._weights[::-1]:
         expected = expected * s + weight
     np.testing.assert_allclose(law.pgf_derivative(s), expected, rtol=2e-12, atol=1e-290)
+
+
+@pytest.mark.parametrize(
+    ("event", "epsilon"),
+    [
+        (odp.gaussian(1e300), 0.0),
+        (odp.compose(odp.gaussian(1e300), odp.gaussian(2.0)), 1.993),
+        (odp.bounded_range(1e308), 1e308),
+        (odp.laplace(1e-6), 1e6),
+        (odp.compose(odp.bounded_range(1e308), odp.bounded_range(1e308)), math.inf),
+        (odp.dp_sgd(noise_multiplier=1.0, sample_rate=1e-9, steps=100), 0.0),
+        (odp.dp_sgd(noise_multiplier=0.01, sample_rate=1e-9, steps=100), 0.0),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_parameters_at_the_ends_of_floats_have_an_epsilon(event: Any, epsilon: float) -> None:
+    assert odp.Guarantee(event).epsilon(1e-5) == pytest.approx(epsilon, rel=0.05, abs=1e-3)
+    assert odp.selection_guarantee(event, odp.Geometric(3)).epsilon(1e-3) >= 0.0

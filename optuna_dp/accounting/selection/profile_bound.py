@@ -145,7 +145,8 @@ def smallest_epsilon(
     log delta) goes before the bisection, which then knows most of its answers: the number is
     the same, for a third of the evaluations.
     """
-    over = functools.cache(lambda eps: math.log(max(float(profile(eps)), 1e-320) / delta))
+    # Of normal floats only: others may count as zero (torch.set_flush_denormal).
+    over = functools.cache(lambda eps: math.log(max(float(profile(eps)) / delta, 1e-300)))
     if over(0.0) <= 0.0:
         return 0.0
     low, high = 0.0, 1.0
