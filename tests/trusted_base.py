@@ -104,7 +104,7 @@ STARTS: dict[str, tuple[str, ...]] = {
 # procedure and looks at what was loaded.
 IN_WORDS = "statement"
 _WITH_DENSITIES = ("with density bounds", "pilots")
-_HISTORY = "accounting/selection/history_only.py"
+_HISTORY = "accounting/selection/pointwise_bound.py"
 _RENYI = "accounting/selection/renyi.py"
 _RENYI_METHOD = "accounting/renyi_method.py"
 _KNOWN_IN_PART = ("runs known in part",)
