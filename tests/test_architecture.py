@@ -65,16 +65,16 @@ LOADED_BY_NAME = {
     "__init__.py",
     "accounting/event_json.py",
     "federated/__init__.py",
-    "releasing/procedures/__init__.py",
-    "releasing/statements/__init__.py",
+    "evidence/procedures.py",
+    "evidence/statements.py",
     "testing/__init__.py",
-    "trial_counts/base.py",
+    "private_selection/trial_counts/base.py",
 }
 TABLES = {
     "accounting/event_json.py",
-    "releasing/procedures/__init__.py",
-    "releasing/statements/__init__.py",
-    "trial_counts/base.py",
+    "evidence/procedures.py",
+    "evidence/statements.py",
+    "private_selection/trial_counts/base.py",
 }
 
 

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.callbacks import PROGRESS_KEY
+from optuna_dp.releasing.callbacks import PROGRESS_KEY
 from optuna_dp.errors import (
     InvalidArgumentError,
     PlanError,

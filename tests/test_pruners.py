@@ -23,7 +23,7 @@ from support import RUN, exactly, finished_study, logged
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.pruners import PRUNED_KEY
+from optuna_dp.protocol.pruners import PRUNED_KEY
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -290,7 +290,7 @@ def test_corrupted_records_are_refused(record: object) -> None:
 def test_importing_the_laws_is_light() -> None:
     code = (
         "import sys; from optuna_dp import Binomial, Geometric, Logarithmic, Once, Poisson;"
-        "from optuna_dp.trial_counts.capped import Capped;"
+        "from optuna_dp.private_selection.trial_counts.capped import Capped;"
         "print([m for m in ('scipy', 'mpmath', 'optuna', 'dp_accounting') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from optuna_dp.json_records import NOT_STORED, Record
 
 PLAN_KEY = "optuna_dp:plan"
-_VERSION = 2
+_VERSION = 1
 
 
 def canonical_json(value: Any) -> str:
@@ -102,13 +102,7 @@ class StudyPlan(Record):
     @classmethod
     def from_json(cls, data: Any) -> StudyPlan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        record = data
-        if isinstance(data, dict) and data.get("version") == 1:
-            # Only plans of optuna-dp 0.1.0 rest on it.
-            from optuna_dp.protocol.plan_of_version_1 import with_what_it_left_out
-
-            record = with_what_it_left_out(data, _VERSION)
-        plan = super().from_json(record)
+        plan = super().from_json(data)
         return replace(plan, digest=digest_of(data))
 
 

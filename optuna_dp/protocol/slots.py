@@ -35,7 +35,6 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
@@ -49,6 +48,7 @@ from optuna_dp.protocol.draws import (
     note_what_others_drew,
 )
 from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -63,9 +63,9 @@ from optuna_dp.protocol.records import (
     fail_unstarted,
     was_enqueued,
 )
+from optuna_dp.protocol.retries import without_retries
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
-from optuna_dp.pruners import guarded
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -222,7 +222,7 @@ class SlotSampler(BaseSampler):
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
         # A retried run is refused at release; without retries the study is not lost to one.
-        aside("a storage without retries", storage)
+        without_retries(storage)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.densities.adaptive_density import RunOutcome
 from optuna_dp.errors import WaitError
+from optuna_dp.models.scores import RunOutcome
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.asides import aside
+from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.releasing.statements.data_description import DataDescription
+    from optuna_dp.releasing.data_description import DataDescription
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Release:
             (``ProposeTestSampler``, ``NoisyMaxSampler``), not paid for, or several.
         guarantee: The guarantee of the whole procedure.
         attributes: The winner's user attributes that were named as output, and what the procedure
-            releases besides: the "pilots" of ``PilotSampler(plan=...)`` and of
-            ``PilotSampler(release_pilots=True)``; with a plan, "last run" if there is something
+            releases besides: the "pilots" of a budget; "last run" if there is something
             to say of it (that it failed, that a person chose it), and "values" with several
             objectives.
         artifact: The content of the winner's artifact, if it has one and a store was given.
@@ -43,7 +42,7 @@ class Release:
         delta: The delta at which the statement gives epsilon.
         design: The public design of the search.
         training: The event of a final training composed on top, or None.
-        runs_told: How many runs had a chance to be chosen, where that is released and charged
+        disclosed_runs: How many runs had a chance to be chosen, where that is released and charged
             for (``release(study, failures="lost")``); None where it is secret, as a rule.
         description: What only people know (:func:`optuna_dp.describe`), or None.
     """
@@ -57,14 +56,14 @@ class Release:
     delta: float = 1e-5
     design: Design = field(kw_only=True, repr=False)
     training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
-    runs_told: int | None = field(default=None, kw_only=True, repr=False)
+    disclosed_runs: int | None = field(default=None, kw_only=True, repr=False)
     description: DataDescription | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def pilots(self) -> list[dict[str, Any]]:
         """The outputs of pilots that are released, in their order; empty if there are none.
 
-        After ``PilotSampler(plan=...)`` always: each has its "rung" from 0, its "params", its
+        After ``BudgetSampler`` always: each has its "rung" from 0, its "params", its
         "values" (one per objective; None if it has no score; "value" is the one of a single
         objective) and its "state", the name of an Optuna state. They are paid for and may be
         shown.
@@ -106,15 +105,15 @@ class Release:
             >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
             True
         """
-        # Only releases with a training rest on it.
+        # Lazy: only releases with a training need it.
         from optuna_dp.releasing.with_training import with_training
 
         return with_training(self, event, value=value, artifact=artifact)
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        # Only whoever wants a statement rests on its words.
-        from optuna_dp.releasing.statements.of_release import page_of
+        # Lazy: only statements need it.
+        from optuna_dp.releasing.statement_of_release import page_of
 
         return page_of(self)
 
@@ -124,7 +123,7 @@ class Release:
         The artifact itself is not part of it, only its SHA-256. Numbers that JSON does not have
         are text: ``"inf"``, ``"-inf"``, ``"nan"``.
         """
-        from optuna_dp.releasing.statements.of_release import release_to_json  # as above
+        from optuna_dp.releasing.statement_of_release import release_to_json  # as above
 
         return release_to_json(self)
 
@@ -141,10 +140,13 @@ class Release:
         Raises:
             InvalidArgumentError: If something is missing, with all that is; or not allowed.
         """
-        return str(aside("entry of a registry", self, **entry))
+        # Lazy: only an entry of the registry needs it.
+        from optuna_dp.releasing import registry
+
+        return str(registry.to_registry(self, **entry))
 
     def _repr_html_(self) -> str:
-        return str(aside("page of a notebook", self))
+        return str(call_optional("page of a notebook", self))
 
     @property
     def search_guarantee(self) -> Guarantee:

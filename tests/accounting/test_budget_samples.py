@@ -19,7 +19,7 @@ from dp_accounting import dp_event
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.arrays import FloatArray
-from optuna_dp.planning.fidelity import run_event
+from optuna_dp.budget.fidelity import run_event
 
 EPSILONS = (0.0, 0.2, 0.6, 1.2)
 

@@ -19,17 +19,14 @@ from optuna.distributions import (
 )
 from scipy import stats
 
-from optuna_dp.densities.adaptive_density import (
-    AdaptiveDensity,
-    RunOutcome,
-    clean_scores,
-    describe_model,
-)
-from optuna_dp.densities.forest import RandomForest
-from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.prior import UniformPrior
-from optuna_dp.densities.projection import Penalized
-from optuna_dp.densities.surrogate import FittedModel, GaussianProcess
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.models.scores import RunOutcome, clean_scores
+from optuna_dp.models.surrogate import describe_model
+from optuna_dp.models.forest import RandomForest
+from optuna_dp.private_selection.densities.informed import FixedCandidates
+from optuna_dp.models.prior import UniformPrior
+from optuna_dp.private_selection.densities.projection import Penalized
+from optuna_dp.models.surrogate import FittedModel, GaussianProcess
 from optuna_dp.errors import InvalidArgumentError
 
 SPACE: dict[str, BaseDistribution] = {
@@ -254,7 +251,7 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
 
 def test_importing_the_density_loads_nothing_heavy() -> None:
     code = (
-        "import sys; import optuna_dp.densities.adaptive_density, optuna_dp.densities.forest; "
+        "import sys; import optuna_dp.private_selection.densities.adaptive_density, optuna_dp.models.forest; "
         "print([m for m in ('sklearn', 'cvxpy', 'scipy.stats') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

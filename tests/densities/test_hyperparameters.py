@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from optuna_dp.densities.hyperparameters import Likelihood, most_probable
+from optuna_dp.models.hyperparameters import Likelihood, most_probable
 
 
 def _data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,10 +16,10 @@ from optuna.distributions import (
 )
 from scipy import stats
 
-from optuna_dp.densities.encoding import encode_params, encoded
-from optuna_dp.densities.given_points import to_internal
-from optuna_dp.densities.informed import FixedCandidates, JointPrior, MarginalPrior
-from optuna_dp.densities.prior import (
+from optuna_dp.models.encoding import encode_params, encoded
+from optuna_dp.models.given_points import to_internal
+from optuna_dp.private_selection.densities.informed import FixedCandidates, JointPrior, MarginalPrior
+from optuna_dp.models.prior import (
     Prior,
     UniformPrior,
     from_unit,
@@ -128,7 +128,7 @@ def test_ends_of_the_unit_interval_stay_inside() -> None:
     }
     for d in [*DISTRIBUTIONS.values(), *SINGLE.values(), *wide.values()]:
         for value in from_unit(d, ends):
-            from optuna_dp.densities.prior import to_external
+            from optuna_dp.models.prior import to_external
 
             assert d._contains(d.to_internal_repr(to_external(d, float(value))))
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from optuna_dp.densities.shares import (
+from optuna_dp.private_selection.densities.shares import (
     BoundedDensity,
     enforce,
     integer_masses,

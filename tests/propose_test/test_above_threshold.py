@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import Utilities
-from optuna_dp.propose_test.above_threshold import above_threshold, first_above
-from optuna_dp.propose_test.exact_noise import DiscreteLaplace, _tail_bits, laplace_for
+from optuna_dp.utilities import Utilities
+from optuna_dp.utilities.above_threshold import above_threshold, first_above
+from optuna_dp.utilities.exact_noise import DiscreteLaplace, _tail_bits, laplace_for
 
 from .laws import SeededLaplace, above_threshold_law, tail
 
@@ -198,8 +198,8 @@ def test_a_million_candidates_in_half_a_gigabyte():
     # In a process of its own: the peak includes Python, numpy and OpenDP.
     code = """
 import numpy as np
-from optuna_dp.propose_test import Utilities
-from optuna_dp.propose_test.above_threshold import above_threshold
+from optuna_dp.utilities import Utilities
+from optuna_dp.utilities.above_threshold import above_threshold
 utilities = Utilities.from_means(np.random.default_rng(0).random(1_000_000) * 0.5, 1000)
 above_threshold(utilities, 0.95, 1.0)
 # Not getrusage: its peak includes that of the process that started this one.

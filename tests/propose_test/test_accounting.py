@@ -9,13 +9,13 @@ import mpmath
 import pytest
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import (
+from optuna_dp.utilities import (
     DoublingPlan,
     NoisyMaxPlan,
     composed_epsilon,
     epsilon_per_iteration,
 )
-from optuna_dp.propose_test.accounting import composed_delta, iteration_event
+from optuna_dp.utilities.accounting import composed_delta, iteration_event
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
 
@@ -146,6 +146,6 @@ def test_claims_are_named_so_and_used_by_nothing():
     assert composed_epsilon(1e-5, 0.1, DoublingPlan(0.1).iteration_bound) > 6
     for module in ("accounting", "doubling", "partitions_needed", "noisy_max", "above_threshold"):
         source = inspect.getsource(
-            inspect.getmodule(__import__(f"optuna_dp.propose_test.{module}", fromlist=["_"]))
+            inspect.getmodule(__import__(f"optuna_dp.utilities.{module}", fromlist=["_"]))
         )
         assert "asymptotic_claim" not in source

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import optuna_dp.propose_test.above_threshold as mechanism
-from optuna_dp.propose_test import DoublingPlan, Utilities, noisy_max
-from optuna_dp.propose_test.above_threshold import above_threshold
-from optuna_dp.propose_test.exact_noise import DiscreteLaplace
-from optuna_dp.propose_test.utilities import RESOLUTION
+import optuna_dp.utilities.above_threshold as mechanism
+from optuna_dp.utilities import DoublingPlan, Utilities
+from optuna_dp.utilities import noisy_max
+from optuna_dp.utilities.above_threshold import above_threshold
+from optuna_dp.utilities.exact_noise import DiscreteLaplace
+from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .laws import SeededLaplace, above_threshold_law
 from .test_noisy_max import exponential_max_law

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import optuna_dp.propose_test as package
+import optuna_dp.utilities as package
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import DoublingPlan, Utilities, propose_test
-from optuna_dp.propose_test.doubling import LoopState, granules
+from optuna_dp.utilities import DoublingPlan, Utilities, propose_test
+from optuna_dp.utilities.doubling import LoopState, granules
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import partition
+from optuna_dp.utilities import partition
 
 KEY = b"a test's key, which is no secret"
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import (
+from optuna_dp.utilities import (
     DoublingPlan,
     NoiseWarning,
     NoisyMaxPlan,
     Utilities,
     plan_utilities,
 )
-from optuna_dp.propose_test.above_threshold import above_threshold
-from optuna_dp.propose_test.partitions_needed import (
+from optuna_dp.utilities.above_threshold import above_threshold
+from optuna_dp.utilities.partitions_needed import (
     above_threshold_error,
     loop_error,
     noisy_max_error,

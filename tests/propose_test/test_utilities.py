@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import Utilities, validation_records_needed
-from optuna_dp.propose_test.utilities import RESOLUTION
+from optuna_dp.utilities import Utilities, validation_records_needed
+from optuna_dp.utilities.utility_values import RESOLUTION
 
 unit = st.floats(0, 1, allow_subnormal=True)
 

@@ -9,8 +9,8 @@ from optuna.distributions import FloatDistribution
 from support import objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.planning.budget_plan import BudgetPlan, assembled
-from optuna_dp.planning.fidelity import PaidRuns
+from optuna_dp.budget.plan import BudgetPlan, assembled
+from optuna_dp.budget.fidelity import PaidRuns
 from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from optuna_dp.protocol.records import SLOT_KEY
 
@@ -40,7 +40,7 @@ def budget(
 
 
 def sampler(plan: BudgetPlan | None = None, **kwargs: Any) -> odp.PilotSampler:
-    return odp.PilotSampler(plan=budget(4, 2) if plan is None else plan, **kwargs)
+    return odp.BudgetSampler(plan=budget(4, 2) if plan is None else plan, **kwargs)
 
 
 def finished(

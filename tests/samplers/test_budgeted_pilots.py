@@ -29,7 +29,7 @@ def test_exactly_the_planned_runs_take_place(space: Any, n_jobs: int, sizes: Any
         return objective(trial)
 
     plan = budget(*sizes)
-    study = study_of(odp.PilotSampler(space, plan=plan))
+    study = study_of(odp.BudgetSampler(plan, search_space=space))
     study.optimize(spends, n_jobs=n_jobs)
     expected = [(plan.rungs[i], i) for i, n in enumerate(sizes) for _ in range(n)]
     assert sorted(seen) == [

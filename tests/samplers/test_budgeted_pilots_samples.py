@@ -22,7 +22,7 @@ def test_pilots_have_samples_of_their_own_and_the_last_run_has_everything() -> N
         drawn.append(odp.fidelity(trial).draw_sample(2000))
         return trial.suggest_float("x", 0.0, 1.0)
 
-    study = study_of(odp.PilotSampler(plan=plan))
+    study = study_of(odp.BudgetSampler(plan))
     study.optimize(objective)
     assert len({rows.tobytes() for rows in drawn}) == 7
     assert all(rows.size < 1000 for rows in drawn[:-1])

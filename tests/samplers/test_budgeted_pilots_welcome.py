@@ -379,8 +379,8 @@ def test_what_does_not_go_with_a_plan(wrong: Any) -> None:
 
 def test_a_plan_is_a_plan_and_choose_goes_with_one() -> None:
     with pytest.raises(InvalidArgumentError, match="plan_budget"):
-        odp.PilotSampler(plan=16)  # type: ignore[arg-type]
+        odp.BudgetSampler(16)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="goes with a plan"):
         odp.PilotSampler(pilot_run=RUN, choose="best")
     assert sampler(trials=odp.Once()) is not None
-    assert repr(sampler()).startswith("PilotSampler(plan=BudgetPlan(")
+    assert repr(sampler()).startswith("BudgetSampler(plan=BudgetPlan(")

@@ -14,7 +14,7 @@ from optuna_dp.errors import (
     PlanError,
     ReleaseRefusedError,
 )
-from optuna_dp.samplers.utility_choice import CHOICE_KEY
+from optuna_dp.utilities.choice import CHOICE_KEY
 
 
 def choice_trials(study: optuna.Study) -> list[Any]:

@@ -18,8 +18,8 @@ from pilot_support import PILOT, Nearest, X, pilot_sampler
 from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.densities.adaptive_density import RunOutcome
-from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
+from optuna_dp.models.scores import RunOutcome
+from optuna_dp.private_selection.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from optuna_dp.errors import (
     ReleaseRefusedError,
     WaitError,

@@ -13,7 +13,7 @@ from optuna_dp.errors import (
     PlanError,
 )
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.samplers.utility_choice import settle
+from optuna_dp.utilities.choice import settle
 
 
 def test_a_training_that_follows_decides_the_noise_and_the_plan_records_it() -> None:

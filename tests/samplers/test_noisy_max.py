@@ -19,7 +19,7 @@ from optuna_dp.errors import (
     UnfinishedStudyError,
 )
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.samplers.utility_choice import CHOICE_KEY, choices, settle
+from optuna_dp.utilities.choice import CHOICE_KEY, choices, settle
 
 # The candidates.
 
@@ -142,7 +142,7 @@ def test_of_two_choices_made_at_once_everybody_takes_the_same() -> None:
 def test_a_worker_that_dies_before_it_has_recorded_the_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from optuna_dp.samplers import utility_choice
+    from optuna_dp.utilities import choice as utility_choice
 
     study = run(MAKERS["propose_test"](SPACE), n_trials=len(GRID))
     real, calls = utility_choice.above_threshold, []

@@ -16,8 +16,8 @@ from optuna_dp.errors import (
     PlanError,
     ReleaseRefusedError,
 )
-from optuna_dp.propose_test import NoiseWarning
-from optuna_dp.samplers.utility_choice import CHOICE_KEY
+from optuna_dp.utilities import NoiseWarning
+from optuna_dp.utilities.choice import CHOICE_KEY
 
 
 def test_a_run_event_is_refused() -> None:

@@ -12,7 +12,7 @@ from pilot_support import X, pilot_sampler, slots_of
 from support import RUN, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.callbacks import PROGRESS_KEY
+from optuna_dp.releasing.callbacks import PROGRESS_KEY
 
 
 def scored(values: Sequence[float], **kwargs: Any) -> optuna.Study:

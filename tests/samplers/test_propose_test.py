@@ -29,11 +29,11 @@ from optuna_dp.errors import (
     UnfinishedStudyError,
     WaitError,
 )
-from optuna_dp.propose_test import DoublingPlan, composed_epsilon
+from optuna_dp.utilities import DoublingPlan, composed_epsilon
 from optuna_dp.protocol.records import GATE_KEY, read_plan
-from optuna_dp.samplers import utility_choice
-from optuna_dp.samplers.utility_choice import CHOICE_KEY, choices, end_of, read_trace
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.utilities import choice as utility_choice
+from optuna_dp.utilities.choice import CHOICE_KEY, choices, end_of, read_trace
+from optuna_dp.utilities.settings import UtilitySettings
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 
@@ -232,7 +232,7 @@ def test_no_utility_reaches_the_proposer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_proposer_is_told() -> None:
-    from optuna_dp.samplers.propose_test import _outcome
+    from optuna_dp.utilities.propose_test_sampler import _outcome
 
     assert [_outcome(i, 2, 0.3) for i in range(4)] == [0.0, 0.0, 0.3, None]
     assert [_outcome(i, None, 0.3) for i in range(3)] == [0.0] * 3
@@ -338,7 +338,7 @@ def test_the_choice_has_the_law_of_the_mechanism() -> None:
 
     Fails falsely with probability below 2e-8: 5.9 standard errors of the difference, four times.
     """
-    from optuna_dp.propose_test import Utilities, propose_test
+    from optuna_dp.utilities import Utilities, propose_test
 
     plan, k, runs = DoublingPlan(0.5, 0.1), 20, 480
     utilities = Utilities.from_means(GRID, k)

@@ -14,9 +14,9 @@ from optuna_dp.errors import (
     InvalidArgumentError,
     PlanError,
 )
-from optuna_dp.propose_test import DoublingPlan
-from optuna_dp.samplers.utility_choice import Choice
-from optuna_dp.samplers.utility_settings import CandidateSource, UtilitySettings
+from optuna_dp.utilities import DoublingPlan
+from optuna_dp.utilities.choice import Choice
+from optuna_dp.utilities.settings import CandidateSource, UtilitySettings
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 

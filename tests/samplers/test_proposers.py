@@ -16,8 +16,8 @@ from support import RUN, exactly, study_of
 from utility_support import LOOP, run
 
 import optuna_dp as odp
-from optuna_dp.protocol.pilot_keys import PROPOSER_KEY
-from optuna_dp.samplers import utility_choice
+from optuna_dp.protocol.records import PROPOSER_KEY
+from optuna_dp.utilities import choice as utility_choice
 
 PLANE: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(-1.0, 1.0)}
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="GPSampler needs torch")

@@ -11,7 +11,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import Trial
 
 import optuna_dp as odp
-from optuna_dp.samplers.utility_choice import CHOICE_KEY
+from optuna_dp.utilities.choice import CHOICE_KEY
 
 K = 20_000
 SPACE = {"x": FloatDistribution(0.0, 1.0, step=0.1)}

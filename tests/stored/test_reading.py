@@ -15,7 +15,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 import optuna_dp as odp
-from optuna_dp.releasing.statements.data import digest
+from optuna_dp.evidence.statement_data import digest
 from optuna_dp.voting.plan import VotePlan
 
 from .make import EVENTS, RUN, SPACE, STUDIES, VOTE, about, score

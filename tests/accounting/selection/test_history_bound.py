@@ -11,19 +11,19 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection.history_bound import (
+from optuna_dp.private_selection.bounds.history_bound import (
     HistoryProfile,
     _intervals,
     _law,
     _recursion,
 )
-from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Removal, Values
-from optuna_dp.accounting.selection.history_stationary import (
+from optuna_dp.private_selection.bounds.history_kernel import HistoryGrid, Removal, Values
+from optuna_dp.private_selection.bounds.history_stationary import (
     LinearSystems,
     ratio_step,
     solve_stationary,
 )
-from optuna_dp.accounting.selection.profile_bound import DataProfile
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5

@@ -14,7 +14,7 @@ from accounting.selection.history_reference import (
     random_instance,
 )
 
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
+from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
 
 # Rare sabotages are looked for where they are known to show early.
 SEEDS = {"not adaptive": 4}

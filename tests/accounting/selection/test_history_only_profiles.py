@@ -9,15 +9,15 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection import history_only
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
-from optuna_dp.accounting.selection.history_only import (
+from optuna_dp.private_selection.bounds import history_only
+from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
+from optuna_dp.private_selection.bounds.history_only import (
     HistoryOnlyBound,
     affordable_cells,
     history_only_bound,
 )
-from optuna_dp.accounting.selection.pointwise_refined import RefinedProfile
-from optuna_dp.accounting.selection.profile_bound import DataProfile
+from optuna_dp.private_selection.bounds.pointwise_refined import RefinedProfile
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 
 EPSILONS = np.linspace(-1.0, 6.0, 40)

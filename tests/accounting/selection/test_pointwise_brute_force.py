@@ -17,9 +17,9 @@ from accounting.selection.pointwise_reference import (
 
 from optuna_dp import Geometric
 from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
-from optuna_dp.accounting.selection.pointwise_bound import PointwiseProfile
-from optuna_dp.accounting.selection.pointwise_refined import RefinedProfile
+from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
+from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
+from optuna_dp.private_selection.bounds.pointwise_refined import RefinedProfile
 
 EPSILONS = (-1.0, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0)
 

@@ -7,9 +7,9 @@ import pytest
 
 from optuna_dp import Geometric, Poisson
 from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.accounting.selection.history_kernel import HistoryGrid, Values
-from optuna_dp.accounting.selection.pointwise_bound import _largest
-from optuna_dp.accounting.selection.pointwise_search import Axis, Cells, search
+from optuna_dp.private_selection.bounds.history_kernel import HistoryGrid, Values
+from optuna_dp.private_selection.bounds.pointwise_bound import _largest
+from optuna_dp.private_selection.bounds.pointwise_search import Axis, Cells, search
 
 LAWS = [Geometric(10), Poisson(3)]
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.selection import pointwise_refined, pointwise_slopes
-from optuna_dp.accounting.selection.history_bound import _Law
-from optuna_dp.accounting.selection.history_kernel import HistoryGrid
-from optuna_dp.accounting.selection.history_stationary import LinearSystems
-from optuna_dp.accounting.selection.pointwise_kernel import StepKernels
-from optuna_dp.accounting.selection.pointwise_slopes import SlopedKernel
+from optuna_dp.private_selection.bounds import pointwise_refined
+from optuna_dp.private_selection.bounds import pointwise_slopes
+from optuna_dp.private_selection.bounds.history_bound import _Law
+from optuna_dp.private_selection.bounds.history_kernel import HistoryGrid
+from optuna_dp.private_selection.bounds.history_stationary import LinearSystems
+from optuna_dp.private_selection.bounds.pointwise_kernel import StepKernels
+from optuna_dp.private_selection.bounds.pointwise_slopes import SlopedKernel
 
 SABOTAGES = ("no rest", "nothing moved", "no gap", "cells too narrow", "slopes turned")
 _RUNS = 44

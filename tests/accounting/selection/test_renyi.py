@@ -14,15 +14,15 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
-from optuna_dp.accounting.comparisons.theorem_1 import theorem1_as_printed
-from optuna_dp.accounting.pure import selection_epsilon
+from optuna_dp.attacks.comparisons.theorem_1 import theorem1_as_printed
+from optuna_dp.private_selection.event import selection_epsilon
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
-from optuna_dp.accounting.selection.renyi import (
+from optuna_dp.private_selection.bounds.renyi import (
     negative_binomial_rdp,
     selection_rdp,
     why_no_rdp,
 )
-from optuna_dp.accounting.selection.renyi_poisson import (
+from optuna_dp.private_selection.bounds.renyi_poisson import (
     Profile,
     poisson_rdp,
     poisson_rdp_any_mean,

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 
 from optuna_dp import Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
-from optuna_dp.accounting.pure import selection_epsilon
-from optuna_dp.accounting.selection.renyi import (
+from optuna_dp.private_selection.event import selection_epsilon
+from optuna_dp.private_selection.bounds.renyi import (
     selection_rdp,
 )
-from optuna_dp.accounting.selection.renyi_poisson import (
+from optuna_dp.private_selection.bounds.renyi_poisson import (
     adaptive_poisson_rdp,
     poisson_rdp,
     poisson_rdp_any_mean,
