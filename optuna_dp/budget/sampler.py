@@ -32,11 +32,11 @@ from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.models.prior import check_space
-from optuna_dp.models.proposals import Proposer, remember
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.proposals import Proposer, remember
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,

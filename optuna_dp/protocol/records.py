@@ -150,20 +150,18 @@ def read_plan(
 
 
 def _passing_over(plan: StudyPlan, lost: Sequence[int]) -> StudyPlan:
-    """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
+    """Returns the plan with slots for as many runs as it has, those ``lost`` aside.
 
     That trial 0 and the one with the new plan do not run is certain, not a chance that every run
     has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
-    below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
-    not made up for.
+    below 1 costs more than the best of T. A fixed number of runs is not made up for.
     """
-    if plan.selection_from is None:
+    if not plan.selects:
         return plan
-    lost = tuple(number for number in lost if number >= plan.selection_from)
     slots = plan.slots
     for number in lost:  # In ascending order.
         slots += number < slots
-    return replace(plan, slots=slots, passed_over=lost)
+    return replace(plan, slots=slots, passed_over=tuple(lost))
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:

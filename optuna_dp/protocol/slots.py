@@ -105,6 +105,7 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # Who judges the study.
+    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -113,10 +114,6 @@ class SlotSampler(BaseSampler):
     @abstractmethod
     def _draw_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study."""
-
-    def _selection_from(self) -> int | None:
-        """The first slot of the selection runs; None if nothing is selected among runs."""
-        return None
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         """Returns the parameters that this slot draws jointly."""
@@ -433,7 +430,7 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selection_from())
+        return StudyPlan.drawn(design, slots, self._selects)
 
 
 def checked_seed(seed: Any) -> int | None:
