@@ -137,7 +137,6 @@ _ASIDES = {
     "reminders of a release": ("reminders", "remind"),
     "grid of a composition": ("accounting.discretisation", "interval_for"),
     "points of a profile": ("accounting.reading_points", "reading_points"),
-    "a storage without retries": ("protocol.retries", "without_retries"),
 }
 
 

@@ -48,7 +48,6 @@ from optuna_dp import asides
 POINTS = numpy.linspace(0.0, 50.0, 2000)
 asides.offer("reminders of a release", lambda evidence: None)
 asides.offer("grid of a composition", lambda *question: 1e-3)
-asides.offer("a storage without retries", lambda storage: None)
 asides.offer("points of a profile", lambda *question: POINTS)
 asides.offer("bounds of others", lambda *question: {{}})
 asides.offer("attack", lambda *question: 0.0)
@@ -77,7 +76,6 @@ from optuna_dp import asides
 asides.offer("reminders of a release", lambda evidence: None)
 asides.offer("grid of a composition", lambda *question: 1e-3)
 asides.offer("points of a profile", lambda *question: numpy.linspace(0.0, 50.0, 2000))
-asides.offer("a storage without retries", lambda storage: None)
 store = FileSystemArtifactStore(tempfile.mkdtemp())
 def objective(trial):
     upload_artifact(artifact_store=store, file_path=__file__, study_or_trial=trial)

@@ -23,12 +23,26 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.protocol.records import SLOT_KEY, ended
+from optuna_dp.errors import PlanError
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import SlotRecord, ended, own_slot
 
 
 def began(trial: FrozenTrial) -> bool:
     """Whether a trial has begun: its objective may have been called."""
-    return SLOT_KEY in trial.system_attrs
+    return own_slot(trial) is not None
+
+
+def check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
+    """Refuses a trial that no sampler with the study's plan has begun: nothing is paid for it."""
+    record = own_slot(trial)
+    if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
+        raise PlanError(
+            f"Trial {trial.number} was not begun by the study's {plan.design.sampler}, so no run "
+            "is paid for it. Without sampler=, optuna.load_study and optuna.create_study use one "
+            "of Optuna's own: give the study's sampler to each of them. Train nothing in this "
+            "trial."
+        )
 
 
 def output(trial: FrozenTrial) -> tuple[float, ...] | None:

@@ -20,7 +20,7 @@ from optuna_dp.densities.surrogate import ScoreModel
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.planning.fidelity import Fidelity
 from optuna_dp.polling import poll
-from optuna_dp.protocol.open_runs import began, may_begin
+from optuna_dp.protocol.open_runs import began, check_began, may_begin
 from optuna_dp.protocol.records import (
     GATE_KEY,
     ended,
@@ -51,7 +51,8 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         The :class:`optuna_dp.Fidelity` of the trial's rung, or of the last run.
 
     Raises:
-        PlanError: If the trial is none of a study whose sampler is ``PilotSampler(plan=...)``.
+        PlanError: If the trial is none of a study whose sampler is ``PilotSampler(plan=...)``,
+            or was not begun by that sampler.
         optuna.TrialPruned: If the study's last run has begun already: nothing more is paid for.
 
     Example:
@@ -76,8 +77,10 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "PilotSampler(plan=plan_budget(...)). With pilots= and pilot_run= the objective asks "
             "optuna_dp.is_pilot(trial)."
         )
-    if GATE_KEY in storage.get_trial(trial._trial_id).system_attrs:
+    now = storage.get_trial(trial._trial_id)
+    if GATE_KEY in now.system_attrs:
         raise optuna.TrialPruned("The study's last run has begun already.")
+    check_began(now, plan)
     settings = BudgetSettings.of(plan.design)
     return settings.plan.fidelity(min(trial.number, settings.pilots))
 

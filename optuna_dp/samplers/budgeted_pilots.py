@@ -22,7 +22,6 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
-    SLOT_KEY,
     fail_unstarted,
     trial_id_of,
     trials_of,
@@ -107,7 +106,7 @@ class BudgetedPilots(PilotPhase):
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if self._budget is None:
             return super()._has_slot(study, plan, trial)
-        if SLOT_KEY in trial.system_attrs:
+        if began(trial):
             return True
         # Before it begins, so that nothing but a pilot's number is lost.
         check_same_design(*self._own_design(study), plan, lost="")
