@@ -41,7 +41,6 @@ from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
     GAVE_UP_KEY,
-    SLOT_KEY,
     began,
     fail_unstarted,
     trial_id_of,
@@ -202,7 +201,7 @@ class BudgetSampler(SlotSampler):
             raise
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        if SLOT_KEY in trial.system_attrs:
+        if began(trial):
             return True
         # Before it begins, so that nothing but a pilot's number is lost.
         check_same_design(*self._own_design(study), plan, lost="")

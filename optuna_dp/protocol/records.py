@@ -174,6 +174,13 @@ def was_enqueued(trial: FrozenTrial) -> bool:
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
 
 
+def own_slot(trial: FrozenTrial) -> Any:
+    """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
+    record = trial.system_attrs.get(SLOT_KEY)
+    copied = isinstance(record, dict) and record.get("number") != trial.number
+    return None if copied else record
+
+
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
     """Tells a trial to have failed, and vouches that it was this package that did so.
 
@@ -234,7 +241,7 @@ def score(trial: FrozenTrial) -> float | None:
 
 def began(trial: FrozenTrial) -> bool:
     """Returns whether a trial has begun: its objective may have been called."""
-    return SLOT_KEY in trial.system_attrs
+    return own_slot(trial) is not None
 
 
 def output(trial: FrozenTrial) -> tuple[float, ...] | None:
