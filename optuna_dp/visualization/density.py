@@ -159,11 +159,13 @@ def _axis(name: str, space: Any) -> dict[str, Any]:
         step = math.ceil(len(choices) / _MOST_TICKS)
         ticks = {"tickvals": list(range(0, len(choices), step)), "ticktext": choices[::step]}
         return {"title": title, "range": [-0.6, len(choices) - 0.4], **ticks}
-    low, high = (math.log10(e) if space.log else e for e in (space.low, space.high))
+    low, high = (math.log10(end) if space.log else end for end in (space.low, space.high))
     room = 0.03 * ((high - low) or 1.0)
-    scale: dict[str, Any] = {"type": "log", "exponentformat": "power"} if space.log else {"nticks": 6}
-    if space.log and high - low >= 2:
-        scale["dtick"] = max(1, round((high - low) / 6))
+    scale: dict[str, Any] = {"nticks": 6}
+    if space.log:
+        scale = {"type": "log", "exponentformat": "power"}
+        if high - low >= 2:
+            scale["dtick"] = max(1, round((high - low) / 6))
     return {"title": title, "range": [low - room, high + room], **scale}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _DECADES_BELOW, _DECADES_ABOVE = 3, 2
-_EPSILONS = 40
+_EPSILONS = 24
 _ATTACKS = 4
 
 
