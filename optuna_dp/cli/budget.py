@@ -60,21 +60,19 @@ def budget(
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
         usual = relation is Relation.add_or_remove_one
-        optional = {
+        arguments: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "records": records,
+            "batch_size": batch_size,
+            "epochs": epochs,
             "spare_runs": spare_runs or None,
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
             "neighboring_relation": None if usual else relation.value.replace("-", "_"),
         }
-        given: dict[str, Any] = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "records": records,
-            "batch_size": batch_size,
-            "epochs": epochs,
-            **{name: value for name, value in optional.items() if value is not None},
-        }
+        given = {name: value for name, value in arguments.items() if value is not None}
         with Console(stderr=True).status("Accounting ..."):
             plan = plan_budget(**given)
             found = alternatives(plan)

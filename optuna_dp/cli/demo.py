@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REPETITIONS = 10
 _MEAN = 10
 # What SGD with clipping is usually started with.
-_DEFAULTS = {"learning_rate": 0.1, "clipping_norm": 1.0}
+_DEFAULTS: dict[str, Any] = {"learning_rate": 0.1, "clipping_norm": 1.0}
 
 
 def demo(
@@ -116,35 +116,30 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, str, Callable[[], Any]]]:
     import optuna_dp as odp
     from optuna_dp import digits
 
-    data, steps, score = digits.load(), plan.final.steps, plan.rungs[-1].score_noise_multiplier
+    data = digits.load()
+    records = data.train_x, data.train_y
+    steps, score = plan.final.steps, plan.rungs[-1].score_noise_multiplier
     assert score is not None  # The plan pays for scores.
 
     def training(noise: float) -> Any:
         rate = digits.BATCH / len(data.train_x)
         return odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
 
-    def search(noise: float) -> Any:
+    def scored(noise: float) -> Any:
         return odp.compose(training(noise), odp.scoring.score_event(score))
 
-    def train(noise: float, **params: float) -> Any:
-        return digits.train(
-            data.train_x, data.train_y, steps=steps, noise_multiplier=noise, **params
-        )
+    def train(noise: float, **params: Any) -> Any:
+        return digits.train(*records, steps=steps, noise_multiplier=noise, **params)
 
     def rand_tune(noise: float) -> Any:
         models = {}
 
         def objective(trial: Any) -> float:
-            models[trial.number] = train(
-                noise,
-                learning_rate=trial.suggest_float("learning_rate", 0.01, 10.0, log=True),
-                clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
-            )
-            held = data.train_x, data.train_y
+            rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
+            norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
+            model = models[trial.number] = train(noise, learning_rate=rate, clipping_norm=norm)
             size = len(data.train_x)
-            return digits.private_accuracy(
-                models[trial.number], *held, size=size, score_noise=score
-            )
+            return digits.private_accuracy(model, *records, size=size, score_noise=score)
 
         sampler = odp.RandTuneSampler(trials=odp.Geometric(_MEAN))
         study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -158,14 +153,10 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, str, Callable[[], Any]]]:
 
     limits: dict[str, Any] = {"target_epsilon": plan.epsilon, "delta": plan.delta}
     alone = odp.calibrate(run=training, trials=odp.Geometric(1), **limits).value
-    several = odp.calibrate(run=search, trials=odp.Geometric(_MEAN), **limits).value
+    best = odp.calibrate(run=scored, trials=odp.Geometric(_MEAN), **limits).value
+    last, mean = plan.final.noise_multiplier, f"{_MEAN} on average"
     return [
         ("usual defaults, no tuning", alone, "1", lambda: train(alone, **_DEFAULTS)),
-        (
-            f"RandTune, mean {_MEAN}",
-            several,
-            f"{_MEAN} on average",
-            lambda: rand_tune(several),
-        ),
-        ("pilots, then one run", plan.final.noise_multiplier, f"{plan.pilots} + 1", pilots),
+        (f"RandTune, mean {_MEAN}", best, mean, lambda: rand_tune(best)),
+        ("pilots, then one run", last, f"{plan.pilots} + 1", pilots),
     ]
