@@ -14,8 +14,8 @@ from optuna_dp.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.planning.budget_alternatives import Alternative
-    from optuna_dp.planning.budget_plan import BudgetPlan
 
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
@@ -120,7 +120,7 @@ def _print(
     arguments: dict[str, Any],
     script: Path | None,
 ) -> None:
-    from optuna_dp.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
+    from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
@@ -206,7 +206,7 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=plan))
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
 release = odp.release(study)
 

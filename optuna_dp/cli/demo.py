@@ -14,7 +14,7 @@ from optuna_dp.cli.common import AsJson, clear_errors, option, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.releasing.release import Release
 
 REPETITIONS = 10
@@ -91,7 +91,7 @@ def _tuned(plan: BudgetPlan, objective: Any, *callbacks: Any) -> Release:
 
     import optuna_dp as odp
 
-    study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=plan))
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(), *callbacks])
     return odp.release(study)
 

@@ -35,8 +35,8 @@ def release(
     """
     with clear_errors(release, storage="--publish-to", study_name="--publish-as"):
         # Lazy: start-up time.
-        from optuna_dp.publishing import publish
         from optuna_dp.releasing.make_release import release as release_study
+        from optuna_dp.releasing.publishing import publish
 
         if publish_as is not None and publish_to is None:
             raise InvalidArgumentError(

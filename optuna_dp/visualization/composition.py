@@ -9,12 +9,12 @@ import optuna
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.releasing.release import Release
-from optuna_dp.samplers.utility_choice import read_trace
-from optuna_dp.samplers.utility_settings import PROPOSE_TEST
+from optuna_dp.utilities.choice import read_trace
+from optuna_dp.utilities.settings import PROPOSE_TEST
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import (
     Composition,

@@ -11,12 +11,12 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.search_space import intersection_search_space
 
-from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.prior import Candidates
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.prior import Candidates
+from optuna_dp.private_selection.densities.informed import FixedCandidates
+from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.visible_runs import outcomes
-from optuna_dp.samplers.dp_hypo import DPHyPOSampler
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import candidates_of, plan_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from optuna_dp.arrays import FloatArray
-    from optuna_dp.densities.adaptive_density import AdaptiveDensity
+    from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
 
 _CANDIDATES = 1024
 _CELLS = 24

@@ -6,20 +6,18 @@ import math
 
 from optuna.study import Study
 
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.markdown import METHODS, two_columns
+from optuna_dp.evidence.procedures import description_of, procedure_of
+from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.protocol.open_runs import output
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import score
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.protocol.records import output, score
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.statements import description_of
-from optuna_dp.releasing.statements.markdown import METHODS, two_columns
-from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.second_evaluations import with_utilities
-from optuna_dp.samplers.utility_choice import candidate_trials, final_choice, utilities_of
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.utilities.choice import candidate_trials, final_choice, utilities_of
+from optuna_dp.utilities.second_evaluations import with_utilities
+from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.visualization.targets import candidates_of, plan_of, record_of, target_of
 
 _BUDGET = """# All runs are paid for
@@ -56,7 +54,7 @@ def curators_note(study: Study) -> str:
     procedure, words = procedure_of(design), description_of(design)
     guarantee, delta = target_of(study)
     what, shown = "release", "what this page shows"
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         what, shown = "outputs of all runs together", "which of them are shown"
         scored = BudgetSettings.of(design).scores_last_run
         head = _BUDGET.format(unscored="" if scored else " Not the last run's score.")
@@ -139,7 +137,7 @@ def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
 def _can_be_released(study: Study, plan: StudyPlan) -> str:
     procedure = procedure_of(plan.design)
     try:
-        procedure.check(read_evidence(study))
+        read_evidence(study)
         if not procedure.runs_are_private and final_choice(study, plan) is None:
             # The release would make the choice; nothing is drawn here.
             settings = UtilitySettings.from_json(plan.design.settings)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.releasing.release import Release
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import composition_of, target_of

@@ -9,23 +9,21 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.planning.budget_plan import BudgetPlan
-from optuna_dp.propose_test.accounting import iteration_event
-from optuna_dp.propose_test.doubling import DoublingPlan
-from optuna_dp.protocol.open_runs import began
+from optuna_dp.evidence.procedures import procedure_of, releases_all_runs
+from optuna_dp.evidence.run_record import RunRecord, read_run_record
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import ended, read_plan
-from optuna_dp.releasing.openness import is_in_the_open
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.protocol.records import began, ended, read_plan
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.run_record import RunRecord, read_run_record
-from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.second_evaluations import never_began
-from optuna_dp.samplers.utility_choice import end_of, final_choice
-from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
+from optuna_dp.utilities.accounting import iteration_event
+from optuna_dp.utilities.choice import end_of, final_choice
+from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.utilities.second_evaluations import never_began
+from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
 
 _LARGEST_RUNS = 200
 
@@ -48,8 +46,8 @@ def record_of(study: optuna.Study, design: Design) -> RunRecord:
     record = read_run_record(study._storage, study._study_id)
     procedure = procedure_of(design)
     if record is None and not procedure.runs_are_private:
-        return RunRecord(procedure.run(design, None))
-    record = record or procedure.own_record(design)
+        return RunRecord(procedure.run(None))
+    record = record or procedure.own_record()
     if record is None:
         raise PlanError(
             "What one run of this study costs is not recorded. Give study.optimize a "
@@ -70,7 +68,7 @@ def budget_of(target: Any) -> BudgetPlan | None:
     if isinstance(target, BudgetPlan):
         return target
     design = design_of(target)
-    return BudgetSettings.of(design).plan if design and is_in_the_open(design) else None
+    return BudgetSettings.of(design).plan if design and releases_all_runs(design) else None
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     elif isinstance(target, optuna.Study):
         design = plan_of(target).design
         record = record_of(target, design)
-        guarantee, usual = procedure_of(design).guarantee(design, record), record.delta
+        guarantee, usual = procedure_of(design).guarantee(record), record.delta
     else:
         raise InvalidArgumentError(
             "target",
@@ -147,7 +145,7 @@ def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
     """
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     procedure = procedure_of(plan.design)
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         mine = [t for t in trials if began(t) and ended(t)]
     elif procedure.runs_are_private:
         mine = [t for t in trials if t.number < plan.slots and ended(t)]
@@ -160,7 +158,7 @@ def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
 def has_finished(study: optuna.Study, plan: StudyPlan) -> bool:
     """Returns whether all runs have ended, or the private choice has been made."""
     procedure = procedure_of(plan.design)
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         return procedure.slots(study, plan) <= len(trials)
     if procedure.runs_are_private:

@@ -29,7 +29,7 @@ def dp_hypo(**kwargs: Any) -> optuna.Study:
 
 
 def budget(**kwargs: Any) -> optuna.Study:
-    study = study_of(odp.PilotSampler(plan=PLAN), **kwargs)
+    study = study_of(odp.BudgetSampler(PLAN), **kwargs)
     callbacks: list[Any] = [odp.PrivacyCallback(), odp.dashboard.DashboardCallback()]
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
     return study

@@ -143,7 +143,7 @@ def test_a_candidate_without_a_utility_is_said_to_block_the_choice() -> None:
 
 
 def test_a_budget_that_is_not_over_says_how_far_it_is() -> None:
-    study = study_of(odp.PilotSampler(plan=PLAN))
+    study = study_of(odp.BudgetSampler(PLAN))
     study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback()])
     dashboard.annotate(study, attack=False)
     assert plots(study) == PLOTS["budget"]
@@ -158,7 +158,7 @@ def test_a_last_run_that_failed_is_counted() -> None:
             raise RuntimeError
         return trial.suggest_float("x", 0, 1)
 
-    study = study_of(odp.PilotSampler(plan=PLAN))
+    study = study_of(odp.BudgetSampler(PLAN))
     study.optimize(fails_last, callbacks=[odp.PrivacyCallback()], catch=RuntimeError)
     dashboard.annotate(study, attack=False)
     assert "The last run | failed 1 of 1 times" in note(study)

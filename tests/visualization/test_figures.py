@@ -45,7 +45,7 @@ def private_study(sampler: Any, **kwargs: Any) -> optuna.Study:
 
 
 def budget_study(**kwargs: Any) -> optuna.Study:
-    study = study_of(odp.PilotSampler(plan=BUDGET))
+    study = study_of(odp.BudgetSampler(BUDGET))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()], **kwargs)
     return study
 
