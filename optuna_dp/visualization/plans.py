@@ -71,7 +71,7 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
             zip([row.mean for row in rows], y, strict=True),
             name,
             theme.SERIES[i % len(theme.SERIES)],
-            dash="dash" if rows[0].learns else "solid",
+            dash="dash" if rows[0].adaptive else "solid",
             markers=True,
             error_y=None if white_box else _down_to_the_attack(rows),
         )
