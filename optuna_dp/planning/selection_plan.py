@@ -22,6 +22,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown
 from optuna_dp.planning.selection_plan_rows import PLAIN, Bounds, PlanRow, Question, law_of
+from optuna_dp.private_selection.event import POLICIES
 
 LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
 MEANS = (10.0, 30.0, 100.0)
@@ -154,10 +155,8 @@ def selection_plan(
         raise InvalidArgumentError(
             "startup_runs", startup_runs, "it must be 0 if the policy may depend on the data"
         )
-    if policy not in events.POLICIES:
-        raise InvalidArgumentError(
-            "policy", policy, f"it must be one of {', '.join(events.POLICIES)}"
-        )
+    if policy not in POLICIES:
+        raise InvalidArgumentError("policy", policy, f"it must be one of {', '.join(POLICIES)}")
     bounds = None
     if density_bounds is not None:
         pairs = _several("density_bounds", density_bounds)

@@ -35,7 +35,6 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
@@ -49,6 +48,7 @@ from optuna_dp.protocol.draws import (
     note_what_others_drew,
 )
 from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -63,9 +63,9 @@ from optuna_dp.protocol.records import (
     fail_unstarted,
     was_enqueued,
 )
+from optuna_dp.protocol.retries import without_retries
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
-from optuna_dp.pruners import guarded
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -105,6 +105,7 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # Who judges the study.
+    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -113,10 +114,6 @@ class SlotSampler(BaseSampler):
     @abstractmethod
     def _draw_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study."""
-
-    def _selection_from(self) -> int | None:
-        """The first slot of the selection runs; None if nothing is selected among runs."""
-        return None
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         """Returns the parameters that this slot draws jointly."""
@@ -222,7 +219,7 @@ class SlotSampler(BaseSampler):
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
         # A retried run is refused at release; without retries the study is not lost to one.
-        aside("a storage without retries", storage)
+        without_retries(storage)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return
@@ -433,7 +430,7 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selection_from())
+        return StudyPlan.drawn(design, slots, self._selects)
 
 
 def checked_seed(seed: Any) -> int | None:
