@@ -19,6 +19,7 @@ from optuna_dp.accounting import events, supported_events
 from optuna_dp.accounting.event_json import event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import plain
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown
 from optuna_dp.planning.selection_plan_rows import PLAIN, Bounds, PlanRow, Question, law_of
@@ -67,13 +68,12 @@ class SelectionPlan:
         Args:
             attack: Whether to look for attacks too, a good part of the work.
         """
+        rest = ("delta", "fraction", "policy", "neighboring_relation", "target_epsilon")
         return {
-            **{"format": "optuna-dp plan", "version": 1},
-            **{name: getattr(self, name) for name in ("delta", "fraction", "policy", "one_run")},
-            "neighboring_relation": self.neighboring_relation,
-            "target_epsilon": self.target_epsilon,
-            "solved_for": self.solved_for,
+            "format": "optuna-dp plan",
+            "version": 1,
             "run": None if self.run is None else event_to_json(self.run),
+            **{name: plain(getattr(self, name)) for name in (*rest, "solved_for", "one_run")},
             "rows": [row.to_json(attack=attack) for row in self.rows],
         }
 
