@@ -147,19 +147,21 @@ def _figure(compute: Callable[[PlanRow, Search], T]) -> cached_property[T | None
 class PlanRow:
     """One way to search and what it costs, at the plan's delta.
 
-    A figure is computed when it is read, and kept. So is what the plan solves for. Every figure is
-    None if the row is out of reach (``note`` says so), but ``epsilon``, which is ``inf``.
+    A figure is computed when it is first read, and kept; so is what the plan solves for. If the
+    row is out of reach, ``note`` says so, ``epsilon`` is ``inf`` and other figures are None.
 
-    Attributes:
+    Args:
+        question: What the rows of the plan have in common.
         law: Name of the family of T, as :func:`~optuna_dp.selection_plan` takes it.
+        mean: E[T] before any cap; None if it is solved for.
+        density_bounds: (c, C), (1, 1) for runs that do not learn; None if they are solved for.
     """
 
     def __init__(
         self, question: Question, law: str, mean: float | None, density_bounds: Bounds | None
     ) -> None:
-        # None: to be solved for.
-        self._question, self.law = question, law
-        self._mean, self._density_bounds = mean, density_bounds
+        self.law = law
+        self._question, self._mean, self._density_bounds = question, mean, density_bounds
 
     def __repr__(self) -> str:
         # As given: to show a row must not take the time to solve it.
@@ -167,10 +169,10 @@ class PlanRow:
         return f"PlanRow(law={self.law!r}, mean={mean}, density_bounds={bounds})"
 
     def to_json(self, *, attack: bool = True) -> dict[str, Any]:
-        """Returns all figures as plain JSON values, without the slowest one if not wanted.
+        """Returns all figures as plain JSON values.
 
         Args:
-            attack: Whether ``attack`` is computed too.
+            attack: Whether to search for the attack too, the slowest figure.
         """
         names = ("law", *(name for name in FIGURES if attack or name != "attack"))
         return {name: plain(getattr(self, name)) for name in names}
