@@ -29,7 +29,6 @@ PARTS = (
 )
 MORE = {
     "optuna_dp.planning.calibration": ("Calibration", "bounds_of_ratio"),
-    "optuna_dp.accounting.pilots": ("pilots_guarantee",),
     "optuna_dp.planning.selection_plan_rows": ("PlanRow", "Search"),
     "optuna_dp.planning.selection_plan": ("SelectionPlan",),
 }

@@ -9,10 +9,10 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget, sampler
 from optuna.distributions import FloatDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler
-from budget.budget_support import budget, sampler
 from support import study_of
 from utilities.utility_support import LOOP, run
 

@@ -22,6 +22,7 @@ from support import RUN, logged, objective, study_of
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 
+
 def smallest_x(pilots: Any) -> Any:
     return min((params for params, _ in pilots), key=lambda params: params["x"])
 

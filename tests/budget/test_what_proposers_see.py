@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget.budget_support import X, budget, rungs_of, sampler
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler
 from optuna.trial import TrialState, create_trial
-from budget.budget_support import X, budget, rungs_of, sampler
 from support import objective, study_of
 
 from optuna_dp.protocol.records import PROPOSER_KEY
@@ -154,9 +154,7 @@ def test_a_quasi_random_proposer_goes_on_where_it_was(batch: int) -> None:
     part of the sequence.
     """
     sobol = QMCSampler(scramble=True, seed=3, warn_independent_sampling=False)
-    study = study_of(
-        sampler(budget(8), search_space=X, proposer=sobol, pilot_batch_size=batch)
-    )
+    study = study_of(sampler(budget(8), search_space=X, proposer=sobol, pilot_batch_size=batch))
     study.optimize(objective)
     eighths = {int((t.params["x"] + 1.0) * 4.0) for t in study.trials[batch:8]}
     assert len(eighths) == 8 - batch
