@@ -62,7 +62,9 @@ POINTS = [
 
 
 @pytest.mark.parametrize("points", POINTS, ids=map(str, itertools.count()))
-def test_no_points_make_a_composition_cheaper(monkeypatch: pytest.MonkeyPatch, points: Any) -> None:
+def test_no_points_make_a_composition_cheaper(
+    monkeypatch: pytest.MonkeyPatch, points: Any
+) -> None:
     monkeypatch.setattr(plds, "reading_points", lambda *question: np.array(points))
     assert is_at_least_the_usual_one(profile())
 
