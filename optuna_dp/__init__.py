@@ -133,6 +133,8 @@ _HOOKS = {
     "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
+    "entry of a registry": ("releasing.registry", "to_registry"),
+    "page of a published study": ("dashboard", "annotate_published"),
 }
 
 
@@ -141,7 +143,7 @@ def _loaded(module: str, name: str) -> Any:
 
 
 def _calling(module: str, name: str) -> Callable[..., Any]:
-    return lambda *arguments: _loaded(module, name)(*arguments)
+    return lambda *arguments, **options: _loaded(module, name)(*arguments, **options)
 
 
 for _name, _home in _HOOKS.items():

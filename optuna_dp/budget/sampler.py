@@ -32,16 +32,15 @@ from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.models.prior import check_space
-from optuna_dp.models.proposals import Proposer, remember
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.proposals import Proposer, remember
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
     GAVE_UP_KEY,
-    SLOT_KEY,
     began,
     fail_unstarted,
     trial_id_of,
@@ -202,7 +201,7 @@ class BudgetSampler(SlotSampler):
             raise
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        if SLOT_KEY in trial.system_attrs:
+        if began(trial):
             return True
         # Before it begins, so that nothing but a pilot's number is lost.
         check_same_design(*self._own_design(study), plan, lost="")

@@ -64,6 +64,7 @@ class SelectionSampler(SlotSampler):
             self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
 
     _procedure = PROCEDURE
+    _selects = True
 
     def _in_words(self) -> dict[str, Any]:
         shown = {**super()._in_words(), "trials": self._trials}
@@ -80,9 +81,6 @@ class SelectionSampler(SlotSampler):
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)
-
-    def _selection_from(self) -> int | None:
-        return 0
 
     def _draw_alone(
         self, number: int, name: str, distribution: BaseDistribution

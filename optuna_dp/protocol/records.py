@@ -150,20 +150,18 @@ def read_plan(
 
 
 def _passing_over(plan: StudyPlan, lost: Sequence[int]) -> StudyPlan:
-    """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
+    """Returns the plan with slots for as many runs as it has, those ``lost`` aside.
 
     That trial 0 and the one with the new plan do not run is certain, not a chance that every run
     has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
-    below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
-    not made up for.
+    below 1 costs more than the best of T. A fixed number of runs is not made up for.
     """
-    if plan.selection_from is None:
+    if not plan.selects:
         return plan
-    lost = tuple(number for number in lost if number >= plan.selection_from)
     slots = plan.slots
     for number in lost:  # In ascending order.
         slots += number < slots
-    return replace(plan, slots=slots, passed_over=lost)
+    return replace(plan, slots=slots, passed_over=tuple(lost))
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
@@ -174,6 +172,13 @@ def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> Non
 def was_enqueued(trial: FrozenTrial) -> bool:
     """Whether the parameters of a trial were given by hand instead of drawn."""
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
+
+
+def own_slot(trial: FrozenTrial) -> Any:
+    """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
+    record = trial.system_attrs.get(SLOT_KEY)
+    copied = isinstance(record, dict) and record.get("number") != trial.number
+    return None if copied else record
 
 
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
@@ -236,7 +241,7 @@ def score(trial: FrozenTrial) -> float | None:
 
 def began(trial: FrozenTrial) -> bool:
     """Returns whether a trial has begun: its objective may have been called."""
-    return SLOT_KEY in trial.system_attrs
+    return own_slot(trial) is not None
 
 
 def output(trial: FrozenTrial) -> tuple[float, ...] | None:

@@ -6,8 +6,9 @@ are unique and consecutive on every Optuna storage, so nothing is counted and no
 =====================  =========================================================================
 hook                   what happens there
 =====================  =========================================================================
-``before_trial``       trial 0 draws T and writes the plan; others wait for it. The slot gets its
-                       tie-break. The loop is stopped when the last slot has started.
+``before_trial``       the trial is claimed (:mod:`optuna_dp.protocol.claims`). Trial 0 draws T and
+                       writes the plan; others wait for it. The slot gets its tie-break. The loop
+                       is stopped when the last slot has started.
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly comes from the prior.
@@ -38,6 +39,8 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.asking import TakenByAnother, is_asked_for
+from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.draws import (
     NOT_DRAWN,
     Space,
@@ -61,9 +64,10 @@ from optuna_dp.protocol.records import (
     direction_of,
     draw_alone,
     fail_unstarted,
+    own_slot,
     was_enqueued,
 )
-from optuna_dp.protocol.retries import without_retries
+from optuna_dp.protocol.retries import keep_from
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
 
@@ -105,6 +109,7 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # Who judges the study.
+    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -113,10 +118,6 @@ class SlotSampler(BaseSampler):
     @abstractmethod
     def _draw_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study."""
-
-    def _selection_from(self) -> int | None:
-        """The first slot of the selection runs; None if nothing is selected among runs."""
-        return None
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         """Returns the parameters that this slot draws jointly."""
@@ -159,7 +160,8 @@ class SlotSampler(BaseSampler):
         if study._is_multi_objective():
             fail_unstarted(study._storage, trial._trial_id)
             self._raise_error_if_multi_objective(study)
-        if was_enqueued(trial) or (trial.params and SLOT_KEY not in trial.system_attrs):
+        copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
+        if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
             refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
@@ -198,8 +200,17 @@ class SlotSampler(BaseSampler):
         """Does nothing: no draw uses a state that workers could share."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Gives the trial its slot."""
+        """Gives the trial its slot.
+
+        Raises:
+            TakenByAnother: If another worker has won the trial; ``study.ask`` takes the next.
+        """
         storage = study._storage
+        # First of all: whatever comes later may fail the trial, which may be another worker's.
+        # A trial that has begun and was not asked for is continued by whoever knows of it.
+        continued = own_slot(trial) is not None and not is_asked_for()
+        if not continued and not claim(study, trial):
+            raise TakenByAnother(f"Trial {trial.number} is another worker's.")
         self._check_admitted(study, trial)
         try:
             self._begin(study, trial)
@@ -221,16 +232,15 @@ class SlotSampler(BaseSampler):
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
-        # A retried run is refused at release; without retries the study is not lost to one.
-        without_retries(storage)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return
         me = threading.get_ident()
-        if SLOT_KEY in trial.system_attrs:
+        before = own_slot(trial)
+        if before is not None:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
-            old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
-            if (old.number, old.nonce) != (trial.number, plan.nonce):
+            old = SlotRecord.from_json(before)
+            if old.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN.format(trial.number))
             known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
@@ -433,7 +443,11 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selection_from())
+        return StudyPlan.drawn(design, slots, self._selects)
+
+
+# A retried run is refused at release; without retries the study is not lost to one.
+keep_from(SlotSampler)
 
 
 def checked_seed(seed: Any) -> int | None:

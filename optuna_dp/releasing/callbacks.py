@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optuna_dp.errors import PlanError
-from optuna_dp.evidence.drawn_runs import check_distributions
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.reading import open_study
 from optuna_dp.evidence.run_record import (
@@ -23,7 +22,6 @@ from optuna_dp.evidence.run_record import (
 )
 from optuna_dp.evidence.slot_records import slot_record
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
-from optuna_dp.private_selection.failures import is_unlikely_block
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score, trials_of
 from optuna_dp.releasing.reminders import looks_exact, warn_of_scores
@@ -152,8 +150,7 @@ class PrivacyCallback:
         procedure.check_origin(slots)
         if any(t.number == trial.number for t in procedure.runs_among([trial], plan)):
             procedure.check_run(trial, slot_record(trial, plan), plan)
-            if not procedure.releases_all_runs:
-                _check_ranges(trial, slots)
+            procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))
         finished = done == plan.slots
         progress = {**self._guarantee(procedure, record), "finished": finished}
@@ -177,7 +174,7 @@ class PrivacyCallback:
         )
         if self._progress is not None:
             self._progress.show(shown, record.delta, finished)
-        self._warn_of_failures(plan, trial, slots)
+        self._warn_of_runs(procedure, plan, slots)
         self._warn_of_scores(plan, slots)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
@@ -234,24 +231,13 @@ class PrivacyCallback:
             f"cost{spoilt}. {ONE_COST}"
         )
 
-    def _warn_of_failures(
-        self, plan: StudyPlan, trial: FrozenTrial, slots: Sequence[FrozenTrial]
+    def _warn_of_runs(
+        self, procedure: Procedure, plan: StudyPlan, slots: Sequence[FrozenTrial]
     ) -> None:
-        """Says once, when it happens, that runs fail as if none could succeed any more."""
-        first = plan.selection_from
-        if first is None or score(trial) is not None or self._warned == plan.nonce:
-            return
-        runs = sorted(
-            (t for t in slots if first <= t.number and ended(t)),
-            key=lambda t: t.number,
-        )
-        if is_unlikely_block([score(t) is None for t in runs]):
+        """Logs once what the curator should know of the runs while they are still going on."""
+        if self._warned != plan.nonce and (words := procedure.warning(slots)):
             self._warned = plan.nonce
-            _logger.warning(
-                "Runs fail one after the other, as chance hardly explains. If the objective is "
-                "broken or the machine has died, stop, mend it and go on (study.optimize): every "
-                "run that fails meanwhile is spent, and release() will ask about it."
-            )
+            _logger.warning(words)
 
     def _warn_of_scores(self, plan: StudyPlan, slots: Sequence[FrozenTrial]) -> None:
         """Says once for a study, when it shows, that scores look as if they had no noise."""
@@ -319,21 +305,6 @@ class _Progress:
         if finished:
             self._bar.close()
             self._bar = None
-
-
-def _check_ranges(trial: FrozenTrial, slots: Sequence[FrozenTrial]) -> None:
-    """Refuses ranges that moved: each name's are compared with those of some run before.
-
-    Not with all of them, which takes longer the more there are; release compares them all.
-    """
-    names = set(trial.distributions)
-    for other in slots:
-        shared = names & other.distributions.keys() if other.number != trial.number else set()
-        if any(other.distributions[n] != trial.distributions[n] for n in shared):
-            check_distributions(sorted((other, trial), key=lambda t: t.number))
-        names -= shared
-        if not names:
-            return
 
 
 def _check_takes_a_run(procedure: Procedure) -> None:

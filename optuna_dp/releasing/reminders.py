@@ -18,6 +18,7 @@ from fractions import Fraction
 from optuna.study import Study
 
 from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.records import score
 from optuna_dp.protocol.retries import is_ours
@@ -79,7 +80,7 @@ def _common_unit(distinct: Sequence[float]) -> int | None:
 def remind(evidence: Evidence) -> None:
     """Says what the curator should think of, once a release is made."""
     _warn_of_other_studies(evidence.study)
-    if evidence.plan.selection_from is None:
+    if not procedure_of(evidence.plan.design).runs_are_private:
         return  # Utilities have no noise, and are not released.
     found = [score(run.trial) for run in evidence.runs]
     words = looks_exact([value for value in found if value is not None])

@@ -14,10 +14,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.models.prior import check_space
-from optuna_dp.models.proposals import Proposer, remember
 from optuna_dp.polling import poll
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.proposals import Proposer, remember
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
