@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from support import RUN, exactly, finished_study, study_of
 
 import optuna_dp as odp
-from optuna_dp.accounting import events
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import SlotRecord
@@ -43,7 +43,7 @@ TREE = odp.compose(
     odp.bounded_range(0.5),
     odp.rdp([2.0, float("inf")], [0.1, 1.0]),
     odp.zcdp(0.1),
-    events.PrivateSelectionDpEvent(odp.approximate_dp(0.1, 1e-6), LAWS[2], (0.5, 2.0), "data"),
+    PrivateSelectionDpEvent(odp.approximate_dp(0.1, 1e-6), LAWS[2], (0.5, 2.0), "data"),
 )
 
 
