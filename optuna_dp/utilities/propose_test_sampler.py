@@ -13,7 +13,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.models.prior import check_space
+from optuna_dp.models.space import check_space
 from optuna_dp.polling import poll
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan

@@ -198,7 +198,8 @@ PRUNERS = {
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize("name", PRUNERS)
 def test_pruners_that_compare_pilots_prune_pilots_and_never_the_last_run(name: str) -> None:
-    study = study_of(sampler(budget(16, 2)), pruner=PRUNERS[name]())
+    proposer = optuna.samplers.RandomSampler()
+    study = study_of(sampler(budget(16, 2), proposer=proposer), pruner=PRUNERS[name]())
     for x in (0.3, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36, 0.37):
         study.enqueue_trial({"x": x})
     # What is enqueued is not pruned; the rest is proposed, mostly worse.
@@ -354,7 +355,7 @@ def test_a_last_run_whose_score_is_not_paid_for() -> None:
     assert study.trials[3].value is not None
     assert release.value is None
     assert "last run" not in release.attributes
-    assert "neither paid for nor shown" in release.statement()
+    assert "the last run's is not charged for" in release.statement()
     public = finished(budget(3, score=None, score_final=False))
     assert odp.release(public).value == public.trials[3].value
 

@@ -29,9 +29,11 @@ def record_of(sampler: optuna.samplers.BaseSampler) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
-def test_a_plan_says_where_its_selection_begins(kind: str) -> None:
-    first = 0 if kind == "private_selection" else None
-    assert StudyPlan.from_json(record_of(SAMPLERS[kind])).selection_from == first
+def test_a_plan_says_whether_the_best_of_its_runs_is_taken(kind: str) -> None:
+    record = record_of(SAMPLERS[kind])
+    plan = StudyPlan.from_json(record)
+    assert plan.selects == (kind == "private_selection")
+    assert plan.to_json() == record
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])
@@ -39,7 +41,12 @@ def test_a_plan_of_an_unknown_version_is_refused(version: Any) -> None:
     record = record_of(SAMPLERS["private_selection"])
     with pytest.raises(PlanError, match="version"):
         StudyPlan.from_json({**record, "version": version})
-    without = {key: value for key, value in record.items() if key != "selection_from"}
+
+
+@pytest.mark.parametrize("name", ["version", "design", "slots", "nonce", "selects"])
+def test_a_plan_without_one_of_its_fields_is_refused(name: str) -> None:
+    record = record_of(SAMPLERS["private_selection"])
+    without = {key: value for key, value in record.items() if key != name}
     with pytest.raises(PlanError, match="corrupted"):
         StudyPlan.from_json(without)
 

@@ -19,7 +19,6 @@ from support import (
 import optuna_dp as odp
 from optuna_dp.errors import (
     PlanError,
-    ReleaseRefusedError,
     UnfinishedStudyError,
 )
 from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY, SLOT_KEY
@@ -250,25 +249,6 @@ def test_a_trial_made_anew_is_not_drawn_again() -> None:
         }
         assert len(draws) == 1
         assert len({copy.suggest_float("x", -1.0, 1.0) for copy in copies}) == 1
-
-
-def test_a_retried_run_is_refused_even_if_the_storage_was_not_watched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """That retries are taken out of a storage saves studies; nothing depends on it."""
-    monkeypatch.setattr("optuna_dp.protocol.slots.without_retries", lambda storage: storage)
-    study = study_of(odp.RandTuneSampler(trials=exactly(2)))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    study.add_trial(
-        optuna.trial.create_trial(
-            state=optuna.trial.TrialState.WAITING,
-            system_attrs={"failed_trial": 0, "fixed_params": {"x": 0.5}},
-        )
-    )
-    with pytest.raises(PlanError, match="enqueued or copied"):
-        study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    with pytest.raises(ReleaseRefusedError, match="enqueued"):
-        odp.release(study, RUN)
 
 
 def test_failed_runs_retried_for_free() -> None:

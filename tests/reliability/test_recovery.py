@@ -318,7 +318,7 @@ def test_the_command_lists_and_fails(tmp_path) -> None:
     assert "trial 0: open" in listed.output
     assert study.trials[0].state == TrialState.RUNNING
     failed = json.loads(run(app, [url, "digits", "--fail", "0", "--json"]).output)
-    assert failed == {"told_to_have_failed": [0], "open": []}
+    assert failed == {"marked_as_failed": [0], "open": []}
     assert study.trials[0].state == TrialState.FAIL
     wrong = run(app, [url, "digits", "--fail", "0"])
     assert wrong.exit_code == 2
