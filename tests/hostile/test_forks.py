@@ -37,8 +37,10 @@ def draws(sampler: Any) -> dict[str, list[Any]]:
     study = study_of(sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     runs = [t for t in study.trials if t.params]
+    # The last run of a budget repeats a pilot.
+    drawn = runs[:3] if isinstance(sampler, odp.BudgetSampler) else runs
     return {
-        "candidates": [t.params["x"] for t in runs],
+        "candidates": [t.params["x"] for t in drawn],
         "tie-breaks": [t.system_attrs[SLOT_KEY]["tie_break"] for t in runs],
         "nonce": [study.trials[0].system_attrs[PLAN_KEY]["nonce"]],
     }
