@@ -78,10 +78,6 @@ BUDGETS = [
     ),
     Case("A record of a plan that is none", lambda: odp.BudgetPlan.from_json({"epsilon": 1.0})),
     Case(
-        "A plan and the cost of a pilot",
-        lambda: odp.BudgetSampler(plan=_budget(pilots=2), pilot_run=RUN),
-    ),
-    Case(
         "What a trial may spend, of a study without a budget",
         lambda: odp.fidelity(study_of(odp.RandTuneSampler()).ask()),
     ),
