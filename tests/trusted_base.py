@@ -23,7 +23,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 _RELEASE = "releasing/make_release.py"
 # Laws of T are named in the plan as well, and loaded by that name. Every procedure is counted with
 # the default law; the others stand by themselves.
-_GEOMETRIC = "trial_counts/negative_binomial.py"
+_GEOMETRIC = "private_selection/trial_counts/negative_binomial.py"
 
 
 def _procedure(name: str) -> str:
@@ -37,13 +37,13 @@ def _kind(name: str) -> str:
 
 STARTS: dict[str, tuple[str, ...]] = {
     "private selection": (
-        "samplers/rand_tune.py",
+        "private_selection/rand_tune.py",
         _GEOMETRIC,
         _procedure("private_selection"),
         _RELEASE,
     ),
     "another law of T": (
-        "samplers/rand_tune.py",
+        "private_selection/rand_tune.py",
         *(
             f"trial_counts/{law}.py"
             for law in ("binomial", "capped", "logarithmic", "once", "poisson")
@@ -52,20 +52,20 @@ STARTS: dict[str, tuple[str, ...]] = {
         _RELEASE,
     ),
     "runs known in part": (
-        "samplers/rand_tune.py",
+        "private_selection/rand_tune.py",
         "accounting/opacus.py",
         *map(_kind, ("approximate", "curve", "worst_case")),
         _procedure("private_selection"),
         _RELEASE,
     ),
     "what seldom happens": (
-        "samplers/rand_tune.py",
+        "private_selection/rand_tune.py",
         _GEOMETRIC,
         _procedure("private_selection"),
         _RELEASE,
     ),
     "with density bounds": (
-        "samplers/dp_hypo.py",
+        "private_selection/dp_hypo.py",
         _procedure("private_selection"),
         _RELEASE,
     ),
@@ -80,13 +80,13 @@ STARTS: dict[str, tuple[str, ...]] = {
         _RELEASE,
     ),
     "choice among utilities": (
-        "samplers/noisy_max.py",
+        "utilities/noisy_max_sampler.py",
         *map(_kind, ("approximate", "bounded_range")),
         _procedure("utility_choice"),
         _RELEASE,
     ),
     "doubling": (
-        "samplers/propose_test.py",
+        "utilities/propose_test_sampler.py",
         _kind("approximate"),
         _procedure("utility_choice"),
         _RELEASE,
@@ -104,8 +104,8 @@ STARTS: dict[str, tuple[str, ...]] = {
 # procedure and looks at what was loaded.
 IN_WORDS = "statement"
 _WITH_DENSITIES = ("with density bounds", "pilots")
-_HISTORY = "accounting/selection/history_only.py"
-_RENYI = "accounting/selection/renyi.py"
+_HISTORY = "private_selection/bounds/history_only.py"
+_RENYI = "private_selection/bounds/renyi.py"
 _RENYI_METHOD = "accounting/renyi_method.py"
 _KNOWN_IN_PART = ("runs known in part",)
 _OTHER_LAWS = ("another law of T",)
@@ -121,23 +121,23 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/guarantee.py", _kind("started")): ("with density bounds",),
     ("accounting/run_profile.py", "accounting/known_bounds.py"): _KNOWN_IN_PART,
     ("accounting/run_profile.py", "accounting/sampled_pairs.py"): ("with a budget",),
-    ("accounting/run_profile.py", "accounting/selection/as_part.py"): (
+    ("accounting/run_profile.py", "private_selection/bounds/as_part.py"): (
         "pilots",
         *_KNOWN_IN_PART,
         *_SELDOM,
     ),
     ("accounting/run_profile.py", _kind("bounded_range")): ("choice among utilities",),
-    ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
-    (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
-    (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,
+    ("private_selection/bounds/as_part.py", _HISTORY): ("pilots",),
+    (_RENYI, "private_selection/bounds/renyi_poisson.py"): _OTHER_LAWS,
+    (_RENYI, "private_selection/trial_counts/poisson.py"): _OTHER_LAWS,
     ("accounting/dominating_pairs.py", "accounting/pair_epsilon.py"): ("choice among utilities",),
     ("protocol/plan.py", "protocol/plan_of_version_1.py"): _SELDOM,
     ("protocol/shared_plan.py", "protocol/succession.py"): _SELDOM,
-    ("releasing/evidence.py", "releasing/startup_evidence.py"): ("with density bounds",),
+    ("private_selection/evidence.py", "private_selection/startup_evidence.py"): ("with density bounds",),
     ("releasing/make_release.py", "releasing/artifacts.py"): _SELDOM,
-    ("releasing/make_release.py", "releasing/runs_told.py"): _SELDOM,
+    ("releasing/make_release.py", "private_selection/disclosed_runs.py"): _SELDOM,
     ("releasing/release.py", "releasing/with_training.py"): _SELDOM,
-    ("trial_counts/negative_binomial.py", "trial_counts/other_shapes.py"): _OTHER_LAWS,
+    ("private_selection/trial_counts/negative_binomial.py", "private_selection/trial_counts/other_shapes.py"): _OTHER_LAWS,
 }
 
 # What says in words what is guaranteed. No guarantee rests on it, and readers do, so it is trusted
@@ -159,26 +159,26 @@ UNTRUSTED = (
     "accounting/comparisons/",
     "accounting/discretisation.py",
     "accounting/reading_points.py",
-    "callbacks.py",
+    "releasing/callbacks.py",
     "cli/",
     "dashboard.py",
-    "describing.py",
+    "releasing/describing.py",
     "digits.py",
     "federated/",
-    "notebook.py",
+    "releasing/notebook.py",
     "planning/",
     "protocol/retries.py",
-    "publishing.py",
-    "registry.py",
+    "releasing/publishing.py",
+    "releasing/registry.py",
     "releasing/openness.py",
-    "reminders.py",
+    "releasing/reminders.py",
     "testing/",
-    "verification.py",
+    "releasing/verification.py",
     "visualization/",
 )
 
 # What a budget pays for: data, which the release reads and the accounting judges.
-PLANS_OF_STUDIES = ("planning/budget_plan.py", "planning/fidelity.py")
+PLANS_OF_STUDIES = ("budget/plan.py", "budget/fidelity.py")
 # The guarantee of a vote rests on what the clients send, so these are its own.
 OF_VOTES = "federated/"
 

@@ -40,7 +40,7 @@ from simulate import (
 )
 
 import optuna_dp as odp
-from optuna_dp.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5

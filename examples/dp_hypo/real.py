@@ -31,7 +31,7 @@ from simulate import Landscape, best_so_far, interval, measured, over_t, uniform
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.pilots import pilots_guarantee
-from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
+from optuna_dp.private_selection.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 
 SPACE: dict[str, Any] = {
     "learning_rate": FloatDistribution(1e-4, 10.0, log=True),

@@ -39,7 +39,7 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
 study.enqueue_trial({"features": "pixels", "learning_rate": 0.5, "clipping_norm": 0.5})
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])
 release = odp.release(study)

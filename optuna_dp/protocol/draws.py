@@ -25,7 +25,7 @@ NOT_DRAWN = (
 )
 
 
-# As :data:`optuna_dp.densities.prior.Space`, in the form that Optuna's samplers return.
+# As :data:`optuna_dp.models.prior.Space`, in the form that Optuna's samplers return.
 Space = dict[str, BaseDistribution]
 
 

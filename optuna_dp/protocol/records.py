@@ -17,9 +17,9 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.densities.prior import value_at
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
+from optuna_dp.models.prior import value_at
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 
@@ -33,6 +33,7 @@ NOT_DRAWN_KEY = "optuna_dp:not_drawn"
 PUBLISHED_KEY = "optuna_dp:published"
 DESCRIPTION_KEY = "optuna_dp:description"
 RELEASED_KEY = "optuna_dp:released"
+PROPOSER_KEY = "optuna_dp:proposer"
 TIE_BITS = 128
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
@@ -149,20 +150,18 @@ def read_plan(
 
 
 def _passing_over(plan: StudyPlan, lost: Sequence[int]) -> StudyPlan:
-    """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
+    """Returns the plan with slots for as many runs as it has, those ``lost`` aside.
 
     That trial 0 and the one with the new plan do not run is certain, not a chance that every run
     has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
-    below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
-    not made up for.
+    below 1 costs more than the best of T. A fixed number of runs is not made up for.
     """
-    if plan.selection_from is None:
+    if not plan.selects:
         return plan
-    lost = tuple(number for number in lost if number >= plan.selection_from)
     slots = plan.slots
     for number in lost:  # In ascending order.
         slots += number < slots
-    return replace(plan, slots=slots, passed_over=lost)
+    return replace(plan, slots=slots, passed_over=tuple(lost))
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
@@ -238,3 +237,19 @@ def score(trial: FrozenTrial) -> float | None:
         return None
     value = float(trial.values[0])
     return None if value != value else value
+
+
+def began(trial: FrozenTrial) -> bool:
+    """Returns whether a trial has begun: its objective may have been called."""
+    return own_slot(trial) is not None
+
+
+def output(trial: FrozenTrial) -> tuple[float, ...] | None:
+    """Returns the scores of a run that has ended, one per objective; None if it has none.
+
+    A pruned trial keeps the last value it reported, so ``trial.values`` alone is not the output.
+    """
+    if trial.state != TrialState.COMPLETE or not trial.values:
+        return None
+    values = tuple(float(value) for value in trial.values)
+    return None if any(value != value for value in values) else values

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable
 
 import optuna
-from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
@@ -30,7 +29,7 @@ _logger = logging.getLogger("optuna_dp")
 _NAMES = ("RetryHeartbeatStaleTrialCallback", "RetryFailedTrialCallback")
 
 
-def keep_from(samplers: type[BaseSampler]) -> None:
+def keep_from(samplers: type) -> None:
     """Keeps Optuna's retries from studies of these samplers, now or when they began."""
     for name in _NAMES:
         found = getattr(optuna.storages, name, None)
@@ -39,7 +38,7 @@ def keep_from(samplers: type[BaseSampler]) -> None:
 
 
 def _in_other_studies(
-    retry: Callable[..., None], samplers: type[BaseSampler]
+    retry: Callable[..., None], samplers: type
 ) -> Callable[..., None]:
     @functools.wraps(retry)
     def retries(self: object, study: Study, trial: FrozenTrial) -> None:

@@ -51,6 +51,7 @@ from optuna_dp.protocol.draws import (
     note_what_others_drew,
 )
 from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -69,7 +70,6 @@ from optuna_dp.protocol.records import (
 from optuna_dp.protocol.retries import keep_from
 from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
-from optuna_dp.pruners import guarded
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -109,6 +109,7 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # Who judges the study.
+    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -117,10 +118,6 @@ class SlotSampler(BaseSampler):
     @abstractmethod
     def _draw_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study."""
-
-    def _selection_from(self) -> int | None:
-        """The first slot of the selection runs; None if nothing is selected among runs."""
-        return None
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         """Returns the parameters that this slot draws jointly."""
@@ -446,7 +443,7 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selection_from())
+        return StudyPlan.drawn(design, slots, self._selects)
 
 
 # A retried run is refused at release; without retries the study is not lost to one.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optuna_dp.accounting.bounds import ProfileMethod
-from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
+from optuna_dp.accounting.bounds import smallest_epsilon
 
 DELTA = 1e-5
 

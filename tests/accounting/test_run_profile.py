@@ -19,14 +19,8 @@ from optuna_dp.accounting import (
     run_profile,
     supported_events,
 )
-from optuna_dp.accounting.events import (
-    PrivateSelectionDpEvent,
-    compose,
-    dp_sgd,
-    gaussian,
-    laplace,
-    zcdp,
-)
+from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, zcdp
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case

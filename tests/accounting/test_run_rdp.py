@@ -13,14 +13,8 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import Geometric
 from optuna_dp.accounting import events, run_rdp
-from optuna_dp.accounting.events import (
-    PrivateSelectionDpEvent,
-    compose,
-    dp_sgd,
-    gaussian,
-    laplace,
-    zcdp,
-)
+from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, zcdp
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.accounting.given_curves import interpolated_rdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp

@@ -15,7 +15,7 @@ from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.sampled_pairs import sampled

@@ -92,19 +92,6 @@ def test_as_many_runs_take_place_as_the_new_plan_has(storage, count, waiting, sl
     assert len(runs) == count
 
 
-def test_a_lost_pilot_is_not_made_up_for(storage) -> None:
-    sampler = odp.PilotSampler(pilots=2, pilot_run=RUN, trials=exactly(3), candidates=4)
-    study = study_of(sampler, storage=storage)
-    storage.create_new_trial(study._study_id)
-    odp.recover(study, fail=[0])
-    study.optimize(objective)
-    # Trial 0 was a pilot; so was 1, whose worker made trial 2 to hold the plan.
-    assert plan_of(study).slots == 6
-    done = [t.number for t in study.trials if t.state == TrialState.COMPLETE]
-    assert done == [1, 3, 4, 5]
-    odp.release(study, RUN)
-
-
 def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> None:
     study = dead_leader(storage)
 

@@ -83,9 +83,6 @@ def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:
 SEQUENTIAL = {
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4),
     "dp_hypo without a space": lambda: odp.DPHyPOSampler(trials=exactly(3), candidates=4),
-    "pilots": lambda: odp.PilotSampler(
-        X, pilots=2, pilot_run=RUN, trials=exactly(1), candidates=4
-    ),
 }
 
 
