@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
+from optuna_dp.accounting.pilots import pilots_guarantee
 from tasks import EPSILONS, Size, size_of
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, largest_within
 from optuna_dp.utilities import DoublingPlan, epsilon_per_iteration

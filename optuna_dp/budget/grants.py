@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import optuna
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, SlotRecord, own_slot, read_plan
 
 
@@ -56,12 +57,18 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     now = storage.get_trial(trial._trial_id)
     if GATE_KEY in now.system_attrs:
         raise optuna.TrialPruned("The study's last run has begun already.")
-    record = own_slot(now)
+    _check_began(now, plan)
+    settings = BudgetSettings.of(plan.design)
+    return settings.plan.fidelity(min(trial.number, settings.pilots))
+
+
+def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
+    """Refuses a trial that no sampler with the study's plan has begun: it is not charged for."""
+    record = own_slot(trial)
     if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
         raise PlanError(
             f"Trial {trial.number} was not begun by the study's {plan.design.sampler}, so no run "
-            "is charged for it, and it may spend nothing. Without sampler=, optuna.load_study and "
-            "optuna.create_study use a sampler of Optuna's own: give the study's sampler to each."
+            "is charged for it. Without sampler=, optuna.load_study and optuna.create_study use "
+            "one of Optuna's own: give the study's sampler to each of them. Train nothing in this "
+            "trial."
         )
-    settings = BudgetSettings.of(plan.design)
-    return settings.plan.fidelity(min(trial.number, settings.pilots))

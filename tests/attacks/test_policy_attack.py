@@ -9,6 +9,9 @@ from private_selection.bounds.history_reference import Instance, exhaustive
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, pure_dp
 from optuna_dp.accounting import events
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
+from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.attacks import history_attack
 from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.data_attack import data_attack
@@ -20,12 +23,9 @@ from optuna_dp.attacks.history_attack import (
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.attacks.trade_off import trade_off
-from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5
 BOUNDS = (0.75, 2.0)

@@ -6,12 +6,12 @@ from typing import Any
 
 import optuna
 from optuna.distributions import FloatDistribution
+from optuna_dp.protocol.pilot_keys import PILOT_KEY
 from support import objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.budget.plan import BudgetPlan, assembled
 from optuna_dp.budget.fidelity import PaidRuns
-from optuna_dp.protocol.pilot_keys import PILOT_KEY
+from optuna_dp.budget.plan import BudgetPlan, assembled
 from optuna_dp.protocol.records import SLOT_KEY
 
 X: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0)}

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget.pilot_support import X, pilot_sampler
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler
 from optuna.trial import TrialState
-from budget.pilot_support import X, pilot_sampler
 from support import exactly, objective, study_of
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models import surrogate
 from optuna_dp.models.forest import RandomForest
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
-from optuna_dp.errors import InvalidArgumentError
 
 MODELS = [GaussianProcess(), RandomForest(trees=20)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from budget.pilot_support import pilot_sampler
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
-from budget.pilot_support import pilot_sampler
 from support import exactly
 from utilities.utility_support import LOOP, K
 

@@ -9,8 +9,7 @@ from scipy import integrate
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.utilities import NoisyMaxPlan, Utilities
-from optuna_dp.utilities import noisy_max
+from optuna_dp.utilities import NoisyMaxPlan, Utilities, noisy_max
 from optuna_dp.utilities.noisy_max import _measurement, better_noise
 from optuna_dp.utilities.utility_values import RESOLUTION
 

@@ -20,7 +20,6 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from utilities.utility_support import GRID, LOOP, MAKERS, SPACE, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -29,11 +28,12 @@ from optuna_dp.errors import (
     UnfinishedStudyError,
     WaitError,
 )
-from optuna_dp.utilities import DoublingPlan, composed_epsilon
 from optuna_dp.protocol.records import GATE_KEY, read_plan
+from optuna_dp.utilities import DoublingPlan, composed_epsilon
 from optuna_dp.utilities import choice as utility_choice
 from optuna_dp.utilities.choice import CHOICE_KEY, choices, end_of, read_trace
 from optuna_dp.utilities.settings import UtilitySettings
+from utilities.utility_support import GRID, LOOP, MAKERS, SPACE, evaluated, mean_utility, run
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 

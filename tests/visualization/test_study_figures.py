@@ -97,8 +97,9 @@ def test_the_frozen_prior_leaves_the_uniform_share_everywhere() -> None:
 
 def test_the_frozen_priors_ratios_are_those_of_its_draws() -> None:
     """One parameter, two values: the share of draws is the ratio's, within 6 sigma."""
-    from optuna_dp.models.scores import RunOutcome
     from optuna_dp.private_selection.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
+
+    from optuna_dp.models.scores import RunOutcome
 
     space = {"kind": CategoricalDistribution(["a", "b"])}
     pilots = [RunOutcome({"kind": kind}, {"a": 0.0, "b": 1.0}[kind]) for kind in "abab"]

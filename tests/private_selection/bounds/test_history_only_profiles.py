@@ -9,6 +9,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds import history_only
 from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
 from optuna_dp.private_selection.bounds.history_only import (
@@ -18,7 +19,6 @@ from optuna_dp.private_selection.bounds.history_only import (
 )
 from optuna_dp.private_selection.bounds.pointwise_refined import RefinedProfile
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.errors import InvalidArgumentError
 
 EPSILONS = np.linspace(-1.0, 6.0, 40)
 SKEWED = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)

@@ -19,15 +19,14 @@ from optuna.distributions import (
 )
 from scipy import stats
 
-from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
-from optuna_dp.models.scores import RunOutcome, clean_scores
-from optuna_dp.models.surrogate import describe_model
-from optuna_dp.models.forest import RandomForest
-from optuna_dp.private_selection.densities.informed import FixedCandidates
-from optuna_dp.models.prior import UniformPrior
-from optuna_dp.private_selection.densities.projection import Penalized
-from optuna_dp.models.surrogate import FittedModel, GaussianProcess
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.forest import RandomForest
+from optuna_dp.models.prior import UniformPrior
+from optuna_dp.models.scores import RunOutcome, clean_scores
+from optuna_dp.models.surrogate import FittedModel, GaussianProcess, describe_model
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.private_selection.densities.informed import FixedCandidates
+from optuna_dp.private_selection.densities.projection import Penalized
 
 SPACE: dict[str, BaseDistribution] = {
     "lr": FloatDistribution(1e-4, 1.0, log=True),
