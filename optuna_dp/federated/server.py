@@ -198,7 +198,6 @@ class FederatedVote:
             self._candidates,
             self._direction,
             plan,
-            self._transport.masks_for(),
             secrets.token_hex(16),
         )
         self._progress(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federat
 from federated.hostile_server import ATTEMPTS, REASONS, HostileServer, found_nothing
 from federated.in_process import SPACE, app, votes
 from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_messages
-from optuna_dp.federated import client as client_side
 from optuna_dp.federated import query as queries
 from optuna_dp.federated.ledger import StateLedger
 from optuna_dp.federated.policy import event_of, honest_shares
@@ -43,7 +43,7 @@ def unread() -> Iterator[None]:
 def test_what_an_honest_server_asks_is_answered() -> None:
     server = hostile()
     assert server.introduced(server.query())
-    assert all(server.collect(n, server.query()) for n in server.nodes)
+    assert all(server.collect(n) for n in server.nodes)
     for node in server.nodes:
         assert server.unmask(node, server.nodes, []) is not None
 
@@ -65,12 +65,31 @@ def believe(patch: pytest.MonkeyPatch) -> None:
     """A client that believes the server's plan."""
     charged = lambda self, query, view: event_of(query, max(query.plan.honest, 1))  # noqa: E731
     patch.setattr(VotePolicy, "charge", charged)
-    patch.setattr(VotePolicy, "check_total", lambda self, events: None)
+    patch.setattr(VotePolicy, "check_paid", lambda self, query, paid: None)
 
 
 def count_entries(patch: pytest.MonkeyPatch) -> None:
     """A client that leaves lists to Flower's own code, which counts entries."""
     patch.setattr(secure_messages, "check", lambda message, context: None)
+
+
+def unbound(*parts: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Keys that are not bound to these parts of what clients are shown."""
+
+    def remove(patch: pytest.MonkeyPatch) -> None:
+        real = masks.digest_of
+
+        def without(run: int, query: str, numbers: Any, keys: Any) -> bytes:
+            if "clients" in parts:
+                numbers, keys = dict.fromkeys(masks.NUMBERS, 0), {}
+            if "query" in parts:  # the range of votes follows from the plan
+                query = ""
+                numbers = {**numbers, "clipping_range": 0.0, "target_range": 0}
+            return real(run, query, numbers, keys)
+
+        patch.setattr(masks, "digest_of", without)
+
+    return remove
 
 
 REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
@@ -79,11 +98,14 @@ REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "active and dead": count_entries,
     "a source many times": count_entries,
     "a source left out": count_entries,
-    "weak masks": lambda patch: patch.setattr(client_side, "_check_masks", lambda *a: None),
-    "another list for everyone": lambda patch: patch.setattr(masks, "bound", lambda key: key),
+    "another list for everyone": unbound("clients"),
+    "another plan for the others": unbound("query"),
+    "a client with another's key": lambda patch: patch.setattr(
+        secure_messages, "_is_key", lambda text: True
+    ),
     "over and over": lambda patch: patch.setattr(StateLedger, "append", lambda *a, **k: None),
     "candidates of its own": lambda patch: patch.setattr(
-        queries, "_checked_candidate", lambda space, i, candidate: candidate
+        queries, "_external", lambda name, distribution, i, number: number
     ),
 }
 
@@ -94,8 +116,10 @@ def test_without_the_defence_the_attempt_succeeds(
 ) -> None:
     REMOVED[attempt](monkeypatch)
     found = ATTEMPTS[attempt](hostile())
-    if attempt == "one name many times":  # the victim's noisy vote, bit for bit
-        assert found.tolist() == votes[0][0].tolist()
+    if attempt in ("one name many times", "another plan for the others"):
+        assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
+    elif attempt == "a client with another's key":  # the sum without the first one's
+        assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
     else:
         assert found
 
@@ -105,8 +129,9 @@ def test_shares_that_cannot_be_read_cost_a_client_nothing() -> None:
     query, victim = server.query(), server.nodes[0]
     assert server.introduced(query)
     server.inbox[victim][0] = (server.inbox[victim][0][0], b"damaged")
-    assert not server.collect(victim, query)
-    assert "optuna_dp_ledger" not in server.grid._nodes[victim][1].state.config_records
+    assert not server.collect(victim)
+    (line,) = server.grid._nodes[victim][1].state.config_records["optuna_dp_ledger"]["lines"]
+    assert json.loads(line)["event"] is None  # that it has made shares, and no vote
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["in the run", "in a file"])
@@ -120,11 +145,11 @@ def test_two_answers_at_once_for_one_set_up(kept: bool, tmp_path: Path) -> None:
     assert server.introduced(query)
     _, context = server.grid._nodes[node]
     state = copy.deepcopy(context.state)
-    assert server.collect(node, query)
+    assert server.collect(node)
     opened = copy.deepcopy(context.state)
     context.state = state
     # The same masks twice: the difference of the two is that of two noisy votes.
-    assert server.collect(node, query) is not kept
+    assert server.collect(node) is not kept
     context.state = copy.deepcopy(opened)
     assert server.unmask(node, server.nodes, []) is not None
     context.state = copy.deepcopy(opened)
@@ -135,24 +160,21 @@ def test_stories_of_dropouts_that_differ_are_counted() -> None:
     """Six clients, two may be lost: told different stories, they open a sum of three."""
     asked = {"max_dropout": 2}
     server = hostile(6, policy=VotePolicy(max_epsilon=1.0))
-    assert server.introduced(server.query(**asked), threshold=4)
-    assert not server.collect(server.nodes[0], server.query(**asked))
+    assert not server.introduced(server.query(**asked), threshold=4)
     server = hostile(6, policy=VotePolicy(max_epsilon=1.0, server="semi-honest"))
     assert server.introduced(server.query(**asked), threshold=4)
-    assert server.collect(server.nodes[0], server.query(**asked))
+    assert server.collect(server.nodes[0])
 
 
 def test_invented_clients_are_counted_as_far_as_the_policy_says() -> None:
     """Who is an invention only the network's authentication can tell; see the threat table."""
     for colluding, answered in ((0, True), (2, False)):
         server = hostile(policy=VotePolicy(max_epsilon=1.0, max_colluding=colluding))
-        query = server.query()
-        assert server.introduced(query)
-        assert server.collect(server.nodes[0], query) is answered
+        assert server.introduced(server.query()) is answered
     careful = hostile(policy=VotePolicy(max_epsilon=2.0, max_colluding=2))
     query = careful.query()
     assert careful.introduced(query)
-    assert careful.collect(careful.nodes[0], query)
+    assert careful.collect(careful.nodes[0])
 
 
 def test_a_name_that_a_server_has_chosen_stays_on_one_line(
@@ -163,9 +185,8 @@ def test_a_name_that_a_server_has_chosen_stays_on_one_line(
     server = hostile(policy=policy)
     server.space = {name: SPACE["x"]}
     server.candidates = queries.choose_candidates(server.space, "grid", np.random.default_rng(0))
-    assert server.introduced(server.query())
     with caplog.at_level(logging.WARNING, logger="optuna_dp"):
-        assert not server.collect(server.nodes[0], server.query())
+        assert not server.set_up(server.nodes[0], server.query(), 5, 5)
     (line,) = [r.getMessage() for r in caplog.records if r.name == "optuna_dp"]
     assert line.startswith("Vote refused: a candidate has x Vote answered: all is well")
     assert "\n" not in line
@@ -204,7 +225,6 @@ def test_honest_shares_is_what_trying_finds() -> None:
 
 def test_absurd_plans_are_refused_at_once() -> None:
     server = hostile(max_epsilon=1.0)
-    assert server.introduced(server.query())
     honest = server.query()
     for field, value in (
         ("attempts", 10**9),
@@ -215,9 +235,7 @@ def test_absurd_plans_are_refused_at_once() -> None:
         record = honest.plan.to_json()
         record[field] = value
         query = dataclasses.replace(honest)
-        text = honest.to_json().replace(
-            queries.json.dumps(honest.plan.to_json()), queries.json.dumps(record)
-        )
+        text = honest.to_json().replace(json.dumps(honest.plan.to_json()), json.dumps(record))
         assert text != honest.to_json()
         object.__setattr__(query, "to_json", lambda text=text: text)
-        assert not server.collect(server.nodes[0], query)
+        assert not server.collect(server.nodes[0])
