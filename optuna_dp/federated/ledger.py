@@ -1,4 +1,4 @@
-"""What a client has answered: written down before the answer leaves, and never forgotten.
+"""The ledger of a client: each answer is written down before it leaves, and never forgotten.
 
 A file that is only appended to: a line that says what it is, then a line of JSON for every answer,
 each with a digest of itself and of the line before. A lock makes "read, judge, write" one step,

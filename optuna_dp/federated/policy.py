@@ -1,4 +1,4 @@
-"""What a client agrees to: its own limits, in a file on its node, whatever a server asks for.
+"""The limits of a client, in a file on its node, whatever a server asks for.
 
 The client computes what a vote would cost it from the noise, the votes and the clients that it
 sees, at its own delta and adjacency; of the server's plan it believes no epsilon. How much of the

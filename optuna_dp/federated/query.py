@@ -1,4 +1,4 @@
-"""What the server sends to a client that is to vote: public things only.
+"""The query that a server sends to clients that are to vote: public things only.
 
 The search space travels as Optuna's distribution JSON, each candidate as Optuna's internal numbers
 (which survive JSON exactly), and the plan of the vote in full, so that a client can see what it is

@@ -1,4 +1,4 @@
-"""What a client checks of each message of the secure sum before Flower's code sees it.
+"""A client's checks of each message of the secure sum, before Flower's code sees it.
 
 Flower's client side counts list entries; a server that repeats a name, or tells of clients that
 were never introduced, is believed. Here every list is one of distinct, known clients, every key is
