@@ -24,6 +24,7 @@ LAYERS = [
         "arrays",
         "numbers_shown",
         "differences",
+        "exact_values",
     },
     {"trial_counts", "pruners"},
     {"accounting", "densities"},
