@@ -47,10 +47,18 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
     from optuna_dp.describing import describe as describe
+    from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.budget_plan import BudgetPlan as BudgetPlan
     from optuna_dp.planning.calibration import calibrate as calibrate
     from optuna_dp.planning.fidelity import Fidelity as Fidelity
+    from optuna_dp.planning.learning_rate import learning_rate as learning_rate
+    from optuna_dp.planning.made_up import made_up_images as made_up_images
+    from optuna_dp.planning.made_up import made_up_inputs as made_up_inputs
+    from optuna_dp.planning.rehearsal import Rehearsal as Rehearsal
+    from optuna_dp.planning.rehearsal import rehearse as rehearse
+    from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
+    from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
     from optuna_dp.propose_test import partition as partition
     from optuna_dp.protocol.recovery import recover as recover
@@ -90,10 +98,14 @@ _HOMES = {
     "accounting.opacus": "from_opacus",
     "callbacks": "PrivacyCallback",
     "describing": "describe",
+    "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.budget_plan": "BudgetPlan",
     "planning.calibration": "calibrate",
     "planning.fidelity": "Fidelity",
+    "planning.learning_rate": "learning_rate",
+    "planning.made_up": "made_up_images made_up_inputs",
+    "planning.rehearsal": "Rehearsal rehearse rehearse_arrays rehearse_module",
     "planning.selection_plan": "selection_plan",
     "propose_test": "partition",
     "protocol.recovery": "recover",

@@ -50,7 +50,7 @@ def _of_budget(plan: BudgetPlan) -> str:
     return (
         f"<p><b>Budget</b>: all of it together costs epsilon = {epsilon} at "
         f"delta = {plan.delta:g}</p>"
-        + _table(("runs", "noise", "steps", "noise of the score", "rate times"), rows)
+        + _table(("runs", "noise", "steps", "noise of the score", "rate of SGD"), rows)
     )
 
 
@@ -60,7 +60,7 @@ def _spends(run: Any) -> tuple[str, ...]:
         f"{run.noise_multiplier:.4g}",
         f"{run.steps}",
         "no score" if score is None else f"{score:.4g}",
-        f"{run.learning_rate_factor:.3g}",
+        "unknown" if run.batch_size is None else f"{run.learning_rate():.3g}",
     )
 
 

@@ -178,7 +178,11 @@ UNTRUSTED = (
 )
 
 # What a budget pays for: data, which the release reads and the accounting judges.
-PLANS_OF_STUDIES = ("planning/budget_plan.py", "planning/fidelity.py")
+PLANS_OF_STUDIES = (
+    "planning/budget_plan.py",
+    "planning/fidelity.py",
+    "planning/learning_rate.py",
+)
 # The guarantee of a vote rests on what the clients send, so these are its own.
 OF_VOTES = "federated/"
 

@@ -125,7 +125,7 @@ def _print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
     )
     table = Table(title="The plan", title_justify="left")
-    for name in ("runs", "", "noise", "steps", "score noise", "rate x"):
+    for name in ("runs", "", "noise", "steps", "score noise", "SGD", "Adam"):
         table.add_column(name, justify="right" if name else "left")
     rows = [(str(n), "pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
     rows.append(("1", "last run", plan.final))
@@ -139,12 +139,13 @@ def _print(
             f"{run.noise_multiplier:.4g}",
             str(run.steps),
             "none" if score is None else f"{score:.4g}",
-            f"{run.learning_rate_factor:.3g}",
+            f"{run.learning_rate():.3g}",
+            f"{run.learning_rate('adam'):.3g}",
         )
     console.print(table)
     console.print(
-        "noise: standard deviation over the clipping norm. rate x: what a pilot multiplies the "
-        "searched learning rate by (SGD and momentum; not Adam).\n",
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates that follow "
+        "from these numbers, for clipping norm 1 and features of order one.\n",
         style="dim",
     )
     other = Table("way", title="What the same epsilon buys", title_justify="left")
@@ -204,10 +205,12 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    learning_rate = trial.suggest_float("learning_rate", 1e-3, 10, log=True)
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        learning_rate * run.learning_rate_factor,  # for SGD; leave the factor out for Adam
-        trial.suggest_float("clipping_norm", 0.1, 10, log=True),
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
         run.noise_multiplier,
         run.steps,
         run.sample_rate,
