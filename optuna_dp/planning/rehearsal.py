@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ _FEW_FEATURES, _LARGE_CLASS = 10, 0.7
 # Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
 _TOLERANCE = 0.05
 _DEEP = 3
+# Of the noise; and how often a search is begun again, where weight decay bends a walk.
+_DRAWS, _REPEATS = 8, 4
 _BETAS, _TINY = (0.9, 0.999), 1e-8
 
 # From a learning rate to the change of the logits, (inputs, classes).
@@ -88,9 +90,10 @@ def rehearse(
 
     ``train(rate)`` trains a fresh copy of the model as the private training will, but with
     gradients that are noise only: normal, with standard deviation
-    ``noise_multiplier * clipping_norm / batch_size`` in every weight. It returns the logits on
-    made-up or public inputs after the training, less those before it. It must not touch a private
-    record. It is called about six times. Fixed seeds are fine here, and make the search smooth.
+    ``noise_multiplier * clipping_norm / batch_size`` in every weight, fresh in each call. It
+    returns the logits on made-up or public inputs after the training, less those before it. It
+    must not touch a private record. It is called about fifty times, eight for each rate: one draw
+    of the noise says little where there are few classes.
 
     :func:`rehearse_module` and :func:`rehearse_arrays` have such a function ready.
 
@@ -117,15 +120,19 @@ def rehearse(
     Example:
         >>> import numpy as np, optuna_dp as odp
         >>> inputs = odp.made_up_inputs(*[(0, 1)] * 64)
+        >>> rng = np.random.default_rng()
         >>> def train(rate):  # SGD from zeros, for a softmax regression
-        ...     noise = np.random.default_rng(0).normal(size=(100, 64, 10)).sum(axis=0)
-        ...     return inputs @ (-rate * 2.0 / 64 * noise)
+        ...     weights = np.zeros((64, 10))
+        ...     for _ in range(100):
+        ...         weights -= rate * rng.normal(0.0, 2.0 / 64, weights.shape)
+        ...     return inputs @ weights
         >>> found = odp.rehearse(train, noise_multiplier=2.0, steps=100, batch_size=64)
-        >>> 1.6 < found.size < 1.8
+        >>> 0.5 < found.learning_rate < 1.5
         True
     """
     given = _Training.checked(noise_multiplier, steps, batch_size, clipping_norm)
     check_optimizer(optimizer)
+    remarks = _remarks(features, largest_class)
     bounds = [
         learning_rate(
             optimizer,
@@ -138,13 +145,16 @@ def rehearse(
         )
         for noise in (LEAST_NOISE_PER_WEIGHT, LARGEST_NOISE_PER_WEIGHT)
     ]
-    return _search(
-        lambda rate: size_of_change(train(rate)),
+    found = _search(
+        lambda rate: _together([size_of_change(train(rate)) for _ in range(_DRAWS)]),
         bounds[0],
         bounds[1],
         size,
-        _remarks(features, largest_class),
+        remarks,
     )
+    for remark in remarks:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+    return found
 
 
 def rehearse_module(
@@ -216,13 +226,13 @@ def rehearse_module(
     before_training = copy.deepcopy(module).eval()
     before = logits(before_training)
 
-    def train(rate: float) -> tuple[float, float]:
+    def walk(rate: float, draw: int) -> _Walk:
         model = copy.deepcopy(before_training)
         parameters = [p for p in model.parameters() if p.requires_grad]
         steps_of = optimizer(parameters, rate)
         rates_of = None if scheduler is None else scheduler(steps_of)
         # Not private: nothing is protected by this noise, so it may have a seed.
-        generators = {p.device: torch.Generator(p.device).manual_seed(0) for p in parameters}
+        generators = {p.device: torch.Generator(p.device).manual_seed(draw) for p in parameters}
         for p in parameters:
             p.grad = torch.zeros_like(p)
         for _ in range(given.steps):
@@ -234,8 +244,14 @@ def rehearse_module(
                 rates_of.step()
         moved = [(new - old).detach() for new, old in zip(parameters, trained, strict=True)]
         squares = sum(float((change.double() ** 2).sum()) for change in moved)
-        noise = math.sqrt(squares / sum(change.numel() for change in moved))
-        return size_of_change(logits(model) - before), noise
+
+        def size_at(times: float) -> float:
+            with torch.no_grad():
+                for p, old, change in zip(parameters, trained, moved, strict=True):
+                    p.copy_(old + times * change)
+            return size_of_change(logits(model) - before)
+
+        return _Walk(math.sqrt(squares / sum(change.numel() for change in moved)), size_at)
 
     kind = optimizer(copy.deepcopy(before_training).parameters(), 1.0)
     largest = math.inf
@@ -244,7 +260,7 @@ def rehearse_module(
     normalised = sum(isinstance(part, torch.nn.LayerNorm) for part in module.modules())
     features = math.prod(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else None
     remarks = _remarks(features, largest_class, deep_layer_norm=normalised >= _DEEP)
-    return _search_measured(train, given, largest, size, remarks)
+    return _search_walks(walk, given, largest, size, remarks)
 
 
 def rehearse_arrays(
@@ -307,9 +323,9 @@ def rehearse_arrays(
     shown = np.asarray(inputs, dtype=float)
     before = np.asarray(logits([layer.copy() for layer in start], shown), dtype=float)
 
-    def train(rate: float) -> tuple[float, float]:
+    def walk(rate: float, draw: int) -> _Walk:
         # Not private: nothing is protected by this noise, so it may have a seed.
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(draw)
         now = [layer.copy() for layer in start]
         first, second = ([np.zeros_like(layer) for layer in start] for _ in range(2))
         for t in range(given.steps):
@@ -331,16 +347,21 @@ def rehearse_arrays(
                     square += (1.0 - _BETAS[1]) * (gradient * gradient - square)
                     root = np.sqrt(square / (1.0 - _BETAS[1] ** (t + 1))) + _TINY
                     layer -= own * mean / (1.0 - _BETAS[0] ** (t + 1)) / root
-        squares = sum(float(np.sum((a - b) ** 2)) for a, b in zip(now, start, strict=True))
-        noise = math.sqrt(squares / sum(layer.size for layer in start))
-        return size_of_change(np.asarray(logits(now, shown)) - before), noise
+        moved = [new - old for new, old in zip(now, start, strict=True)]
+        squares = sum(float(np.sum(change**2)) for change in moved)
+
+        def size_at(times: float) -> float:
+            there = [old + times * change for old, change in zip(start, moved, strict=True)]
+            return size_of_change(np.asarray(logits(there, shown)) - before)
+
+        return _Walk(math.sqrt(squares / sum(layer.size for layer in start)), size_at)
 
     largest = math.inf
     if optimizer in ("sgd", "momentum"):
         slowed = 1.0 if optimizer == "sgd" else 1.0 - kept
         largest = LARGEST_STEP / given.clipping_norm * slowed
     remarks = _remarks(shown.shape[1] if shown.ndim == 2 else None, largest_class)
-    return _search_measured(train, given, largest, size, remarks)
+    return _search_walks(walk, given, largest, size, remarks)
 
 
 def size_of_change(change: npt.ArrayLike) -> float:
@@ -349,8 +370,11 @@ def size_of_change(change: npt.ArrayLike) -> float:
     Args:
         change: Of the logits, (inputs, classes).
 
+    Returns:
+        The size; infinite if a logit is no finite number.
+
     Raises:
-        InvalidArgumentError: If there are not at least two classes, or not numbers.
+        InvalidArgumentError: If there are not at least two classes.
     """
     found = np.asarray(change, dtype=float)
     if found.ndim != 2 or found.shape[0] == 0 or found.shape[1] < 2:
@@ -361,10 +385,9 @@ def size_of_change(change: npt.ArrayLike) -> float:
             "For two classes and one logit z return the columns (0, z). For regression there is "
             "no constant: choose the rate from public data, or let pilots find it.",
         )
-    size = float(np.sqrt(np.mean(np.var(found, axis=1))))
-    if not math.isfinite(size):
-        return math.inf
-    return size
+    if not np.all(np.isfinite(found)):
+        return math.inf  # the training blew up: any smaller rate is better
+    return float(np.sqrt(np.mean(np.var(found, axis=1))))
 
 
 @dataclass(frozen=True)
@@ -405,27 +428,62 @@ class _Training:
         return self.noise_multiplier * self.clipping_norm / self.batch_size
 
 
-def _search_measured(
-    train: Callable[[float], tuple[float, float]],
+class _Walk(NamedTuple):
+    """The end of one training on noise.
+
+    Attributes:
+        noise: Root of the mean square of the changes of the weights.
+        size_at: The size of the change of the logits if the weights had moved so many times as
+            far.
+    """
+
+    noise: float
+    size_at: Callable[[float], float]
+
+
+def _search_walks(
+    walk: Callable[[float, int], _Walk],
     given: _Training,
     largest: float,
     size: float,
     remarks: tuple[str, ...],
 ) -> Rehearsal:
-    """Searches where the noise of a weight is measured: it is in proportion to the rate."""
-    guess = LEAST_NOISE_PER_WEIGHT / math.sqrt(given.steps)
+    """Searches among walks of the same noise, which are in proportion to their rates.
+
+    The gradients do not depend on the weights, so only weight decay makes them differ from that;
+    then a walk at the rate that was found shows it, and the search begins again from there.
+    """
+    rate = LEAST_NOISE_PER_WEIGHT / math.sqrt(given.steps)
     if math.isfinite(largest):  # SGD: in units of the noise
-        guess = min(guess / given.noise_of_a_step, largest)
-    _, noise = train(guess)
-    if not 0.0 < noise < math.inf:
-        raise InvalidArgumentError(
-            "optimizer", noise, "training on noise must move the weights, by a finite amount"
-        )
-    bounds = [
-        min(guess * wanted / noise, largest)
-        for wanted in (LEAST_NOISE_PER_WEIGHT, LARGEST_NOISE_PER_WEIGHT)
-    ]
-    return _search(lambda rate: train(rate)[0], bounds[0], bounds[1], size, remarks)
+        rate = min(rate / given.noise_of_a_step, largest)
+    for _ in range(_REPEATS):
+        walks = [walk(rate, draw) for draw in range(_DRAWS)]
+        noise = _together([one.noise for one in walks])
+        if not 0.0 < noise < math.inf:
+            raise InvalidArgumentError(
+                "optimizer", noise, "training on noise must move the weights, by a finite amount"
+            )
+        bounds = [
+            min(rate * wanted / noise, largest)
+            for wanted in (LEAST_NOISE_PER_WEIGHT, LARGEST_NOISE_PER_WEIGHT)
+        ]
+
+        def measure(tried: float, walks: list[_Walk] = walks, rate: float = rate) -> float:
+            return _together([one.size_at(tried / rate) for one in walks])
+
+        found = _search(measure, bounds[0], bounds[1], size, remarks)
+        times = found.learning_rate / rate
+        rate = found.learning_rate
+        if abs(math.log(walk(rate, 0).noise / (times * walks[0].noise))) < _TOLERANCE:
+            break
+    for remark in remarks:
+        warnings.warn(remark, UserWarning, stacklevel=3)
+    return found
+
+
+def _together(sizes: Sequence[float]) -> float:
+    """Returns the root of the mean square."""
+    return math.sqrt(sum(size * size for size in sizes) / len(sizes))
 
 
 def _search(
@@ -435,9 +493,8 @@ def _search(
     size: float,
     remarks: tuple[str, ...],
 ) -> Rehearsal:
+    """Returns the rate between two at which the size is the target, or the nearer end."""
     target = validation.positive("size", size)
-    for remark in remarks:
-        warnings.warn(remark, UserWarning, stacklevel=3)
     seen: dict[float, float] = {}
 
     def excess(log_rate: float) -> float:
@@ -450,9 +507,8 @@ def _search(
         return Rehearsal(least, seen[low], target, remarks)
     if excess(high) <= 0.0:
         return Rehearsal(largest, seen[high], target, remarks)
-    # The last point is not always one that was measured; the nearest one is as good.
-    root = float(brentq(excess, low, high, xtol=_TOLERANCE))
-    at = min(seen, key=lambda log_rate: abs(log_rate - root))
+    brentq(excess, low, high, xtol=_TOLERANCE)
+    at = min(seen, key=lambda log_rate: abs(math.log(max(seen[log_rate], 1e-12) / target)))
     return Rehearsal(math.exp(at), seen[at], target, remarks)
 
 
