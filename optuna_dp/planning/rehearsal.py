@@ -37,7 +37,8 @@ from optuna_dp.planning.learning_rate import (
 if TYPE_CHECKING:
     import torch
 
-SIZE = 1.7
+# Of networks, and of models without a hidden layer, which bear more.
+SIZE, LINEAR_SIZE = 1.0, 1.7
 LEAST_NOISE_PER_WEIGHT, LARGEST_NOISE_PER_WEIGHT = 0.08, 0.6
 FEWEST_STEPS = 20
 LEAST_NOISE_MULTIPLIER = 0.05
@@ -110,7 +111,7 @@ def rehearse(
         features: Number of features, if known; fewer than 10 make a remark.
         largest_class: Share of the largest class, in (0, 1), if it is public; 0.7 and more make a
             remark.
-        size: The target, positive.
+        size: The target, positive: 1.0 suits networks, 1.7 models without a hidden layer.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; if the model has one output, as for
@@ -168,7 +169,7 @@ def rehearse_module(
     clipping_norm: float = 1.0,
     scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
     largest_class: float | None = None,
-    size: float = SIZE,
+    size: float | None = None,
 ) -> Rehearsal:
     """Rehearses the training of a PyTorch module, with its own optimiser and schedule.
 
@@ -187,7 +188,8 @@ def rehearse_module(
         clipping_norm: Largest norm of one record's gradient; positive.
         scheduler: From the optimiser to a scheduler, whose ``step()`` is called after every step.
         largest_class: Share of the largest class, in (0, 1), if it is public.
-        size: The target, positive.
+        size: The target, positive. Unless given, 1.7 if a single matrix or tensor is trained, and
+            1.0 for networks.
 
     Raises:
         InvalidArgumentError: As for :func:`rehearse`.
@@ -257,10 +259,11 @@ def rehearse_module(
     largest = math.inf
     if isinstance(kind, torch.optim.SGD):
         largest = LARGEST_STEP / given.clipping_norm * (1.0 - kind.param_groups[0]["momentum"])
+    wanted = _size(size, sum(p.ndim > 1 for p in trained))
     normalised = sum(isinstance(part, torch.nn.LayerNorm) for part in module.modules())
     features = math.prod(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else None
     remarks = _remarks(features, largest_class, deep_layer_norm=normalised >= _DEEP)
-    return _search_walks(walk, given, largest, size, remarks)
+    return _search_walks(walk, given, largest, wanted, remarks)
 
 
 def rehearse_arrays(
@@ -277,7 +280,7 @@ def rehearse_arrays(
     weight_decay: float = 0.0,
     schedule: Callable[[int], float] | None = None,
     largest_class: float | None = None,
-    size: float = SIZE,
+    size: float | None = None,
 ) -> Rehearsal:
     """Rehearses the training of a model in numpy.
 
@@ -294,7 +297,8 @@ def rehearse_arrays(
         weight_decay: Not negative; added to the gradient, and with "adamw" to the step.
         schedule: From the number of a step, from 0, to what its rate is multiplied by.
         largest_class: Share of the largest class, in (0, 1), if it is public.
-        size: The target, positive.
+        size: The target, positive. Unless given, 1.7 if a single matrix or tensor is trained, and
+            1.0 for networks.
 
     Raises:
         InvalidArgumentError: As for :func:`rehearse`.
@@ -360,8 +364,9 @@ def rehearse_arrays(
     if optimizer in ("sgd", "momentum"):
         slowed = 1.0 if optimizer == "sgd" else 1.0 - kept
         largest = LARGEST_STEP / given.clipping_norm * slowed
+    wanted = _size(size, sum(layer.ndim > 1 for layer in start))
     remarks = _remarks(shown.shape[1] if shown.ndim == 2 else None, largest_class)
-    return _search_walks(walk, given, largest, size, remarks)
+    return _search_walks(walk, given, largest, wanted, remarks)
 
 
 def size_of_change(change: npt.ArrayLike) -> float:
@@ -481,6 +486,11 @@ def _search_walks(
     return found
 
 
+def _size(given: float | None, layers: int) -> float:
+    """Returns the target for so many trained layers, unless it is given."""
+    return given if given is not None else LINEAR_SIZE if layers <= 1 else SIZE
+
+
 def _together(sizes: Sequence[float]) -> float:
     """Returns the root of the mean square."""
     return math.sqrt(sum(size * size for size in sizes) / len(sizes))
@@ -531,7 +541,7 @@ def _remarks(
         )
     if deep_layer_norm:
         found.append(
-            "Deep networks with LayerNorm want less noise than others: try size=1.0 in the "
+            "Deep networks with LayerNorm want less noise than others: try size=0.7 in the "
             "rehearsal."
         )
     return tuple(found)

@@ -64,7 +64,7 @@ def test_of_the_digits_as_the_documentation_says(
 
 
 @pytest.mark.parametrize("records", [30, 20_000])
-@pytest.mark.parametrize("epochs", [0.05, 3, 200])
+@pytest.mark.parametrize("epochs", [1, 3, 200])
 def test_the_favored_one_spends_what_is_given_and_no_more(records: int, epochs: float) -> None:
     found = odp.batch_choices(epsilon=2.0, records=records, epochs=epochs)
     assert 1 <= found.favored.batch_size <= records
@@ -74,15 +74,15 @@ def test_the_favored_one_spends_what_is_given_and_no_more(records: int, epochs: 
     assert found.favored.epochs <= max(most, 16 * found.favored.steps / records)
     assert found.favored.share <= found.doubled.share
     if found.favored.epochs < 0.9 * epochs and epochs * records > 2_400:
-        assert 0.95 <= found.favored.share < 0.97 or found.favored.batch_size == 16
+        assert 0.98 <= found.favored.share < 0.99 or found.favored.batch_size == 16
 
 
 def test_beyond_enough_no_more_computing_is_advised() -> None:
     once, much = (odp.batch_choices(epsilon=1.0, work=work, **DIGITS) for work in (4, 400))
-    assert 0.95 <= once.favored.share < 0.96
+    assert 0.98 <= once.favored.share < 0.985
     assert much.favored.batch_size == pytest.approx(once.favored.batch_size, rel=0.02)
     assert once.doubled == once.favored
-    assert once.favored.epochs < 20
+    assert once.favored.epochs < 30
 
 
 def test_it_prints_as_a_table() -> None:

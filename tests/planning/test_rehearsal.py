@@ -15,6 +15,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.rehearsal import (
     LARGEST_NOISE_PER_WEIGHT,
     LEAST_NOISE_PER_WEIGHT,
+    LINEAR_SIZE,
     SIZE,
     size_of_change,
 )
@@ -53,13 +54,15 @@ def test_size_is_the_deviation_over_classes() -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
 def test_of_a_softmax_regression_it_is_known_in_closed_form(optimizer: Any) -> None:
     found = odp.rehearse_arrays(linear, SOFTMAX, INPUTS, optimizer=optimizer, **PUBLIC)
-    wanted = SIZE / closed_form(INPUTS, 1.0, 10)
+    wanted = LINEAR_SIZE / closed_form(INPUTS, 1.0, 10)
     assert LEAST_NOISE_PER_WEIGHT < wanted < LARGEST_NOISE_PER_WEIGHT
     exact = odp.learning_rate(optimizer, noise_per_weight=wanted, **PUBLIC)
     # 640 random weights, a search to 5 %, and Adam's first steps.
     assert found.learning_rate == pytest.approx(exact, rel=0.2)
-    assert found.size == pytest.approx(SIZE, rel=0.06)
-    assert found.target == SIZE
+    assert found.size == pytest.approx(LINEAR_SIZE, rel=0.06)
+    assert found.target == LINEAR_SIZE
+    deep = odp.rehearse_arrays(network, two_layers(), INPUTS, optimizer=optimizer, **PUBLIC)
+    assert deep.size == pytest.approx(SIZE, rel=0.06)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -84,7 +87,7 @@ def test_the_noise_of_a_weight_stays_within_its_bounds() -> None:
     low = odp.rehearse_arrays(linear, SOFTMAX, huge, **PUBLIC)
     high = odp.rehearse_arrays(linear, SOFTMAX, tiny, **PUBLIC)
     assert (low.learning_rate, high.learning_rate) == pytest.approx(ends, rel=0.1)
-    assert low.size > SIZE > high.size
+    assert low.size > LINEAR_SIZE > high.size
 
 
 def test_a_function_of_the_users_own_is_searched_alike() -> None:
@@ -94,8 +97,8 @@ def test_a_function_of_the_users_own_is_searched_alike() -> None:
         steps = rng.normal(size=(PUBLIC["steps"], 64, 10))
         return INPUTS @ (-rate * 2.0 / 64 * steps.sum(axis=0))
 
-    found = odp.rehearse(train, **PUBLIC)
-    assert found.size == pytest.approx(SIZE, rel=0.15)
+    found = odp.rehearse(train, size=LINEAR_SIZE, **PUBLIC)
+    assert found.size == pytest.approx(LINEAR_SIZE, rel=0.15)
     ready = odp.rehearse_arrays(linear, SOFTMAX, INPUTS, **PUBLIC)
     assert found.learning_rate == pytest.approx(ready.learning_rate, rel=0.3)
 
@@ -104,7 +107,7 @@ def test_logits_that_overflow_are_too_large() -> None:
     def train(rate: float) -> Any:
         return np.full((3, 4), np.inf) if rate > 1.0 else rate * np.eye(3, 4)
 
-    found = odp.rehearse(train, **PUBLIC)
+    found = odp.rehearse(train, size=LINEAR_SIZE, **PUBLIC)
     assert 0.9 < found.learning_rate <= 1.0
     assert found.size < SIZE
 

@@ -10,7 +10,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.planning.rehearsal import SIZE
+from optuna_dp.planning.rehearsal import LINEAR_SIZE
 
 torch = pytest.importorskip("torch")
 
@@ -46,7 +46,7 @@ def test_it_agrees_with_numpy(optimizer: Any, name: Any) -> None:
         optimizer=name,
         **PUBLIC,
     )
-    assert found.size == pytest.approx(SIZE, rel=0.06)
+    assert found.size == pytest.approx(LINEAR_SIZE, rel=0.06)
     # 640 weights with other noise each.
     assert found.learning_rate == pytest.approx(other.learning_rate, rel=0.2)
 
@@ -65,7 +65,7 @@ def test_any_other_optimizer_will_do() -> None:
     found = odp.rehearse_module(
         softmax(), INPUTS, optimizer=lambda p, rate: torch.optim.RMSprop(p, lr=rate), **PUBLIC
     )
-    assert found.size == pytest.approx(SIZE, rel=0.06)
+    assert found.size == pytest.approx(LINEAR_SIZE, rel=0.06)
 
 
 def test_frozen_parameters_and_the_module_itself_stay_as_they_are() -> None:
