@@ -6,9 +6,9 @@ Runs offline on scikit-learn's digits in a few seconds.
 from __future__ import annotations
 
 import optuna
+from optuna_dp.accounting.pilots import pilots_guarantee
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.digits import cost_of_one_run, objective
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
     from optuna.trial import Trial
 
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
 
 
 NOISE_MULTIPLIER = 2.0

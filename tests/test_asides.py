@@ -80,8 +80,7 @@ def test_what_are_no_points_is_refused(answers: dict[str, Any], points: Any) -> 
         _pair_cached(canonical_key(COMPOSED), "add_or_remove_one")
 
 
-def test_a_run_that_was_retried_is_refused_whoever_let_it(answers: dict[str, Any]) -> None:
-    answers["a storage without retries"] = lambda storage: "nonsense"
+def test_a_run_that_was_retried_is_refused_whoever_let_it() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
     retried = optuna.trial.create_trial(

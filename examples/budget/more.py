@@ -94,7 +94,7 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
     if arm == "budget":
         # None is TPE.
         proposer = optuna.samplers.RandomSampler() if epsilon < TIGHT else None
-        sampler: Any = odp.PilotSampler(plan=plan_of(epsilon), proposer=proposer)
+        sampler: Any = odp.BudgetSampler(plan=plan_of(epsilon), proposer=proposer)
         callback = odp.PrivacyCallback(delta=DELTA)
     else:
         sampler = odp.RandTuneSampler(trials=odp.Geometric(MEAN))

@@ -39,13 +39,13 @@ from experiments import (
 )
 from landscapes import EPOCHS
 from optuna.distributions import FloatDistribution
+from optuna_dp.accounting.pilots import pilots_guarantee
+from optuna_dp.private_selection.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from simulate import Floats, Landscape, adaptive, best_so_far, interval, over_t, uniform
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.accounting.pilots import pilots_guarantee
-from optuna_dp.densities.adaptive_density import RunOutcome
-from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
+from optuna_dp.models.scores import RunOutcome
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, largest_within
 

@@ -25,13 +25,13 @@ import optuna
 from experiments import DELTA, Results, noise_for, run_of, run_parts
 from landscapes import EPOCHS, Task, correct, load, train
 from optuna.distributions import FloatDistribution
+from optuna_dp.accounting.pilots import pilots_guarantee
+from optuna_dp.private_selection.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 from pilots import Arm, expected_noise, noise_within, pilot_runs, select, title
 from simulate import Landscape, best_so_far, interval, measured, over_t, uniform
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.accounting.pilots import pilots_guarantee
-from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
 
 SPACE: dict[str, Any] = {
     "learning_rate": FloatDistribution(1e-4, 10.0, log=True),

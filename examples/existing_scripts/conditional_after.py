@@ -40,7 +40,7 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
 study.enqueue_trial({"features": "pixels", "noise_per_weight": 0.3, "clipping_norm": 0.5})
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])
 release = odp.release(study)

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
+from optuna_dp.accounting.pilots import pilots_guarantee
 from tasks import EPSILONS, Size, size_of
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, largest_within
-from optuna_dp.propose_test import DoublingPlan, epsilon_per_iteration
-from optuna_dp.propose_test.accounting import iteration_event
+from optuna_dp.utilities import DoublingPlan, epsilon_per_iteration
+from optuna_dp.utilities.accounting import iteration_event
 
 FILE = Path(__file__).with_name("plans.json")
 DELTA = 1e-5

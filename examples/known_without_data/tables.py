@@ -1,4 +1,4 @@
-"""The page's numbers and its figure, from curves.csv: ``python tables.py``, ``python tables.py --figure``.
+"""The page's numbers from curves.csv: ``python tables.py``; with ``--figure`` its figure too.
 
 A rule's loss on a curve is the best accuracy of the curve's grid less the accuracy at the rule's
 rate, both means over the same repetitions; between two rates of the grid it is interpolated. The
@@ -23,7 +23,6 @@ BOUNDS = (0.08, 0.6)
 # Within so many points of its best a curve counts as flat; its middle is "the best rate".
 FLAT = 0.5
 CONSTANTS = np.geomspace(0.02, 6.0, 100)
-FEW_STEPS, FEW_FEATURES = 40, ("iris",)
 USUAL = {"sgd": 0.1, "momentum": 0.01, "adam": 0.001, "adamw": 0.001}
 
 
@@ -93,9 +92,7 @@ def losses_by_constant(curves: list[Curve], rule: str) -> Losses:
     if rule == "noise of a weight":
         return np.array([curve.loss_at(CONSTANTS) for curve in curves])
     on_data = rule.endswith("records")
-    return np.array(
-        [curve.loss_at(curve.noise_of_size(CONSTANTS, on_data)) for curve in curves]
-    )
+    return np.array([curve.loss_at(curve.noise_of_size(CONSTANTS, on_data)) for curve in curves])
 
 
 def left_out(curves: list[Curve], rule: str) -> tuple[Losses, dict[str, float]]:
@@ -146,8 +143,7 @@ def by(curves: list[Curve], losses: dict[str, Losses], key: str) -> None:
 
 
 def tables() -> None:
-    every = read()
-    curves = [c for c in every if c.steps > FEW_STEPS or True]
+    curves = read()
     print(f"{len(curves)} curves of {len({c.task for c in curves})} tasks\n")
     print("| rule | constant | mean | median | 90 % | worst | ln(best / rule): mean, sd |")
     print("|---|---|---|---|---|---|---|")

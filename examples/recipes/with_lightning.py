@@ -101,7 +101,7 @@ def objective(trial):
 
 
 def main():
-    study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))

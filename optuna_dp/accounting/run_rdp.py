@@ -30,7 +30,6 @@ from optuna_dp.accounting.rdp_curves import (
     checked_orders,
     pure_rdp,
 )
-from optuna_dp.accounting.selection.renyi import selection_rdp
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -91,10 +90,6 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         for child in event.events:
             total = total + of(child)
         return total
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        run = of(event.run)
-        result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
-        return np.where(np.isnan(result), np.inf, result)
     own = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
     if own is not None:
         return own

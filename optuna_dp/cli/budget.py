@@ -14,8 +14,8 @@ from optuna_dp.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.planning.budget_alternatives import Alternative
-    from optuna_dp.planning.budget_plan import BudgetPlan
 
 
 def budget(
@@ -221,7 +221,7 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=plan))
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
 release = odp.release(study)
 

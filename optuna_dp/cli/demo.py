@@ -160,7 +160,7 @@ def _report(console: Console, found: Release, study: Study) -> None:
 
     import optuna_dp as odp
     from optuna_dp import digits
-    from optuna_dp.callbacks import PROGRESS_KEY
+    from optuna_dp.releasing.callbacks import PROGRESS_KEY
 
     one_run = odp.Guarantee(digits.cost_of_one_run())
     books = study._storage.get_study_system_attrs(study._study_id)[PROGRESS_KEY]

@@ -19,9 +19,9 @@ from rich.console import Console
 
 import optuna_dp as odp
 from optuna_dp import digits
-from optuna_dp.planning.budget_plan import BudgetPlan
+from optuna_dp.budget.fidelity import run_event, sgd_training
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.planning.calibration import NOISE
-from optuna_dp.planning.fidelity import run_event, sgd_training
 from optuna_dp.planning.target_search import largest_within
 from optuna_dp.releasing.release import Release
 
@@ -50,7 +50,7 @@ def search(console: Console, epsilon: float) -> tuple[Release, BudgetPlan]:
 
 
 def _release(plan: BudgetPlan, objective: digits.BudgetObjective, callbacks: list[Any]) -> Release:
-    study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=plan))
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(), *callbacks])
     return odp.release(study)
 

@@ -51,7 +51,7 @@ def release(
             )
         found = _release(storage, study, failures)
         if publish_to is not None:
-            from optuna_dp.publishing import publish  # start-up time
+            from optuna_dp.releasing.publishing import publish  # start-up time
 
             # Not by the curator's own name for it, which may tell what was tried.
             publish(found, publish_to, publish_as or "release")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.markdown import numbered
 from optuna_dp.federated.ledger import Answer, FileLedger, events_of
 from optuna_dp.federated.policy import VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.releasing.statements.markdown import numbered
 
 _SERVERS = {
     "malicious": "The server may have lied. It could not have opened a sum with less noise "

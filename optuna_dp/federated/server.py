@@ -13,7 +13,6 @@ from optuna.distributions import BaseDistribution
 
 from optuna_dp import validation
 from optuna_dp.arrays import IntArray
-from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.plain_sum import PlainSum
 from optuna_dp.federated.query import (
@@ -25,6 +24,7 @@ from optuna_dp.federated.query import (
 )
 from optuna_dp.federated.secagg import SecAggPlus
 from optuna_dp.federated.transport import Attempt, Progress, Server
+from optuna_dp.models.space import check_space
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release

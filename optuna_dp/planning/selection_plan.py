@@ -36,6 +36,7 @@ from optuna_dp.planning.selection_plan_rows import (
     law_of,
 )
 from optuna_dp.planning.shared_work import shared
+from optuna_dp.private_selection.event import POLICIES
 
 LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
 MEANS = (10.0, 30.0, 100.0)
@@ -159,10 +160,8 @@ def selection_plan(
         raise InvalidArgumentError(
             "startup_runs", startup_runs, "it must be 0 if the policy may depend on the data"
         )
-    if policy not in events.POLICIES:
-        raise InvalidArgumentError(
-            "policy", policy, f"it must be one of {', '.join(events.POLICIES)}"
-        )
+    if policy not in POLICIES:
+        raise InvalidArgumentError("policy", policy, f"it must be one of {', '.join(POLICIES)}")
     bounds = [validation.density_bounds(pair) for pair in density_bounds]
     groups = _pilots(pilots, run, unknown)
     noise = 1.0 if noise_multiplier is None else float(noise_multiplier)

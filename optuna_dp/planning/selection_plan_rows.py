@@ -23,23 +23,23 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from optuna_dp import validation
-from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.epsilon_methods import epsilons_of
-from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
-from optuna_dp.accounting.pilots import pilots_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.attacks.strongest import strongest_known_attack
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon, rough_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
-from optuna_dp.trial_counts.base import TrialCount
-from optuna_dp.trial_counts.binomial import Binomial
-from optuna_dp.trial_counts.logarithmic import Logarithmic
-from optuna_dp.trial_counts.negative_binomial import Geometric, NegativeBinomial
-from optuna_dp.trial_counts.poisson import Poisson
+from optuna_dp.private_selection.guarantee import selection_guarantee
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.binomial import Binomial
+from optuna_dp.private_selection.trial_counts.logarithmic import Logarithmic
+from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric, NegativeBinomial
+from optuna_dp.private_selection.trial_counts.poisson import Poisson
 
 Bounds = tuple[float, float]
 
@@ -205,7 +205,7 @@ class Judge:
         if ratio is None:
             started = self.startup_runs if search.density_bounds != PLAIN else 0
             return selection_guarantee(run, trials, startup_runs=started, **how)
-        return pilots_guarantee(self.run(noise * ratio), search.pilots, run, trials, **how)
+        raise AssertionError
 
     def row(
         self, search: Search, trials: TrialCount, noise: float, *, solved: bool = False

@@ -18,13 +18,14 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.trial import Trial, create_trial
 
+from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.testing.random_states import RandomStates
 from optuna_dp.testing.replaying import WatchedStorage
 from optuna_dp.testing.watched_files import WatchedFiles
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
 
 if TYPE_CHECKING:
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
 
 
 @dataclass
@@ -137,10 +138,7 @@ class Bench:
             study = create(sampler=RandomSampler())
             self._add_others(study, like)
         else:
-            # Start-up time: a study with a budget only.
-            from optuna_dp.samplers.pilots import PilotSampler
-
-            study = create(sampler=PilotSampler(plan=self._plan))
+            study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
         # The plan is written. Parameters may come from anywhere now, and nothing needs to wait.
         study.sampler = _giving({} if like is None else like.params)

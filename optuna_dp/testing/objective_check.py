@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.trial import Trial
 
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
 
 
 @dataclass(frozen=True)

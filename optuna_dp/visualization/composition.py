@@ -13,22 +13,21 @@ import optuna
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.propose_test.accounting import composed_epsilon as composed_pure
-from optuna_dp.propose_test.noisy_max import NoisyMaxPlan
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.protocol.plan import Design
-from optuna_dp.releasing.openness import is_in_the_open
 from optuna_dp.releasing.release import Release
-from optuna_dp.samplers.utility_choice import read_trace
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.utilities.accounting import composed_epsilon as composed_pure
+from optuna_dp.utilities.choice import read_trace
+from optuna_dp.utilities.noisy_max import NoisyMaxPlan
+from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import (
     candidates_of,
     design_of,
-    pilots_and_selection,
     plan_of,
     target_of,
 )
@@ -113,7 +112,7 @@ def plot_epsilon_by_trials(
         counted.title,
         x=counted.unit + (" (the pilots first)" if counted.pilots is not None else ""),
         y=f"epsilon at delta {marked:g}",
-        curator=isinstance(target, optuna.Study) and not (design and is_in_the_open(design)),
+        curator=isinstance(target, optuna.Study) and not (design and releases_all_runs(design)),
     )
     lines = [[cost(count) for count in counts] for cost in counted.costs.values()]
     for name, values, colour in zip(counted.costs, lines, (theme.NAIVE, theme.GOOD), strict=False):
@@ -147,24 +146,6 @@ def _counted(guarantee: Guarantee, design: Design | None, delta: float) -> _Coun
             costs={naive: lambda count: _published([(event.run, count)], relation, delta)},
             last=_usual(event),
             level="the release, whatever the number of runs",
-        )
-    both = pilots_and_selection(event)
-    if both is not None:
-        pilots, selection = both
-        number = pilots.count
-
-        def cost(count: int) -> float:
-            before = min(count, number)
-            parts = [(pilots.event, before), (selection.run, count - before)]
-            return _published(parts, relation, delta)
-
-        return _Counted(
-            title=runs_title,
-            unit="runs",
-            costs={naive: cost},
-            last=number + _usual(selection),
-            level="the release: pilots and selection, whatever the number of runs",
-            pilots=(number, Guarantee(pilots, relation).epsilon(delta)),
         )
     if design is not None and design.procedure in ("propose_test", "noisy_max"):
         return _counted_choice(UtilitySettings.from_json(design.settings), delta)

@@ -14,17 +14,14 @@ from optuna.distributions import BaseDistribution
 from optuna.search_space import intersection_search_space
 from optuna.trial import FrozenTrial
 
-from optuna_dp.densities.adaptive_density import AdaptiveDensity
-from optuna_dp.densities.frozen_prior import FrozenPrior
-from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.shares import integer_masses
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.private_selection.densities.informed import FixedCandidates
+from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
+from optuna_dp.private_selection.rand_tune import RandTuneSampler
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.visible_runs import outcomes
-from optuna_dp.releasing.procedures import procedure_of
-from optuna_dp.samplers.dp_hypo import DPHyPOSampler
-from optuna_dp.samplers.pilots import PilotSampler
-from optuna_dp.samplers.rand_tune import RandTuneSampler
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.panels import Law, Marks, panels
 from optuna_dp.visualization.targets import candidates_of, plan_of
@@ -49,9 +46,6 @@ def plot_sampling_density(
     * :class:`~optuna_dp.DPHyPOSampler`, :class:`~optuna_dp.RandTuneSampler`: the band is [c, C],
       which no dot can leave. Under ``schedule="batch"`` a run sees completed batches only; the
       figure takes all runs that have ended.
-    * :class:`~optuna_dp.PilotSampler`: the prior that was frozen when the last pilot had ended,
-      relative to the uniform one, on a logarithmic axis; the line at the bottom is what the
-      uniform share leaves everywhere. With density bounds, times what they allow.
 
     **For the curator only**: it is a function of the scores of all runs.
 
@@ -62,7 +56,7 @@ def plot_sampling_density(
     Raises:
         InvalidArgumentError: If the study has another sampler (the candidates of
             :class:`~optuna_dp.ProposeTestSampler` and :class:`~optuna_dp.NoisyMaxSampler` are not
-            drawn from a density), if pilots are still open, or if the study has a budget.
+            drawn from a density) or has a budget.
         PlanError: If the study has no plan.
         MissingExtraError: If plotly is not installed.
     """
@@ -71,17 +65,14 @@ def plot_sampling_density(
     sampler = _sampler_of(study, plan)
     direction = plan.design.direction
     rng = np.random.default_rng()  # for a picture only: nothing of it is ever released
-    if procedure_of(plan.design).in_the_open:
+    if procedure_of(plan.design).releases_all_runs:
         raise InvalidArgumentError(
             "study",
-            "PilotSampler(plan=...)",
+            "BudgetSampler",
             "its runs are not drawn from a density: pilots are proposed in the open, and the best "
             "are run again",
         )
-    if isinstance(sampler, PilotSampler):
-        law = _pilots(sampler, runs, direction, rng)
-    else:
-        law = _bounded(sampler, runs, direction, rng)
+    law = _bounded(sampler, runs, direction, rng)
     return panels(_shown(law.candidates.space, params), law)
 
 
@@ -116,58 +107,11 @@ def _bounded(
     )
 
 
-def _pilots(
-    sampler: PilotSampler,
-    runs: Sequence[FrozenTrial],
-    direction: str,
-    rng: np.random.Generator,
-) -> Law:
-    count = sampler._pilots
-    pilots = [trial for trial in runs if trial.number < count]
-    selection = [trial for trial in runs if trial.number >= count]
-    if len(pilots) < count:
-        raise InvalidArgumentError(
-            "study",
-            f"{len(pilots)} of {count} pilots have ended",
-            "the prior of the selection runs is made when all have",
-        )
-    found = sampler._search_space or intersection_search_space(pilots)
-    space = dict(sorted(found.items()))
-    settings = sampler._frozen
-    prior = FrozenPrior(settings, outcomes(pilots), space, direction)
-    candidates = settings.base.sample(space, _CANDIDATES, rng)
-    ratios = prior.ratios(candidates, rng)
-    # The candidates are drawn from the base prior, and stand for draws from this one.
-    c, big_c = sampler._bounds
-    if c != big_c:
-        adaptive = AdaptiveDensity(bounds=(c, big_c), prior=prior, surrogate=settings.surrogate)
-        masses = integer_masses(list(np.maximum(ratios, _LEAST * ratios.max())))
-        bounded = adaptive.density(outcomes(selection), candidates, direction, masses)
-        ratios = ratios * bounded.ratios
-    floor = settings.uniform_share * c
-    levels = {1.0: "1"} if floor in (0.0, 1.0) else {floor: f"{floor:g} (uniform share)", 1.0: "1"}
-    return Law(
-        title="Where selection runs are drawn: the prior that the pilots taught",
-        axis=f"relative to uniform (line: uniform share {settings.uniform_share:g})",
-        candidates=candidates,
-        ratios=ratios,
-        weights=np.full(len(candidates), 1.0 / len(candidates)),
-        levels=levels,
-        band=None,
-        marks=(
-            Marks("pilots", theme.OTHER, tuple(pilots)),
-            Marks("selection runs so far", theme.ATTACK, tuple(selection)),
-        ),
-    )
-
-
-def _sampler_of(
-    study: optuna.Study, plan: StudyPlan
-) -> DPHyPOSampler | RandTuneSampler | PilotSampler:
+def _sampler_of(study: optuna.Study, plan: StudyPlan) -> DPHyPOSampler | RandTuneSampler:
     """Returns the study's own sampler, as its plan describes it."""
     sampler = study.sampler
     if (
-        isinstance(sampler, DPHyPOSampler | RandTuneSampler | PilotSampler)
+        isinstance(sampler, DPHyPOSampler | RandTuneSampler)
         and sampler._design(plan.design.direction).fingerprint == plan.design.fingerprint
     ):
         return sampler
@@ -177,7 +121,7 @@ def _sampler_of(
         f"the density is made by the study's own sampler, {plan.design.sampler}, with the "
         "arguments it was started with",
         "Load the study with it: optuna.load_study(..., sampler=...). Densities of "
-        "DPHyPOSampler, RandTuneSampler and PilotSampler can be shown.",
+        "DPHyPOSampler and RandTuneSampler can be shown.",
     )
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import optuna
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test.doubling import LoopResult, TraceStep
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
-from optuna_dp.samplers.utility_choice import choices, read_trace
-from optuna_dp.samplers.utility_settings import PROPOSE_TEST, UtilitySettings
+from optuna_dp.utilities.choice import choices, read_trace
+from optuna_dp.utilities.doubling import LoopResult, TraceStep
+from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import candidates_of, plan_of
 
@@ -34,7 +34,7 @@ def plot_doubling_trace(
     each iteration is shown as well, and utilities are not private.
 
     Args:
-        result: What :func:`optuna_dp.propose_test.propose_test` returned, its ``trace``, or a
+        result: What :func:`optuna_dp.utilities.propose_test` returned, its ``trace``, or a
             study of :class:`~optuna_dp.ProposeTestSampler` whose choice has been made: by its
             last trial or, if that was not run, by ``release``. With a proposer there is an answer
             per batch, so a study that is still running shows those so far.

@@ -6,27 +6,24 @@ import math
 
 from optuna.study import Study
 
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.markdown import METHODS, two_columns
+from optuna_dp.evidence.procedures import description_of, procedure_of, releases_all_runs
+from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.propose_test.doubling import DoublingPlan
-from optuna_dp.protocol.open_runs import output
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import score
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.openness import is_in_the_open
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.protocol.records import output, score
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.statements import description_of
-from optuna_dp.releasing.statements.markdown import METHODS, two_columns
-from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.second_evaluations import with_utilities
-from optuna_dp.samplers.utility_choice import (
+from optuna_dp.utilities.choice import (
     candidate_trials,
     final_choice,
     read_trace,
     utilities_of,
 )
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.utilities.second_evaluations import with_utilities
+from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.visualization.targets import (
     candidates_of,
     pilots_of,
@@ -79,7 +76,7 @@ def curators_note(study: Study) -> str:
         else f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
     )
     relation = description_of(plan.design).relations[record.neighboring_relation]
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         scored = BudgetSettings.of(plan.design).scores_last_run
         head = _IN_THE_OPEN.format(unscored="" if scored else _UNSCORED)
         stands = _rungs(study, plan)
@@ -90,7 +87,7 @@ def curators_note(study: Study) -> str:
         head = _FOR_THE_CURATOR.format(shows="utilities, which are\nnot private")
         stands = _choice(study, plan)
     what, whatever = "release** is", "what this page shows"
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         what, whatever = "outputs of all runs together** are", "which of them are shown"
     facts = {
         **description_of(plan.design).facts(plan.design, guarantee),
@@ -114,7 +111,7 @@ The plots are on the study's first page, under the history.
 
 def published_note(release: Release) -> str:
     """Returns what a published study's page says, in Markdown. **Public.**"""
-    opened = is_in_the_open(release.design)
+    opened = releases_all_runs(release.design)
     shown = _WITH_ITS_PILOTS if opened else _PILOTS
     besides = shown if "pilots" in release.attributes else ""
     besides += _NO_SCORE if release.params is not None and release.value is None else ""
@@ -178,8 +175,7 @@ def _choice(study: Study, plan: StudyPlan) -> dict[str, str]:
 def _can_be_released(study: Study, plan: StudyPlan) -> str:
     procedure = procedure_of(plan.design)
     try:
-        evidence = read_evidence(study)
-        procedure.check(evidence)
+        read_evidence(study)
         if not procedure.runs_are_private and final_choice(study, plan) is None:
             # The release would make the choice; nothing is drawn here.
             settings = UtilitySettings.from_json(plan.design.settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from optuna_dp.arrays import FloatArray
-    from optuna_dp.densities.prior import Candidates
+    from optuna_dp.models.prior import Candidates
 
 _CELLS = 24
 _COLUMNS = 3

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.attacks.strongest import strongest_known_attack
+from optuna_dp.budget.settings import PROCEDURE as BUDGETED_RUNS
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.releasing.release import Release
-from optuna_dp.samplers.budget_settings import PROCEDURE as BUDGETED_RUNS
-from optuna_dp.samplers.budget_settings import BudgetSettings
 from optuna_dp.visualization import theme
-from optuna_dp.visualization.targets import design_of, pilots_and_selection, target_of
+from optuna_dp.visualization.targets import design_of, target_of
 
 if TYPE_CHECKING:
     import optuna
@@ -111,14 +111,6 @@ def _parts(target: Any, guarantee: Guarantee) -> list[tuple[str, Any]]:
         ]
     if isinstance(event, PrivateSelectionDpEvent):
         return [("one run by itself", event.run)]
-    both = pilots_and_selection(event)
-    if both is not None:
-        pilots, selection = both
-        return [
-            (f"the {pilots.count} pilots by themselves", pilots),
-            ("the selection by itself", selection),
-            ("one selection run by itself", selection.run),
-        ]
     design = design_of(target)
     if design is not None and design.procedure == BUDGETED_RUNS:
         plan = BudgetSettings.of(design).plan

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 import optuna
 from optuna.trial import FrozenTrial
 
+from optuna_dp.budget.settings import PROCEDURE as BUDGETED_RUNS
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
-from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
-from optuna_dp.samplers.budget_settings import PROCEDURE as BUDGETED_RUNS
-from optuna_dp.samplers.pilot_settings import PROCEDURE as PILOTS_THEN_SELECTION
-from optuna_dp.samplers.utility_choice import final_choice
+from optuna_dp.utilities.choice import final_choice
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import candidates_of, pilots_of, plan_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_WITH_PILOTS = (BUDGETED_RUNS, PILOTS_THEN_SELECTION)
 _OF_A_PILOT = "score of a pilot (with its noise)"
 _LOWEST = "no score: the lowest outcome"
 
@@ -38,13 +36,13 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
     private; the candidate that was chosen, if the choice has been made, is marked.
 
     **For the curator only**: it shows the number of runs and the scores of those that lost.
-    With a budget (``PilotSampler(plan=...)``) all of that is paid for and may be shown.
+    With a budget (``BudgetSampler``) all of that is paid for and may be shown.
     **Public** if ``study`` is a release that holds its pilots: then it shows those and the score
     of the choice, which are released, and nothing else.
 
     Args:
         study: A study of one of optuna-dp's samplers; or a release of
-            ``PilotSampler(plan=...)`` or ``PilotSampler(release_pilots=True)``.
+            ``BudgetSampler``.
 
     Raises:
         InvalidArgumentError: If it is a release without pilots, which holds one score, or has
@@ -67,7 +65,7 @@ def plot_scores(study: optuna.Study | Release) -> go.Figure:
 def _runs(study: optuna.Study, plan: StudyPlan) -> go.Figure:
     runs = candidates_of(study, plan)
     first = pilots_of(plan)
-    secret = not procedure_of(plan.design).in_the_open  # else all of it is paid for
+    secret = not procedure_of(plan.design).releases_all_runs  # else all of it is paid for
     figure = theme.figure("Scores of the runs", x="run", y="score", curator=secret)
     selection = _scored(trial for trial in runs if trial.number >= first)
     if selection:
@@ -94,13 +92,12 @@ def _runs(study: optuna.Study, plan: StudyPlan) -> go.Figure:
 def _released_pilots(release: Release) -> go.Figure:
     pilots = release.attributes.get("pilots")
     one_score = "," not in release.design.direction
-    if release.design.procedure not in _WITH_PILOTS or pilots is None or not one_score:
+    if pilots is None or not one_score:
         raise InvalidArgumentError(
             "study",
             type(release).__name__,
             "this release holds one score and no pilots",
-            "Give the curator's study, or a release of PilotSampler(plan=...) or "
-            "PilotSampler(release_pilots=True) with one objective.",
+            "Give the curator's study, or a release of BudgetSampler with one objective.",
         )
     figure = theme.figure("The pilots that were released", x="pilot", y="score")
     scored = [(i, p["value"]) for i, p in enumerate(pilots) if p["value"] is not None]

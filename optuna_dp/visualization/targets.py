@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import optuna
-from dp_accounting import dp_event
 from optuna.trial import FrozenTrial
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.protocol.open_runs import began
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.run_record import RunRecord, read_run_record
 from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import ended, read_plan
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.protocol.records import began, ended, read_plan
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.run_record import RunRecord, read_run_record
-from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.second_evaluations import never_began
-from optuna_dp.samplers.utility_choice import end_of, final_choice
+from optuna_dp.utilities.choice import end_of, final_choice
+from optuna_dp.utilities.second_evaluations import never_began
 
 
 def plan_of(study: Any) -> StudyPlan:
@@ -48,11 +45,11 @@ def record_of(study: optuna.Study) -> RunRecord:
         return record
     design = plan_of(study).design
     procedure = procedure_of(design)
-    own = procedure.own_record(design)
+    own = procedure.own_record()
     if own is not None:
         return own
     if not procedure.runs_are_private:
-        return RunRecord(procedure.run(design, None))
+        return RunRecord(procedure.run(None))
     raise PlanError(
         "What one run of this study costs is not recorded. Give study.optimize a "
         "PrivacyCallback(run)."
@@ -69,7 +66,7 @@ def design_of(target: Any) -> Design | None:
 def has_finished(study: optuna.Study, plan: StudyPlan) -> bool:
     """Whether all runs have ended, or the private choice has been made."""
     procedure = procedure_of(plan.design)
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         return procedure.slots(study, plan) <= len(trials)
     if procedure.runs_are_private:
@@ -79,7 +76,7 @@ def has_finished(study: optuna.Study, plan: StudyPlan) -> bool:
 
 def pilots_of(plan: StudyPlan) -> int:
     """Returns how many of a study's first runs are pilots."""
-    if procedure_of(plan.design).in_the_open:
+    if procedure_of(plan.design).releases_all_runs:
         return BudgetSettings.of(plan.design).pilots
     return int(plan.design.settings.get("pilots", 0))
 
@@ -91,7 +88,7 @@ def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
     """
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
     procedure = procedure_of(plan.design)
-    if procedure.in_the_open:
+    if procedure.releases_all_runs:
         mine = [t for t in trials if began(t) and ended(t)]
     elif procedure.runs_are_private:
         mine = [t for t in trials if t.number < plan.slots and ended(t)]
@@ -112,19 +109,9 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
         guarantee, usual = target.guarantee, target.delta
     elif isinstance(target, optuna.Study):
         design, record = plan_of(target).design, record_of(target)
-        guarantee, usual = procedure_of(design).guarantee(design, record), record.delta
+        guarantee, usual = procedure_of(design).guarantee(record), record.delta
     else:
         raise InvalidArgumentError(
             "target", type(target).__name__, "it must be a Guarantee, a Release or a study"
         )
     return guarantee, validation.open_unit("delta", usual if delta is None else delta)
-
-
-def pilots_and_selection(event: Any) -> tuple[Any, Any] | None:
-    """Returns the two parts of what ``pilots_guarantee`` makes; None for any other event."""
-    match event:
-        case dp_event.ComposedDpEvent(
-            events=[dp_event.SelfComposedDpEvent() as pilots, PrivateSelectionDpEvent() as run]
-        ):
-            return pilots, run
-    return None

@@ -19,20 +19,14 @@ from optuna_dp.accounting import (
     run_profile,
     supported_events,
 )
-from optuna_dp.accounting.events import (
-    PrivateSelectionDpEvent,
-    compose,
-    dp_sgd,
-    gaussian,
-    laplace,
-    zcdp,
-)
+from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, zcdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case
 from optuna_dp.accounting.pld_of_event import pld_of
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 
 
 class TestReferenceValues:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from dp_accounting import dp_event
+from optuna_dp.accounting.pilots import pilots_guarantee
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.accounting.units import unit_of
 from optuna_dp.errors import InvalidArgumentError
 

@@ -23,9 +23,9 @@ from scipy import stats
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError, PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, read_plan
-from optuna_dp.releasing.evidence import read_evidence
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 LAW = odp.Geometric(mean=4)

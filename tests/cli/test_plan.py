@@ -6,11 +6,11 @@ import io
 import json
 
 import pytest
+from optuna_dp.accounting.pilots import pilots_guarantee
 from rich.console import Console
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.cli import app
 from optuna_dp.cli.plan_table import RowsAsTheyCome
 from optuna_dp.planning.selection_plan_rows import PlanRow

@@ -160,7 +160,7 @@ def test_a_study_with_a_budget_may_be_shown_and_says_so(tmp_path: Path) -> None:
         storage=storage,
         study_name="open",
         direction="maximize",
-        sampler=odp.PilotSampler(plan=plan),
+        sampler=odp.BudgetSampler(plan),
     )
     study.optimize(
         lambda trial: trial.suggest_float("rate", 0, 1), callbacks=[odp.PrivacyCallback()]

@@ -22,7 +22,7 @@ from optuna_dp.federated import (
     votes_to_study,
 )
 from optuna_dp.federated.query import VoteQuery, choose_candidates
-from optuna_dp.publishing import publish
+from optuna_dp.releasing.publishing import publish
 
 assert votes  # a fixture
 

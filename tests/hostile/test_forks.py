@@ -14,9 +14,9 @@ import pytest
 from support import RUN, exactly, study_of
 
 import optuna_dp as odp
-from optuna_dp.propose_test.exact_noise import DiscreteLaplace
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import SLOT_KEY
+from optuna_dp.utilities.exact_noise import DiscreteLaplace
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {

@@ -10,19 +10,19 @@ import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna_dp.samplers.pilot_settings import PilotSettings
 from support import RUN, exactly, finished_study, study_of
 
 import optuna_dp as odp
 from optuna_dp.accounting import events
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import SlotRecord
-from optuna_dp.releasing.run_record import RunRecord
-from optuna_dp.samplers.pilot_settings import PilotSettings
-from optuna_dp.samplers.selection import SelectionSettings
-from optuna_dp.samplers.utility_choice import CHOICE_KEY, Choice
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.utilities.choice import CHOICE_KEY, Choice
+from optuna_dp.utilities.settings import UtilitySettings
 
 from .junk import damaged, few, odd_json, outcome, same, write
 

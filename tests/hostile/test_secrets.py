@@ -13,10 +13,10 @@ from support import RUN, exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.statement_data import digest
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, read_plan
 from optuna_dp.protocol.waiting import Waiting
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.statements.data import digest
 
 SECRET = 41
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}

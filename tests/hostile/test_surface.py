@@ -23,7 +23,7 @@ from support import RUN, exactly, finished_study
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.propose_test.partitions_needed import NoiseWarning
+from optuna_dp.utilities.partitions_needed import NoiseWarning
 
 from .junk import few, many, odd, outcome
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from optuna_dp.accounting.pilots import pilots_guarantee
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import selection_plan
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of

@@ -6,9 +6,9 @@ import json
 import math
 
 import pytest
+from optuna_dp.accounting.pilots import pilots_guarantee
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
 
 DELTA = 1e-5

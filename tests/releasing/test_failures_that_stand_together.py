@@ -14,7 +14,7 @@ from support import exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.releasing.failures import UNLIKELY, longest_block, stand_together
+from optuna_dp.private_selection.failures import UNLIKELY, longest_block, stand_together
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
@@ -47,10 +47,10 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     assert found.value == study.best_value
     three = odp.selection_guarantee(RUN, odp.Binomial(3, mean=3))
     assert found.guarantee.epsilon(1e-5) == three.epsilon(1e-5)
-    assert found.runs_told == 3
+    assert found.disclosed_runs == 3
     assert "3 had a chance" in found.statement()
     vouched = odp.release(study, failures="chance")
-    assert vouched.runs_told is None
+    assert vouched.disclosed_runs is None
     assert "had a chance to be chosen" not in vouched.statement()
     assert vouched.guarantee == odp.release(study, failures="chance").guarantee
 
@@ -86,7 +86,7 @@ def test_a_block_in_the_middle_and_pilots() -> None:
     with pytest.raises(ReleaseRefusedError, match="stand together"):
         odp.release(study)
     found = odp.release(study, failures="lost")
-    assert found.runs_told == 7
+    assert found.disclosed_runs == 7
     assert found.guarantee.epsilon(1e-5) > odp.Guarantee(RUN).epsilon(1e-5)
 
 

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.evidence.reading import read_evidence
 
 from .checks import check_exactly_t, plan_of, release_of
 from .storages import session_name, sessions

@@ -8,9 +8,9 @@ import optuna
 from optuna.trial import TrialState
 
 import optuna_dp as odp
+from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
+from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
 
 
 def plan_of(study: optuna.Study):

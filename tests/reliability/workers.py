@@ -19,8 +19,8 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
 import optuna_dp as odp
-from optuna_dp.planning.budget_plan import assembled
-from optuna_dp.planning.fidelity import PaidRuns
+from optuna_dp.budget.fidelity import PaidRuns
+from optuna_dp.budget.plan import assembled
 
 from .storages import open_storage
 

@@ -97,8 +97,9 @@ def test_the_frozen_prior_leaves_the_uniform_share_everywhere() -> None:
 
 def test_the_frozen_priors_ratios_are_those_of_its_draws() -> None:
     """One parameter, two values: the share of draws is the ratio's, within 6 sigma."""
-    from optuna_dp.densities.adaptive_density import RunOutcome
-    from optuna_dp.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
+    from optuna_dp.private_selection.densities.frozen_prior import FrozenPrior, FrozenPriorSettings
+
+    from optuna_dp.models.scores import RunOutcome
 
     space = {"kind": CategoricalDistribution(["a", "b"])}
     pilots = [RunOutcome({"kind": kind}, {"a": 0.0, "b": 1.0}[kind]) for kind in "abab"]
@@ -225,7 +226,7 @@ def test_the_chosen_candidate_is_marked() -> None:
 
 
 def test_the_trace_of_a_study() -> None:
-    from optuna_dp.samplers.utility_choice import read_trace
+    from optuna_dp.utilities.choice import read_trace
 
     fixed = propose_test_study(candidates=CANDIDATES)
     space = {"x": FloatDistribution(0, 1)}
@@ -296,7 +297,7 @@ def test_a_study_of_another_sampler_and_one_without_a_cost() -> None:
 
 
 def test_the_doubling_loop() -> None:
-    from optuna_dp.propose_test import DoublingPlan, Utilities, propose_test
+    from optuna_dp.utilities import DoublingPlan, Utilities, propose_test
 
     scores = np.full((3, 100), [[0.2], [0.5], [0.8]])
     result = propose_test(Utilities.from_scores(scores), DoublingPlan(epsilon=5.0))
