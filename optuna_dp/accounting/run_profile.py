@@ -3,14 +3,13 @@
 How each kind of event is judged:
 
 * what dp-accounting's PLD accountant takes: its pessimistic PLD, read at epsilon >= 0;
-* kinds of our own say what their pair is (:mod:`optuna_dp.accounting.kinds`);
+* kinds of our own say what their pair is (:class:`optuna_dp.accounting.kinds.base.OwnEvent`);
 * events with an RDP curve only: the profile that the curve implies. In a composition their curves
   are added first and converted once. That is sound although the steps interleave adaptively:
   a step with a dominating pair is a garbling of it, with the same kernel on D and on D' given the
   history, so all those pairs may be drawn up front; given them, the RDP steps compose adaptively
   to the sum of their curves, hence to one profile, and the two groups compose as two mechanisms
   (Zhu, Dong & Wang, arXiv 2106.08567v4, Theorem 10);
-* :class:`PrivateSelectionDpEvent`: the pair of the selection's bound;
 * anything else on a Poisson sample, under add or remove: a mixture of its pair
   (:mod:`optuna_dp.accounting.sampled_pairs`);
 * compositions: the convolution of the children's PLDs; one that begins with a choice of bounded
@@ -28,11 +27,11 @@ import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp.accounting import events, plds, sampled_gaussian, supported_events
+from optuna_dp.accounting.discretisation import interval_for
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.kinds.base import OwnEvent, Part
-from optuna_dp.accounting.plds import DEFAULT_INTERVAL, interval_for
+from optuna_dp.accounting.plds import DEFAULT_INTERVAL
 
 _LARGEST_NOISE = 1e150
 
@@ -173,11 +172,6 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
             composed(parts, relation), plds.fft_slack(sum(part.times for part in parts))
         )
         return _smaller(in_order, unordered)
-    if isinstance(event, PrivateSelectionDpEvent):
-        # Only what composes a selection with other things rests on it.
-        from optuna_dp.accounting.selection.as_part import pair_of_selection
-
-        return pair_of_selection(event, pair_of(event.run, relation))
     if isinstance(event, OwnEvent):
         return event.pair(relation, pair_of)
     if isinstance(event, dp_event.SelfComposedDpEvent):

@@ -31,7 +31,6 @@ from optuna_dp.accounting.rdp_curves import (
     pure_rdp,
     running_minimum,
 )
-from optuna_dp.accounting.selection.renyi import selection_rdp
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -97,10 +96,6 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
             with np.errstate(over="ignore"):  # to inf: nothing is known
                 total = total + of(child)
         return total
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        run = of(event.run)
-        result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
-        return np.where(np.isnan(result), np.inf, result)
     own = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
     if own is not None:
         return own

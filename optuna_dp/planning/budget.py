@@ -7,17 +7,17 @@ from typing import Any
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.numbers_shown import significant_up
-from optuna_dp.planning.budget_plan import (
+from optuna_dp.budget.fidelity import rate_within, sgd_training
+from optuna_dp.budget.plan import (
     BudgetPlan,
     assembled,
     checked_sample,
     checked_score,
     rung_sizes,
 )
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.budget_split import OnSample, Split
-from optuna_dp.planning.fidelity import rate_within, sgd_training
 
 DEFAULT_PILOTS = (16, 4)
 _MOST_PILOTS = 10_000
@@ -135,6 +135,7 @@ def plan_budget(
         delta=float(delta),
         neighboring_relation=neighboring_relation,
         sample_rate=rate,
+        batch_size=None if batch_size is None else float(batch_size),
         score=score,
         runs=[*rungs, last],
     )

@@ -14,16 +14,17 @@ from functools import partial
 from typing import Any
 
 from optuna_dp.accounting.events import compose
-from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
+from optuna_dp.budget.fidelity import run_event, sgd_training
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
-from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
-from optuna_dp.planning.fidelity import run_event, sgd_training
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import Found, guided
-from optuna_dp.trial_counts.negative_binomial import Geometric
+from optuna_dp.private_selection.guarantee import selection_guarantee
+from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 
 _DENSITY_BOUNDS = (0.75, 2.0)
 # What a choice among partitions' utilities takes, and on how many models it rests.

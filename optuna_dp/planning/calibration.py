@@ -17,16 +17,17 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
-from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection.pointwise_bound import pointwise_bound
-from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
-from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.private_selection.guarantee import selection_guarantee
+from optuna_dp.private_selection.trial_counts.base import TrialCount
 
 Unknown = Literal["noise_multiplier", "mean", "density_bounds"]
 
@@ -199,7 +200,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     """Returns what a selection costs by the profile bounds alone, which are quick to evaluate.
 
     Args:
-        selection: The guarantee of a selection, or of pilots and a selection.
+        selection: The guarantee of a selection, or of anything else that has a profile.
         delta: In (0, 1).
     """
     event = selection.event

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.evidence.reading import read_evidence
 
 from .checks import check_exactly_t, plan_of, release_of
 from .storages import session_name, sessions
@@ -169,7 +169,7 @@ def live_through(
         first = BUDGET.pilots
     else:
         assert plan.slots == slots
-        first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
+        first = 0
     completed = [t.value for t in trials[first:] if t.value is not None]
     assert release.value == (max(completed) if completed else None)
     leader = trials[0]
