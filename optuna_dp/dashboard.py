@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp import visualization as plots
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.visualization.notes import curators_note, published_note
-from optuna_dp.visualization.targets import candidates_of, has_finished, plan_of
+from optuna_dp.visualization.targets import has_finished, runs_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -118,8 +118,7 @@ class DashboardCallback:
         if isinstance(study._storage, InMemoryStorage):
             return
         try:
-            plan = plan_of(study)
-            done, finished = len(candidates_of(study, plan)), has_finished(study, plan)
+            done, finished = len(runs_of(study)), has_finished(study)
             if self._is_due(study, done, finished):
                 annotate(study, attack=finished)
         except Exception:

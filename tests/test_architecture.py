@@ -23,6 +23,7 @@ LAYERS = [
         "arrays",
         "numbers_shown",
         "differences",
+        "exact_values",
     },
     {"accounting"},
     {"scoring", "models"},

@@ -112,6 +112,7 @@ UNTRUSTED = (
     "accounting/discretisation.py",  # How fine a grid is: any is sound.
     "attacks/",
     "budget/choice.py",  # Any function of the pilots' outputs.
+    "budget/learning_rate.py",  # Advice: any rate costs the same.
     "cli/",
     "dashboard.py",
     "digits.py",

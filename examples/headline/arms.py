@@ -220,7 +220,8 @@ def budget(bench: Bench, plan: Plan) -> Outcome:
                 bench.size.model,
                 x,
                 y,
-                [params["learning_rate"] * run.learning_rate_factor],
+                # The space is that of the last run; a pilot has the rate of the same noise.
+                [params["learning_rate"] * run.learning_rate() / made.final.learning_rate()],
                 [params["clipping_norm"]],
                 noise_multiplier=run.noise_multiplier,
                 sample_rate=run.sample_rate,

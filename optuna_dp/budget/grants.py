@@ -20,7 +20,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     For the objective, before anything is trained::
 
         run = odp.fidelity(trial)
-        model = train(rate * run.learning_rate_factor, run.noise_multiplier, run.steps)
+        model = train(run.learning_rate("sgd"), run.noise_multiplier, run.steps)
 
     Args:
         trial: The trial that the objective was given.

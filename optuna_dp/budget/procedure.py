@@ -121,6 +121,14 @@ class Budget(Procedure):
             return "Its last run has failed, and one more is charged for."
         return ""
 
+    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+        """See :class:`Procedure`; nothing about the runs is secret."""
+        number = max((trial.number for trial in runs if ended(trial)), default=0)
+        if number >= self.settings.pilots:
+            return "the last run"
+        done = sum(map(ended, runs))
+        return f"pilot {done} of {self.settings.pilots}"
+
     # What is released.
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:

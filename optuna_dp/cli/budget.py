@@ -127,8 +127,8 @@ def _print(
     )
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
-        "noise: standard deviation over the clipping norm. rate times: what a pilot multiplies "
-        "the searched learning rate by (SGD and momentum; not Adam).\n",
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates that follow "
+        "from these numbers, for clipping norm 1 and features of order one.\n",
         style="dim",
     )
     rows = [
@@ -192,10 +192,12 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    learning_rate = trial.suggest_float("learning_rate", 1e-3, 10, log=True)
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        learning_rate * run.learning_rate_factor,  # for SGD; leave the factor out for Adam
-        trial.suggest_float("clipping_norm", 0.1, 10, log=True),
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
         run.noise_multiplier,
         run.steps,
         run.sample_rate,

@@ -55,9 +55,10 @@ class PrivacyCallback:
             ``"add_or_remove_one"``.
         output_attributes: User attributes of a trial that are part of the run's private output
             (for example a calibrated threshold) and may be released with the winner.
-        show_progress: Show one line that says that runs are ending and what is guaranteed, and
-            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``, and
-            it neither counts nor leaves a trace of how many runs there were.
+        show_progress: Show one line that says that a run has ended and what is guaranteed, and
+            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``. It
+            counts pilots ("pilot 5 of 20"); where the number of runs is secret, it neither counts
+            nor leaves a trace of how many there were.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -154,7 +155,7 @@ class PrivacyCallback:
             record.delta,
         )
         if self._progress is not None:
-            self._progress.show(shown, record.delta, finished)
+            self._progress.show(procedure.progress(slots), shown, record.delta, finished)
         self._warn_of_runs(procedure, plan, slots)
         self._warn_of_scores(plan, slots)
         if finished and study._thread_local.in_optimize_loop:
@@ -245,17 +246,16 @@ class _Progress:
     def __init__(self) -> None:
         self._bar: Any = None
 
-    def show(self, shown: str, delta: float, finished: bool) -> None:
-        from tqdm.auto import tqdm  # only if a progress bar is wanted
+    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
+        from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
 
         if self._bar is None:
             # disable=None: not where a file would keep one line per run.
             self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
         now = datetime.datetime.now().strftime("%H:%M:%S")
-        self._bar.set_description_str(
-            f"Private search: a run ended at {now}. The release is guaranteed {shown} at delta "
-            f"{delta:g}, however many runs there are."
-        )
+        # At most 79 characters: a terminal's width cuts it.
+        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
+        self._bar.set_description_str(words)
         if finished:
             self._bar.close()
             self._bar = None

@@ -44,7 +44,7 @@ def _of_budget(plan: BudgetPlan) -> str:
     return f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
 
 
-BUDGET_HEADS = ("runs", "noise", "steps", "score noise", "rate times")
+BUDGET_HEADS = ("runs", "noise", "steps", "score noise", "SGD", "Adam")
 
 
 def budget_rows(plan: BudgetPlan) -> list[tuple[str, ...]]:
@@ -54,13 +54,16 @@ def budget_rows(plan: BudgetPlan) -> list[tuple[str, ...]]:
     runs += [(f"{plan.spare_runs} spare", plan.final)] if plan.spare_runs else []
     return [
         (
-            name,
+            words,
             f"{run.noise_multiplier:.4g}",
             f"{run.steps}",
             "none" if run.score_noise_multiplier is None else f"{run.score_noise_multiplier:.4g}",
-            f"{run.learning_rate_factor:.3g}",
+            *(
+                "unknown" if run.batch_size is None else f"{run.learning_rate(name):.3g}"
+                for name in ("sgd", "adam")
+            ),
         )
-        for name, run in runs
+        for words, run in runs
     ]
 
 

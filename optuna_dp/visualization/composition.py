@@ -19,9 +19,9 @@ from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import (
     Composition,
     budget_of,
-    candidates_of,
     composition_of,
-    plan_of,
+    opened,
+    runs_of,
     target_of,
 )
 
@@ -123,7 +123,5 @@ def _first(count: int, composition: Composition) -> dp_event.DpEvent:
 
 def _so_far(study: optuna.Study) -> int:
     """Returns how many runs have ended, or answers been given. For the curator only."""
-    plan = plan_of(study)
-    if plan.design.procedure == PROPOSE_TEST:
-        return len(read_trace(study))
-    return len(candidates_of(study, plan))
+    loop = opened(study).plan.design.procedure == PROPOSE_TEST
+    return len(read_trace(study) if loop else runs_of(study))

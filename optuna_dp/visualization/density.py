@@ -18,7 +18,7 @@ from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.visible_runs import outcomes
 from optuna_dp.visualization import theme
-from optuna_dp.visualization.targets import candidates_of, plan_of
+from optuna_dp.visualization.targets import opened, runs_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -58,8 +58,7 @@ def plot_sampling_density(
         PlanError: If the study has no plan.
         MissingExtraError: If plotly is not installed.
     """
-    plan = plan_of(study)
-    runs = candidates_of(study, plan)
+    plan, runs = opened(study).plan, runs_of(study)
     sampler = _own_sampler(study.sampler, plan)
     density, found = sampler.density, sampler.search_space or intersection_search_space(runs)
     names = _shown(found, params)

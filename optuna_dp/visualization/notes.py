@@ -9,8 +9,8 @@ from optuna.study import Study
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.markdown import METHODS, two_columns
-from optuna_dp.evidence.procedures import description_of, procedure_of
-from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.procedures import description_of
+from optuna_dp.evidence.reading import OpenedStudy, read_evidence
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import output, score
@@ -18,12 +18,12 @@ from optuna_dp.releasing.release import Release
 from optuna_dp.utilities.choice import candidate_trials, final_choice, utilities_of
 from optuna_dp.utilities.second_evaluations import with_utilities
 from optuna_dp.utilities.settings import UtilitySettings
-from optuna_dp.visualization.targets import candidates_of, plan_of, record_of, target_of
+from optuna_dp.visualization.targets import opened, runs_of, target_of
 
-_BUDGET = """# All runs are paid for
+_BUDGET = """# All runs may be shown
 
-**The hyperparameters and scores of all runs, and how each of them ended, may be shown**, also
-while the study runs.{unscored}
+**The hyperparameters and scores of all runs, and how each of them ended, are charged for and may
+be shown**, also while the study runs.{unscored}
 
 **Keep the rest back:** durations and dates, logs, reported values and user attributes, unless they
 are part of what a run is stated to output. This page has them all. For a page that is safe as a
@@ -49,16 +49,15 @@ def curators_note(study: Study) -> str:
     Raises:
         PlanError: If the study has no plan, or what a run costs is not recorded.
     """
-    plan = plan_of(study)
-    design = plan.design
-    procedure, words = procedure_of(design), description_of(design)
+    found = opened(study)
+    plan, procedure, words = found.plan, found.procedure, description_of(found.plan.design)
     guarantee, delta = target_of(study)
     what, shown = "release", "what this page shows"
     if procedure.releases_all_runs:
         what, shown = "outputs of all runs together", "which of them are shown"
-        scored = BudgetSettings.of(design).scores_last_run
-        head = _BUDGET.format(unscored="" if scored else " Not the last run's score.")
-        stands = _of_budget(study, plan)
+        settings = BudgetSettings.of(plan.design)
+        unscored = "" if settings.scores_last_run else " Not the last run's score."
+        head, stands = _BUDGET.format(unscored=unscored), _of_budget(study, settings)
     elif procedure.runs_are_private:
         head = _CURATOR.format(shows="every run, and how many there were")
         stands = _of_selection(study, plan)
@@ -71,9 +70,9 @@ def curators_note(study: Study) -> str:
         if math.isinf(epsilon)
         else f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
     )
-    relation = words.relations[record_of(study, design).neighboring_relation]
+    relation = words.relations[guarantee.neighboring_relation]
     accounting = METHODS.get(guarantee.method(delta), "")
-    facts = {**words.facts(design, guarantee), "Accounting": accounting}
+    facts = {**words.facts(plan.design, guarantee), "Accounting": accounting}
     return f"""{head}
 ## What is guaranteed
 
@@ -84,7 +83,7 @@ not depend on {shown}.
 
 ## How the study stands
 
-{two_columns({**stands, "Can be released": _can_be_released(study, plan)})}
+{two_columns({**stands, "Can be released": _can_be_released(study, found)})}
 
 The plots are on the study's first page, under the history.
 """
@@ -98,7 +97,7 @@ def published_note(release: Release) -> str:
 
 
 def _of_selection(study: Study, plan: StudyPlan) -> dict[str, str]:
-    done = candidates_of(study, plan)
+    done = runs_of(study)
     without = sum(score(trial) is None for trial in done)
     return {
         "Runs ended": f"{len(done)} of {plan.slots} (secret)",
@@ -106,9 +105,8 @@ def _of_selection(study: Study, plan: StudyPlan) -> dict[str, str]:
     }
 
 
-def _of_budget(study: Study, plan: StudyPlan) -> dict[str, str]:
-    settings = BudgetSettings.of(plan.design)
-    done = candidates_of(study, plan)
+def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
+    done = runs_of(study)
     last = [trial for trial in done if trial.number >= settings.pilots]
     failed = f"failed {len(last)} of {settings.paid} times" if last else "not ended yet"
     scored = any(output(trial) is not None for trial in last)
@@ -119,7 +117,7 @@ def _of_budget(study: Study, plan: StudyPlan) -> dict[str, str]:
 
 
 def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
-    done = candidates_of(study, plan)
+    done = runs_of(study)
     without = sum(score(trial) is None for trial in done)
     choice = final_choice(study, plan)
     made = "not made yet: after the last candidate, or by the release"
@@ -134,11 +132,11 @@ def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
     }
 
 
-def _can_be_released(study: Study, plan: StudyPlan) -> str:
-    procedure = procedure_of(plan.design)
+def _can_be_released(study: Study, found: OpenedStudy) -> str:
+    plan = found.plan
     try:
         read_evidence(study)
-        if not procedure.runs_are_private and final_choice(study, plan) is None:
+        if not found.procedure.runs_are_private and final_choice(study, plan) is None:
             # The release would make the choice; nothing is drawn here.
             settings = UtilitySettings.from_json(plan.design.settings)
             for stage in range(settings.stages):

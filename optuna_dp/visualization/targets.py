@@ -13,14 +13,15 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.evidence.procedures import procedure_of, releases_all_runs
+from optuna_dp.evidence.procedure import Procedure
+from optuna_dp.evidence.procedures import releases_all_runs
+from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.run_record import RunRecord, read_run_record
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
-from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import began, ended, read_plan
+from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.utilities.accounting import iteration_event
-from optuna_dp.utilities.choice import end_of, final_choice
 from optuna_dp.utilities.doubling import DoublingPlan
 from optuna_dp.utilities.second_evaluations import never_began
 from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
@@ -28,39 +29,37 @@ from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
 _LARGEST_RUNS = 200
 
 
-def plan_of(study: Any) -> StudyPlan:
-    """Returns the plan of a study; for the curator only."""
+def opened(study: Any) -> OpenedStudy:
+    """Returns the plan and the procedure of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
         raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
-    plan, _ = read_plan(study._storage, study._study_id)
-    if plan is None:
+    found = open_study(study)
+    if found is None:
         raise PlanError(
             "This study has no plan: it has no trials yet, or another sampler made it. Use a "
             "sampler of optuna-dp from the first trial."
         )
-    return plan
+    return found
 
 
-def record_of(study: optuna.Study, design: Design) -> RunRecord:
+def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     """Returns what one run of a study costs: as its design says, or as the callback recorded."""
-    record = read_run_record(study._storage, study._study_id)
-    procedure = procedure_of(design)
-    if record is None and not procedure.runs_are_private:
+    record = read_run_record(study._storage, study._study_id) or procedure.own_record()
+    if record is not None:
+        return record
+    if not procedure.runs_are_private:
         return RunRecord(procedure.run(None))
-    record = record or procedure.own_record()
-    if record is None:
-        raise PlanError(
-            "What one run of this study costs is not recorded. Give study.optimize a "
-            "PrivacyCallback(run)."
-        )
-    return record
+    raise PlanError(
+        "What one run of this study costs is not recorded. Give study.optimize a "
+        "PrivacyCallback(run)."
+    )
 
 
 def design_of(target: Any) -> Design | None:
     """Returns the public design of a release or a study; None for anything else."""
     if isinstance(target, Release):
         return target.design
-    return plan_of(target).design if isinstance(target, optuna.Study) else None
+    return opened(target).plan.design if isinstance(target, optuna.Study) else None
 
 
 def budget_of(target: Any) -> BudgetPlan | None:
@@ -126,9 +125,9 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     elif isinstance(target, Release | BudgetPlan):
         guarantee, usual = target.guarantee, target.delta
     elif isinstance(target, optuna.Study):
-        design = plan_of(target).design
-        record = record_of(target, design)
-        guarantee, usual = procedure_of(design).guarantee(record), record.delta
+        procedure = opened(target).procedure
+        record = record_of(target, procedure)
+        guarantee, usual = procedure.guarantee(record), record.delta
     else:
         raise InvalidArgumentError(
             "target",
@@ -138,29 +137,17 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     return guarantee, validation.open_unit("delta", usual if delta is None else delta)
 
 
-def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
+def runs_of(study: optuna.Study) -> list[FrozenTrial]:
     """Returns the trials that hold runs or candidates and have ended, by number.
 
     Left out are trials beyond the last run, and those that hold a private answer.
     """
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    procedure = procedure_of(plan.design)
-    if procedure.releases_all_runs:
-        mine = [t for t in trials if began(t) and ended(t)]
-    elif procedure.runs_are_private:
-        mine = [t for t in trials if t.number < plan.slots and ended(t)]
-    else:
-        end = end_of(study, plan)
-        mine = [t for t in trials if t.number < end and ended(t) and not never_began(t)]
-    return sorted(mine, key=lambda t: t.number)
+    found = opened(study)
+    runs = [t for t in found.procedure.runs_among(trials_of(study), found.plan) if ended(t)]
+    return runs if found.procedure.runs_are_private else [t for t in runs if not never_began(t)]
 
 
-def has_finished(study: optuna.Study, plan: StudyPlan) -> bool:
-    """Returns whether all runs have ended, or the private choice has been made."""
-    procedure = procedure_of(plan.design)
-    if procedure.releases_all_runs:
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        return procedure.slots(study, plan) <= len(trials)
-    if procedure.runs_are_private:
-        return len(candidates_of(study, plan)) == plan.slots
-    return final_choice(study, plan) is not None
+def has_finished(study: optuna.Study) -> bool:
+    """Returns whether all runs have ended."""
+    found = opened(study)
+    return not found.procedure.unfinished(trials_of(study), found.plan)

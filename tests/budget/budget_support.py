@@ -34,6 +34,7 @@ def budget(
         delta=1e-5,
         neighboring_relation=relation,
         sample_rate=None,
+        batch_size=None,
         score=score,
         runs=[*runs, last],
     )

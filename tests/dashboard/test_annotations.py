@@ -92,7 +92,7 @@ def test_every_kind_of_study_has_its_page(kind: str) -> None:
     dashboard.annotate(study, attack=False)
     assert plots(study) == PLOTS[kind]
     text = note(study)
-    head = "# All runs are paid for" if kind == "budget" else "# For the curator only"
+    head = "# All runs may be shown" if kind == "budget" else "# For the curator only"
     assert text.startswith(head)
     epsilon = odp.release(study).guarantee.epsilon(1e-5)
     (shown,) = re.findall(r"epsilon = ([0-9.]+) at delta", text)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import optuna
-from support import RUN, objective, study_of
+from support import objective, study_of
 
 import optuna_dp as odp
 

@@ -31,6 +31,7 @@ BUDGET = assembled(
     delta=1e-5,
     neighboring_relation="add_or_remove_one",
     sample_rate=None,
+    batch_size=None,
     score="training",
     runs=[
         PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)),
