@@ -37,9 +37,7 @@ def keep_from(samplers: type) -> None:
             found.__call__ = _in_other_studies(found.__call__, samplers)
 
 
-def _in_other_studies(
-    retry: Callable[..., None], samplers: type
-) -> Callable[..., None]:
+def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..., None]:
     @functools.wraps(retry)
     def retries(self: object, study: Study, trial: FrozenTrial) -> None:
         # The sampler tells before trial 0 has written a plan.

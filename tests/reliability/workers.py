@@ -46,6 +46,35 @@ SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
 }
 
 
+# Utilities cost nothing, and no candidate may be evaluated twice either.
+PROCEDURES: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
+    **SAMPLERS,
+    "noisy_max": lambda law: odp.NoisyMaxSampler(
+        X, candidates=6, n_partitions=1000, epsilon=8.0, resolve=0.5
+    ),
+    "propose_test": lambda law: odp.ProposeTestSampler(
+        X, candidates=6, n_partitions=20_000, epsilon=0.5, granularity=0.5, resolve=0.6
+    ),
+}
+
+# Of every call of an objective the trial's number, and the noise that it was granted: None where
+# the plan does not say what a run costs.
+Ledger = list[tuple[int, float | None]]
+
+
+def noting(ledger: Ledger) -> Callable[[optuna.Trial], float]:
+    """An objective that notes each of its calls; its score lies in [0, 1]."""
+
+    def objective(trial: optuna.Trial) -> float:
+        budget = isinstance(trial.study.sampler, odp.BudgetSampler)
+        granted = odp.fidelity(trial).noise_multiplier if budget else None
+        x = trial.suggest_float("x", -1.0, 1.0)
+        ledger.append((trial.number, granted))
+        return 1.0 - (x - 0.3) ** 2 / 2
+
+    return objective
+
+
 @dataclass(frozen=True)
 class Job:
     """One worker's part in one study."""
@@ -58,7 +87,7 @@ class Job:
 
 
 def serve(connection: Connection, stacks: str) -> None:
-    """Works off jobs until the connection is closed; answers with the numbers of its runs.
+    """Works off jobs until the connection is closed; answers with the ledger of its runs.
 
     On SIGUSR1 it writes to the file ``stacks`` where all its threads are.
     """
@@ -71,23 +100,17 @@ def serve(connection: Connection, stacks: str) -> None:
             job: Job = connection.recv()
         except EOFError:
             return
-        executed: list[int] = []
+        ledger: Ledger = []
         try:
             if job.url not in storages:
                 storages[job.url] = open_storage(job.url)
             study = optuna.load_study(
                 study_name=job.study,
                 storage=storages[job.url],
-                sampler=SAMPLERS[job.sampler](job.law),
+                sampler=PROCEDURES[job.sampler](job.law),
             )
-
-            def objective(trial: optuna.Trial, executed: list[int] = executed) -> float:
-                x = trial.suggest_float("x", -1.0, 1.0)
-                executed.append(trial.number)
-                return -((x - 0.3) ** 2)
-
-            study.optimize(objective, n_jobs=job.n_jobs)
-            connection.send(("done", executed))
+            study.optimize(noting(ledger), n_jobs=job.n_jobs)
+            connection.send(("done", ledger))
         except BaseException:  # The test is to see whatever went wrong here.
             connection.send(("failed", traceback.format_exc()))
 
