@@ -27,7 +27,7 @@ def study_of(sampler: Any, **kwargs: Any) -> optuna.Study:
     return optuna.create_study(direction="maximize", sampler=sampler, **kwargs)
 
 
-def budget_sampler(plan: odp.BudgetPlan, **kwargs: Any) -> Any:
+def budget_sampler(plan: odp.BudgetPlan, **kwargs: Any) -> odp.BudgetSampler:
     """The sampler of a study with a budget."""
     return odp.BudgetSampler(plan, **kwargs)
 

@@ -61,14 +61,17 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/guarantee.py", "accounting/run_rdp.py"): _RARE,
     ("accounting/guarantee.py", "accounting/kinds/per_client.py"): ("votes",),
     ("accounting/run_profile.py", "accounting/known_bounds.py"): _RARE,
-    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): ("budget",),
+    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): _RARE,
     ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
         "choice among utilities",
     ),
     ("private_selection/bounds/as_part.py", _HISTORY): _RARE,
     ("private_selection/bounds/renyi.py", "private_selection/bounds/renyi_poisson.py"): _RARE,
     ("private_selection/bounds/renyi.py", "private_selection/trial_counts/poisson.py"): _RARE,
+    ("budget/fidelity.py", "accounting/kinds/worst_case.py"): _RARE,
     ("private_selection/event.py", _HISTORY): ("with density bounds",),
+    ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
+    ("private_selection/event.py", "private_selection/bounds/renyi.py"): _RARE,
     (
         "private_selection/procedure.py",
         "private_selection/trial_counts/binomial.py",
@@ -79,8 +82,6 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ): _RARE,
     ("protocol/shared_plan.py", "protocol/succession.py"): _RARE,
     (_RELEASE, "releasing/artifacts.py"): _RARE,
-    ("releasing/callbacks.py", "accounting/rdp_curves.py"): _RARE,
-    ("releasing/callbacks.py", "accounting/run_rdp.py"): _RARE,
 }
 
 # What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so

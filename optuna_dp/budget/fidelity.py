@@ -124,11 +124,14 @@ def run_event(
     from dp_accounting import dp_event
 
     from optuna_dp.accounting.events import compose
-    from optuna_dp.accounting.kinds.worst_case import worst_case
     from optuna_dp.scoring import score_event
 
     event = training
-    if score_noise is not None:
-        joined = worst_case if score == "disjoint" else compose
-        event = joined(training, score_event(score_noise))
+    if score_noise is not None and score == "disjoint":
+        # Lazy: only scores on disjoint records need it.
+        from optuna_dp.accounting.kinds.worst_case import worst_case
+
+        event = worst_case(training, score_event(score_noise))
+    elif score_noise is not None:
+        event = compose(training, score_event(score_noise))
     return event if sample is None else dp_event.PoissonSampledDpEvent(sample, event)
