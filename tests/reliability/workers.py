@@ -62,12 +62,18 @@ PROCEDURES: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] =
 Ledger = list[tuple[int, float | None]]
 
 
+def granted_to(trial: optuna.Trial) -> float | None:
+    """The noise that a run is granted; None where the plan does not say what a run costs."""
+    if not isinstance(trial.study.sampler, odp.BudgetSampler):
+        return None
+    return float(odp.fidelity(trial).noise_multiplier)
+
+
 def noting(ledger: Ledger) -> Callable[[optuna.Trial], float]:
     """An objective that notes each of its calls; its score lies in [0, 1]."""
 
     def objective(trial: optuna.Trial) -> float:
-        budget = isinstance(trial.study.sampler, odp.BudgetSampler)
-        granted = odp.fidelity(trial).noise_multiplier if budget else None
+        granted = granted_to(trial)
         x = trial.suggest_float("x", -1.0, 1.0)
         ledger.append((trial.number, granted))
         return 1.0 - (x - 0.3) ** 2 / 2
@@ -189,7 +195,10 @@ def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) ->
 
 
 def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
-    """One mortal worker. Its diary: trials it took (ids), numbers of runs that began."""
+    """One mortal worker.
+
+    Its diary: trials it took (ids), numbers of runs that began, and what they were granted.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     note = lambda text: os.write(file, f"{os.getpid()} {text}\n".encode())  # noqa: E731
@@ -202,6 +211,9 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
         )
 
         def objective(trial: optuna.Trial) -> float:
+            granted = granted_to(trial)
+            if granted is not None:
+                note(f"granted {granted}")
             fate.tick(before=True)
             x = trial.suggest_float("x", -1.0, 1.0)
             note(f"began {trial.number}")
@@ -224,6 +236,7 @@ class Diary:
     takers: dict[int, int] = field(default_factory=dict)  # trial id -> process id
     taking: set[int] = field(default_factory=set)  # process ids: in the middle of it
     began: list[int] = field(default_factory=list)
+    granted: list[float] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
 
     @classmethod
@@ -240,6 +253,8 @@ class Diary:
                         diary.takers[int(value)] = int(pid)
                 elif what == "began":
                     diary.began.append(int(value))
+                elif what == "granted":
+                    diary.granted.append(float(value))
                 else:
                     diary.raised.append(value)
         return diary
