@@ -204,7 +204,7 @@ def test_the_demo_runs_the_main_job() -> None:
     result = runner.invoke(app, ["demo", "--epsilon", "2", "--json"])
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
-    assert set(data["params"]) == {"learning_rate", "clipping_norm"}
+    assert set(data["params"]) == {"noise_per_weight", "clipping_norm"}
     assert len(data["attributes"]["pilots"]) == 20
     assert 1.98 <= data["statement"]["epsilon"] <= 2.0
 
