@@ -213,13 +213,16 @@ def test_the_demo_counts_its_pilots_and_compares_three_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("optuna_dp.cli.demo.REPETITIONS", 2)
-    result = runner.invoke(app, ["demo"])
+    result = runner.invoke(app, ["demo"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if " of 20: " in line]
+    assert len(lines) == 20
+    assert all("clipping_norm" in line and "noise_per_weight" in line for line in lines)
     shown = " ".join(result.stdout.split())
     for words in (
-        "pilot 1 of 20: noise",
-        "pilot 20 of 20: noise",
-        "last run: noise",
+        "pilot 1 of 20: accuracy",
+        "pilot 20 of 20: accuracy",
+        "last run: accuracy",
         "Released noisy accuracy",
         "no tuning",
         "RandTune, mean 10",
