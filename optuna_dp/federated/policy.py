@@ -83,7 +83,9 @@ class VotePolicy:
             is the limit for it.
         delta: In (0, 1).
         adjacency: ``"replace_one"`` or ``"null_client"``.
-        total_epsilon: Of all votes together; by default ``max_epsilon``.
+        total_epsilon: Of all votes together; by default ``max_epsilon``. From a second plan on it
+            is counted by a filter (:meth:`spent`), about a tenth higher than for plans fixed
+            beforehand.
         min_clients: Fewest clients that it must see, itself included; at least 1.
         max_colluding: How many of the clients that it sees may be against it.
         server: ``"malicious"``, ``"semi-honest"`` or ``"trusted"``.
