@@ -1,4 +1,4 @@
-"""Hooks to code that no guarantee depends on: attacks, the bounds of others, pages of notebooks.
+"""Hooks to code that no guarantee depends on: attacks, the bounds of others, pages, entries.
 
 The package's front door registers the functions. What a guarantee depends on imports none of
 them: it calls them by name, and shows their results beside a guarantee.
@@ -17,6 +17,6 @@ def register(name: str, function: Callable[..., Any]) -> None:
     _functions[name] = function
 
 
-def call_optional(name: str, *arguments: Any) -> Any:
+def call_optional(name: str, /, *arguments: Any, **options: Any) -> Any:
     """Calls the function of a hook and returns its result."""
-    return _functions[name](*arguments)
+    return _functions[name](*arguments, **options)

@@ -6,6 +6,7 @@ have been drawn by the study's sampler from the stated ranges, and by nobody els
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.slot_records import NEW_STUDY
+from optuna_dp.protocol.drawn_slots import draw_alone
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import PRUNED_KEY
 from optuna_dp.protocol.records import (
@@ -25,7 +27,6 @@ from optuna_dp.protocol.records import (
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
     SlotRecord,
-    draw_alone,
     holds_new_plan,
     was_enqueued,
 )
@@ -36,6 +37,15 @@ _ROUNDING = 1e-12
 
 class DrawnRuns(Procedure):
     """Base of the procedures whose runs are drawn by the study's sampler."""
+
+    @functools.cached_property
+    def _planned_space(self) -> dict[str, BaseDistribution]:
+        """The distributions that the plan fixes; empty for define-by-run."""
+        space = self.design.settings.get("search_space") or {}
+        try:
+            return {name: json_to_distribution(json.dumps(d)) for name, d in space.items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ReleaseRefusedError("The search space in its plan is corrupted.") from error
 
     def check_plan(self, study: Study) -> None:
         """See :class:`Procedure`."""
@@ -61,8 +71,22 @@ class DrawnRuns(Procedure):
 
     def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
         """See :class:`Procedure`."""
-        _check_draw(trial, record, _planned_space(plan))
+        _check_draw(trial, record, self._planned_space)
         _check_pruning(trial)
+
+    def check_beside(self, trial: FrozenTrial, runs: Sequence[FrozenTrial]) -> None:
+        """Refuses ranges that moved: each name's are compared with those of one run before.
+
+        Not with all of them, which takes longer the more there are; release compares them all.
+        """
+        names = set(trial.distributions) if trial in runs else set()
+        for other in runs:
+            shared = names & other.distributions.keys() if other.number != trial.number else set()
+            if any(other.distributions[n] != trial.distributions[n] for n in shared):
+                check_distributions(sorted((other, trial), key=lambda t: t.number))
+            names -= shared
+            if not names:
+                return
 
     def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
         """See :class:`Procedure`."""
@@ -84,15 +108,6 @@ def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:
             trial_number=late[0].number,
             fix=NEW_STUDY,
         )
-
-
-def _planned_space(plan: StudyPlan) -> dict[str, BaseDistribution]:
-    """The distributions that the plan fixes; empty for define-by-run."""
-    space = plan.design.settings.get("search_space") or {}
-    try:
-        return {name: json_to_distribution(json.dumps(d)) for name, d in space.items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ReleaseRefusedError("The search space in its plan is corrupted.") from error
 
 
 def _check_draw(

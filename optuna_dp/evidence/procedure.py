@@ -79,6 +79,10 @@ class Procedure(ABC):
         """Refuses a study for what one run shows, beyond what every run has to show."""
         return
 
+    def check_beside(self, trial: FrozenTrial, runs: Sequence[FrozenTrial]) -> None:
+        """Refuses, as soon as a run has ended, what :meth:`check_together` would refuse later."""
+        return
+
     def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
         """Refuses a study for what its runs show together."""
         return
@@ -88,6 +92,14 @@ class Procedure(ABC):
         runs = self.runs_among(trials, plan)
         if len(runs) < plan.slots or not all(map(ended, runs)):
             return "Some of its runs have not ended."  # How many is a way to learn T.
+        return ""
+
+    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+        """Returns which run has ended, in words that keep secrets."""
+        return "a run"
+
+    def warning(self, runs: Sequence[FrozenTrial]) -> str:
+        """Returns what the curator should know of the runs so far; empty if there is nothing."""
         return ""
 
     def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:

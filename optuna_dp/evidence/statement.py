@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optuna_dp.evidence.statement_data import RELATIONS
 from optuna_dp.protocol.plan import Design
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
+RELATIONS = {
+    "add_or_remove_one": "adding or removing one record",
+    "replace_one": "replacing one record by another",
+}
 NOT_COVERED = """\
 It does not cover anything but the release: not the table of trials, not how many there were, not
 how long they took, not logs, and not the curator's dashboard."""

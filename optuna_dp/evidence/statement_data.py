@@ -11,25 +11,19 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from optuna_dp.accounting.groups import group_epsilon
 from optuna_dp.accounting.guarantee import MU_TAIL, Guarantee
+from optuna_dp.evidence.statement import RELATIONS, Description
 from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import Design
-
-if TYPE_CHECKING:
-    from optuna_dp.evidence.statement import Description
 
 FORMAT = "optuna-dp privacy statement"
 # Version 1, of optuna-dp 0.1.0, had no content, attack, trust or list of what was checked.
 VERSION = 2
-RELATIONS = {
-    "add_or_remove_one": "adding or removing one record",
-    "replace_one": "replacing one record by another",
-}
 _RELATIONS_OF_CLIENTS = {
     "add_or_remove_one": "adding or removing one client with all its records",
     "replace_one": "replacing all records of one client by any others",

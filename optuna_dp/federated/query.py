@@ -23,7 +23,8 @@ from optuna.distributions import (
 )
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.prior import UniformPrior, check_space
+from optuna_dp.models.prior import UniformPrior
+from optuna_dp.models.space import check_space
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"

@@ -24,7 +24,7 @@ from optuna_dp.federated.query import (
 )
 from optuna_dp.federated.secagg import SecAggPlus
 from optuna_dp.federated.transport import Attempt, Progress, Server
-from optuna_dp.models.prior import check_space
+from optuna_dp.models.space import check_space
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.slot_records import NEW_STUDY
-from optuna_dp.private_selection.failures import check_failures
+from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import DRAW_KEY, SlotRecord
+from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
 from optuna_dp.protocol.visible_runs import slot_behind
 
 if TYPE_CHECKING:
@@ -67,6 +68,17 @@ class PrivateSelection(DrawnRuns):
                 trial_number=trial.number,
                 fix=f"{NEW_STUDY} Give every worker the same version of optuna-dp.",
             )
+
+    def warning(self, runs: Sequence[FrozenTrial]) -> str:
+        """See :class:`Procedure`; runs fail as if none could succeed any more."""
+        over = [score(trial) is None for trial in runs if ended(trial)]
+        if not over or not over[-1] or not is_unlikely_block(over):
+            return ""
+        return (
+            "Runs fail one after the other, as chance hardly explains. If the objective is "
+            "broken or the machine has died, stop, mend it and go on (study.optimize): every "
+            "run that fails meanwhile is spent, and release() will ask about it."
+        )
 
     def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:
         return check_failures(evidence, failures)

@@ -11,19 +11,21 @@ from optuna.distributions import BaseDistribution
 from optuna.study import Study
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.prior import Prior, UniformPrior, check_space
+from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.slots import Drawn, SlotSampler
+from optuna_dp.protocol.slots import Drawn
 
 DEFAULT_TRIALS = Geometric(mean=20)
 
 
-class SelectionSampler(SlotSampler):
+class SelectionSampler(DrawnSlotSampler):
     """Base of the samplers whose study is a private selection; arguments as of RandTuneSampler."""
 
     def __init__(
@@ -64,6 +66,7 @@ class SelectionSampler(SlotSampler):
             self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
 
     _procedure = PROCEDURE
+    _selects = True
 
     def _in_words(self) -> dict[str, Any]:
         shown = {**super()._in_words(), "trials": self._trials}
@@ -80,9 +83,6 @@ class SelectionSampler(SlotSampler):
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)
-
-    def _selection_from(self) -> int | None:
-        return 0
 
     def _draw_alone(
         self, number: int, name: str, distribution: BaseDistribution

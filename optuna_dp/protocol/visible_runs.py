@@ -90,8 +90,8 @@ def completed_batches(
 
 
 def slot_behind(plan: StudyPlan, runs: int) -> int:
-    """Returns the first slot behind so many selection runs; what is passed over is no run."""
-    end = (plan.selection_from or 0) + runs
+    """Returns the first slot behind so many runs; what is passed over is no run."""
+    end = runs
     for number in plan.passed_over:
         end += number < end
     return end

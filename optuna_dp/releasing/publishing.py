@@ -13,9 +13,9 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from optuna_dp.dashboard import annotate_published
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
+from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
 from optuna_dp.releasing.release import Release
 
@@ -96,7 +96,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         )
     study.set_user_attr("privacy statement", release.statement())
     study.set_user_attr("privacy", release.to_json()["statement"])
-    annotate_published(study, release)
+    call_optional("page of a published study", study, release)
     return study
 
 
