@@ -111,7 +111,7 @@ REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "a source left out": count_entries,
     "another list for everyone": unbound("clients"),
     "another plan for the others": unbound("query"),
-    "a client with another's key": lambda patch: patch.setattr(
+    "a key of another client": lambda patch: patch.setattr(
         secure_messages, "_is_key", lambda text: True
     ),
     "over and over": lambda patch: patch.setattr(StateLedger, "append", lambda *a, **k: None),
@@ -129,7 +129,7 @@ def test_without_the_defence_the_attempt_succeeds(
     found = ATTEMPTS[attempt](hostile())
     if attempt in ("one name many times", "another plan for the others"):
         assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
-    elif attempt == "a client with another's key":  # the sum without the first one's
+    elif attempt == "a key of another client":  # the sum without the first one's
         assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
     else:
         assert found
