@@ -164,6 +164,7 @@ UNTRUSTED = (
     "dashboard.py",
     "describing.py",
     "digits.py",
+    "exact_values.py",
     "federated/",
     "notebook.py",
     "planning/",
