@@ -199,6 +199,10 @@ class _Check:
             self.findings += faults.of_endings(pair)
             return
         self.findings += faults.of_pair(pair, first, stage, public_score=self._public_score)
+        if not self._public_score and faults.may_have_stopped(pair, stage):
+            seed = secrets.randbits(63)
+            third = bench.run("as short as the one before?", stage, seed, pair[0])
+            self.findings += faults.of_lengths([*pair, third], stage)
         if self.records and stage.event is not None:
             self.findings += faults.of_batches(pair, stage, self.records)
         self._judge_repeated(stage, pair, first)

@@ -54,7 +54,7 @@ def of_pair(
         if not any(run.reads for run in runs):
             yield from _of_scores(runs, first, stage)
         yield from _of_reports(runs, stage)
-        yield from _of_lengths(runs, stage)
+        yield from of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
 
@@ -62,7 +62,7 @@ def of_pair(
 def of_training(runs: Sequence[CheckedRun], stage: Stage, records: int) -> Iterator[Finding]:
     """Yields what two runs of a training show that has no score."""
     yield from _of_seeds(runs, stage)
-    yield from _of_lengths(runs, stage)
+    yield from of_lengths(runs, stage)
     yield from of_batches(runs, stage, records)
     yield from _of_opacus(runs, stage)
 
@@ -105,19 +105,29 @@ def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             )
 
 
-def _of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
-    """Yields early stops that nothing pays for."""
-    lengths = [run.steps.count or run.batches.count for run in runs]
+def of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
+    """Yields early stops that nothing pays for, seen by runs of unequal length."""
+    lengths = [length(run) for run in runs]
     if any(run.kind or run.value is None for run in runs) or _paid(stage) or stage.event is None:
         return
-    if min(lengths) and lengths[0] != lengths[1]:
+    if min(lengths) and len(set(lengths)) > 1:
         yield Finding(
             "early stop",
-            f"Two runs with the same hyperparameters take {lengths[0]} and {lengths[1]} steps, "
+            f"Runs with the same hyperparameters take {min(lengths)} and {max(lengths)} steps, "
             "and the event pays for nothing but the training and the score.",
             "Take a fixed number of steps, or stop by noisy values and compose their cost into "
             "the event; add noise in a step whose batch is empty, too.",
         )
+
+
+def length(run: CheckedRun) -> int:
+    """Returns how many steps a run took, or batches it read; 0 if neither was seen."""
+    return run.steps.count or run.batches.count
+
+
+def may_have_stopped(runs: Sequence[CheckedRun], stage: Stage) -> bool:
+    """Whether runs of equal length were shorter than the event states, perhaps by chance."""
+    return 0 < length(runs[0]) == length(runs[1]) < _steps(stage)
 
 
 def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:

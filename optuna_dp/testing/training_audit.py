@@ -120,7 +120,7 @@ def audit_training(
     data: Any = None,
     half_noise: Callable[[Included], Any] | None = None,
     delta: float = 1e-5,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     neighboring_relation: str = "add_or_remove_one",
 ) -> TrainingAudit:
     """Looks for a violation of a training's event in one training, with many canaries.

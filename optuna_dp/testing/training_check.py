@@ -63,6 +63,8 @@ def check_training(
         run(seeds[0], data)  # libraries may begin otherwise than they go on
         runs = [run(seed, data, draws=True) for seed in seeds]
         findings = list(faults.of_training(runs, stage, records))
+        if faults.may_have_stopped(runs, stage):
+            findings += faults.of_lengths([*runs, run(secrets.randbits(63), data)], stage)
         unseen = []
         moved = None
         if gradient_steps.same(runs[0].steps, run(seeds[0], data).steps):

@@ -78,7 +78,7 @@ def train(canaries, data, *, fault="", lr=1.0, noise=NOISE, rate=RATE, steps=STE
     if fault == "statistics of private data":
         x = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9)
     weights = np.zeros((x.shape[1] + 1, y.max() + 1))
-    best = np.inf
+    best, worse = np.inf, 0
     for step, batch in enumerate(batches(rng, len(x), fault, rate, steps)):
         each = gradients(weights, x[batch], y[batch], fault)
         each = canaries.examples(each, NORM)
@@ -87,11 +87,11 @@ def train(canaries, data, *, fault="", lr=1.0, noise=NOISE, rate=RATE, steps=STE
             added = np.zeros(weights.size)
         noisy = canaries.observe(clipped_sum(each, fault) + added)
         weights = weights - lr / (rate * len(x)) * noisy.reshape(weights.shape)
-        if fault == "early stopping" and step > 4:
+        if fault == "early stopping":
             loss = float(losses(weights, np.asarray(x), y).mean())
-            if loss > best:
+            best, worse = min(best, loss), worse + (loss > best)
+            if worse == 10:
                 break
-            best = loss
     return weights
 
 
@@ -112,9 +112,8 @@ def score(weights, data=DATA):
 
 def objective(trial, data, fault="", **settings):
     """Trains and scores; faults of the score are arguments as well."""
-    weights = train(
-        Plain(), data, fault=fault, lr=trial.suggest_float("lr", 0.1, 2.0, log=True), **settings
-    )
+    lr = trial.suggest_float("lr", 1.0, 2.0, log=True)
+    weights = train(Plain(), data, fault=fault, lr=lr, **settings)
     x, y = np.asarray(data[0]), data[1]
     exact = float(np.mean(probabilities(weights, x).argmax(axis=1) == y))
     if fault == "exact accuracy":

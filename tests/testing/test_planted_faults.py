@@ -53,7 +53,10 @@ def test_an_honest_training_is_not_refuted_and_what_is_not_seen_is_said() -> Non
     ],
 )
 def test_what_is_planted_in_a_training_is_found(fault: str, name: str) -> None:
-    found = audit(fault)
+    for _ in range(3 if fault == "early stopping" else 1):  # three runs may be of equal length
+        found = audit(fault)
+        if found.findings:
+            break
     assert found.verdict == "violates", str(found)
     if name:
         assert name in [f.name for f in found.findings if f.certain], str(found)
@@ -89,7 +92,10 @@ CHECKED = {
 
 @pytest.mark.parametrize("fault", CHECKED, ids=lambda fault: fault or "honest")
 def test_what_is_planted_in_an_objective_is_found_and_nothing_else(fault: str) -> None:
-    report = odp.check_objective(functools.partial(objective, fault=fault), EVENT, data=DATA)
+    for _ in range(3 if fault == "early stopping" else 1):  # three runs may be of equal length
+        report = odp.check_objective(functools.partial(objective, fault=fault), EVENT, data=DATA)
+        if report.findings:
+            break
     # Two exact scores of a few records may be equal as well.
     found = [f.name for f in report.findings if f.name != "repeated score"]
     if fault.startswith("a share in") and not found:

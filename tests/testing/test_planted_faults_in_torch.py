@@ -14,19 +14,20 @@ opacus = pytest.importorskip("opacus", reason="needs the extra opacus")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's and Opacus' own
 
-SIZE, FEATURES, BATCH, NORM, NOISE, EPOCHS = 200, 12, 20, 0.5, 1.5, 2
+SIZE, FEATURES, BATCH, NORM, NOISE, EPOCHS = 200, 12, 40, 0.5, 1.5, 3
 STEPS = EPOCHS * SIZE // BATCH
 EVENT = odp.compose(
     odp.dp_sgd(noise_multiplier=NOISE, sample_rate=BATCH / SIZE, steps=STEPS),
     odp.scoring.score_event(8.0),
 )
-DATA = (torch.randn(SIZE, FEATURES), (torch.rand(SIZE) < 0.5).long())
+X = torch.randn(SIZE, FEATURES)
+DATA = X, (X[:, 0] + torch.randn(SIZE) > 0).long()
 LAST = "2"  # the layer that is left unclipped
 
 
 def network(fault):
-    middle = torch.nn.BatchNorm1d(8) if fault == "BatchNorm" else torch.nn.Tanh()
-    return torch.nn.Sequential(torch.nn.Linear(FEATURES, 8), middle, torch.nn.Linear(8, 2))
+    middle = torch.nn.BatchNorm1d(16) if fault == "BatchNorm" else torch.nn.Tanh()
+    return torch.nn.Sequential(torch.nn.Linear(FEATURES, 16), middle, torch.nn.Linear(16, 2))
 
 
 def loss_of(model, x, y):
@@ -64,13 +65,13 @@ def by_hand(data, *, rate, fault="", noise=NOISE):
         x = (plain - plain.mean(0)) / plain.std(0)
     model = network(fault)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    order, best = [], float("inf")
-    for step in range(STEPS):
+    order, best, worse = [], float("inf"), 0
+    for _ in range(STEPS):
         if fault == "shuffled epochs":
-            order = order or list(torch.randperm(SIZE).split(BATCH))
+            order = order or list(torch.randperm(len(x)).split(BATCH))
             batch = order.pop()
         else:
-            batch = torch.nonzero(torch.rand(SIZE) < BATCH / SIZE).flatten()
+            batch = torch.nonzero(torch.rand(len(x)) < BATCH / SIZE).flatten()
         flat = torch.zeros(sum(p.numel() for p in model.parameters()))
         if len(batch) > 1:
             flat = clipped_sum(gradients_of_each(model, x[batch], y[batch]), model, fault)
@@ -80,11 +81,11 @@ def by_hand(data, *, rate, fault="", noise=NOISE):
             p.grad = flat[begin : begin + p.numel()].view_as(p)
             begin += p.numel()
         optimizer.step()
-        if fault == "early stopping" and step > 3:
+        if fault == "early stopping":
             loss = float(loss_of(model, *data).mean())
-            if loss > best:
+            best, worse = min(best, loss), worse + (loss > best)
+            if worse == 3:
                 break
-            best = loss
     return model
 
 
@@ -159,8 +160,11 @@ WITH_OPACUS = {
 )
 def test_what_is_planted_is_found_and_nothing_else(train, fault, expected) -> None:
     planted = functools.partial(objective, train=train, fault=fault)
-    report = odp.check_objective(planted, EVENT, data=DATA)
-    found = {f.name for f in report.findings if f.certain}
+    for _ in range(3 if fault == "early stopping" else 1):  # three runs may be of equal length
+        report = odp.check_objective(planted, EVENT, data=DATA)
+        found = {f.name for f in report.findings if f.certain}
+        if found:
+            break
     if fault.startswith("a share") and found == {"repeated score"}:
         return  # two exact scores of a few records may be equal
     assert found - {"repeated score"} == ({expected} if expected else set()), str(report)
@@ -173,7 +177,7 @@ def audited(canaries, data, *, fault=""):
     x, y = data
     weights = torch.zeros(FEATURES + 1, 8)
     for _ in range(STEPS):
-        batch = torch.nonzero(torch.rand(SIZE) < BATCH / SIZE).flatten()
+        batch = torch.nonzero(torch.rand(len(x)) < BATCH / SIZE).flatten()
         inputs = torch.cat([torch.ones(len(batch), 1), x[batch]], 1)
         error = torch.softmax(inputs @ weights, 1) - torch.nn.functional.one_hot(y[batch], 8)
         each = (inputs[:, :, None] * error[:, None, :]).reshape(len(batch), -1)
