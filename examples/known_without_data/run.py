@@ -77,6 +77,13 @@ class Setting:
         rate = self.batch / load(self.task).records
         return noise_of_training(self.epsilon, DELTA, min(rate, 1.0), self.steps)
 
+    def work(self) -> float:
+        """Multiplications, about."""
+        task = load(self.task)
+        sizes = [task.x.shape[1], *self.model.widths, task.classes]
+        weights = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
+        return 6.0 * weights * self.batch * self.steps * self.repetitions * len(NOISES)
+
     def rate(self, noise_multiplier: float, noise_per_weight: float) -> float:
         tiny = 1e-6  # the rate is in proportion, and so small a one is not capped
         rate = odp.learning_rate(
@@ -105,10 +112,7 @@ def draw(task_name: str, rng: np.random.Generator) -> Setting:
             int(space["steps"][rng.integers(len(space["steps"]))]),
             24 if task.records < 500 else 8 if task.records < 5000 else 4,
         )
-        sizes = [task.x.shape[1], *model.widths, task.classes]
-        weights = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
-        work = 6.0 * weights * batch * setting.steps * setting.repetitions * len(NOISES)
-        if batch <= task.records and work <= _MOST_WORK:
+        if batch <= task.records and setting.work() <= _MOST_WORK:
             return setting
 
 
@@ -174,8 +178,8 @@ def size(
     return math.sqrt(float(np.mean(squares)))
 
 
-def collect(minutes: float) -> None:
-    """Appends curves until the time is over."""
+def collect(minutes: float, most_work: float) -> None:
+    """Appends curves until the time is over, those that take more work than so much left out."""
     end = time.monotonic() + 60.0 * minutes
     known = set()
     if CURVES.exists():
@@ -189,7 +193,10 @@ def collect(minutes: float) -> None:
         if number in known:
             continue
         rng = np.random.default_rng([2026, number])
-        rows = curve(draw(NAMES[number % len(NAMES)], rng), rng)
+        setting = draw(NAMES[number % len(NAMES)], rng)
+        if setting.work() > most_work:
+            continue
+        rows = curve(setting, rng)
         with CURVES.open("a", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)
             writer.writerows({"curve": number, **row} for row in rows)
@@ -209,12 +216,13 @@ def quick() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--most-work", type=float, default=_MOST_WORK)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.quick:
         quick()
     if given.minutes:
-        collect(given.minutes)
+        collect(given.minutes, given.most_work)
 
 
 if __name__ == "__main__":

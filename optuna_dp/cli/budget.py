@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +16,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.planning.batch import BatchChoices
     from optuna_dp.planning.budget_alternatives import Alternative
 
 
 def budget(
     epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")],
     records: Annotated[int, option("COUNT", "Number of training records.")],
-    batch_size: Annotated[float, option("NUMBER", "Expected number of records in a batch.")],
     epochs: Annotated[float, option("NUMBER", "Length of the last run, passes over the data.")],
+    batch_size: Annotated[
+        float | None,
+        option("NUMBER", "Expected number of records in a batch; by default what suits."),
+    ] = None,
+    work: Annotated[
+        float | None, option("NUMBER", "Without --batch-size: times the computing.")
+    ] = None,
     delta: Annotated[float, option("NUMBER", "In (0, 1).")] = 1e-5,
     pilots: Annotated[
         str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.")
@@ -50,6 +58,7 @@ def budget(
 
     with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
+        from optuna_dp.planning.batch import batch_choices
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
@@ -58,6 +67,8 @@ def budget(
             raise InvalidArgumentError("--script", str(script), "the file exists already")
         usual = relation is Relation.add_or_remove_one
         optional = {
+            "batch_size": batch_size,
+            "work": work,
             "spare_runs": spare_runs or None,
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
@@ -68,13 +79,20 @@ def budget(
             "epsilon": epsilon,
             "delta": delta,
             "records": records,
-            "batch_size": batch_size,
             "epochs": epochs,
             **{name: value for name, value in optional.items() if value is not None},
         }
         with Console(stderr=True).status("Accounting ..."):
             plan = plan_budget(**given)
             found = alternatives(plan)
+            batches = batch_choices(
+                epsilon=epsilon,
+                delta=delta,
+                records=records,
+                epochs=epochs,
+                work=1.0 if work is None else work,
+                neighboring_relation=plan.neighboring_relation,
+            )
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -83,12 +101,17 @@ def budget(
         record = {
             "plan": plan.to_json(),
             "epsilon": spent,
+            "batches": {
+                "rows": [asdict(row) for row in batches.rows],
+                "favored": asdict(batches.favored),
+                "doubled": asdict(batches.doubled),
+            },
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, found, given, script)
+    _print(Console(), plan, spent, batches, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -115,6 +138,7 @@ def _print(
     console: Console,
     plan: BudgetPlan,
     spent: float,
+    batches: BatchChoices,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -123,6 +147,11 @@ def _print(
 
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
+    )
+    console.print("Batch sizes, for one training that costs everything")
+    console.print(f"{batches}\n", highlight=False)
+    console.print(
+        "signal: share of what could be attained with every record in every step.\n", style="dim"
     )
     table = Table(title="The plan", title_justify="left")
     for name in ("runs", "", "noise", "steps", "score noise", "SGD", "Adam"):

@@ -17,6 +17,7 @@ from optuna_dp.budget.plan import (
 )
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import significant_up
+from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import OnSample, Split
 
 DEFAULT_PILOTS = (16, 4)
@@ -39,6 +40,7 @@ def plan_budget(
     records: int | None = None,
     batch_size: float | None = None,
     epochs: float | None = None,
+    work: float | None = None,
     run: Training | None = None,
     steps: int | None = None,
     pilots: int | tuple[int, ...] = DEFAULT_PILOTS,
@@ -69,8 +71,13 @@ def plan_budget(
         epsilon: What everything together may cost; positive.
         delta: In (0, 1).
         records: Number of training records, a public number.
-        batch_size: Expected number of records in a batch, at most ``records``.
+        batch_size: Expected number of records in a batch, at most ``records``. Left out, it is
+            the one that accounting favors for the computing given, with about 150 steps: see
+            :func:`optuna_dp.batch_choices`.
         epochs: Length of the last run in passes over the records; positive. Rounded to steps.
+            Without ``batch_size`` it is the computing that may be spent: the last run takes less
+            where more would buy nothing.
+        work: Without ``batch_size``: times the computing; positive, 1 unless given.
         run: Instead of the three: a function of (noise multiplier, steps) that returns the event
             of one training without its score.
         steps: With ``run``: length of the last run.
@@ -122,6 +129,15 @@ def plan_budget(
     if not isinstance(score_final, bool):
         raise InvalidArgumentError("score_final", score_final, "it must be True or False")
     share = checked_sample(sample, neighboring_relation)
+    if None not in (records, epochs) and batch_size is None and run is None:
+        batch_size, epochs = _favored(target, delta, records, epochs, work, neighboring_relation)
+    elif work is not None:
+        raise InvalidArgumentError(
+            "work",
+            work,
+            "it is for a plan that chooses the batch size itself",
+            "Leave out batch_size, or give more epochs instead of work.",
+        )
     training, rate, length, pilot_length = _lengths(
         records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps, share
     )
@@ -139,6 +155,21 @@ def plan_budget(
         score=score,
         runs=[*rungs, last],
     )
+
+
+def _favored(
+    epsilon: float, delta: float, records: Any, epochs: Any, work: Any, relation: str
+) -> tuple[int, float]:
+    """Returns the favored batch size, and the epochs that its steps make."""
+    found = batch_choices(
+        epsilon=epsilon,
+        delta=delta,
+        records=records,
+        epochs=epochs,
+        work=1.0 if work is None else work,
+        neighboring_relation=relation,
+    ).favored
+    return found.batch_size, found.epochs
 
 
 def _lengths(
