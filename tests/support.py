@@ -27,9 +27,9 @@ def study_of(sampler: Any, **kwargs: Any) -> optuna.Study:
     return optuna.create_study(direction="maximize", sampler=sampler, **kwargs)
 
 
-def budget_sampler(plan: odp.BudgetPlan, *args: Any, **kwargs: Any) -> Any:
+def budget_sampler(plan: odp.BudgetPlan, **kwargs: Any) -> odp.BudgetSampler:
     """The sampler of a study with a budget."""
-    return odp.PilotSampler(*args, plan=plan, **kwargs)
+    return odp.BudgetSampler(plan, **kwargs)
 
 
 def exactly(count: int) -> odp.TrialCount:

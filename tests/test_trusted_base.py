@@ -65,7 +65,7 @@ def test_a_door_is_inside_a_function() -> None:
     for file, target in trusted_base.DOORS:
         arrows = [i for i in import_graph.imports(file) if import_graph.file_of(i.name) == target]
         assert arrows, f"{file} does not import {target}"
-        assert all(arrow.inside for arrow in arrows)
+        assert all(arrow.inside for arrow in arrows if not arrow.for_types)
 
 
 @pytest.mark.parametrize("procedure", trusted_base.STARTS)

@@ -82,8 +82,6 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ): _RARE,
     ("protocol/shared_plan.py", "protocol/succession.py"): _RARE,
     (_RELEASE, "releasing/artifacts.py"): _RARE,
-    ("releasing/callbacks.py", "accounting/rdp_curves.py"): _RARE,
-    ("releasing/callbacks.py", "accounting/run_rdp.py"): _RARE,
 }
 
 # What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so

@@ -2,8 +2,7 @@
 
 A landscape gives the true mean score of every point of the unit square and the spread of one
 run's score around it. All here is simulation: seeded, and private in no way. The density is the
-library's own (:class:`optuna_dp.private_selection.densities.adaptive_density.AdaptiveDensity`); what is left out is
-Optuna around it.
+library's own (``AdaptiveDensity``); what is left out is Optuna around it.
 """
 
 from __future__ import annotations

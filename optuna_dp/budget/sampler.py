@@ -392,7 +392,9 @@ class BudgetSampler(SlotSampler):
             kept: Trial = known.kept[_PROPOSAL]
             return kept
         number = trial.number
-        visible = self._ended(study, number, self._seen_before(number))
+        earlier = self._ended(study, number, self._seen_before(number))
+        # What was added by hand, or run by another sampler, is nobody's private output.
+        visible = [one if began(one) else None for one in earlier]
         asked = self._proposer.ask(study.directions, visible, number, space)
         if known is not None:
             known.kept[_PROPOSAL] = asked

@@ -29,8 +29,7 @@ from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release
 from optuna_dp.voting.ballots import argmax
-from optuna_dp.voting.errors import VoteFailedError
-from optuna_dp.voting.plan import VotePlan, checked_adjacency
+from optuna_dp.voting.plan import VoteFailedError, VotePlan, checked_adjacency
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -198,7 +197,6 @@ class FederatedVote:
             self._candidates,
             self._direction,
             plan,
-            self._transport.masks_for(),
             secrets.token_hex(16),
         )
         self._progress(

@@ -201,7 +201,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     """Returns what a selection costs by the profile bounds alone, which are quick to evaluate.
 
     Args:
-        selection: The guarantee of a selection, or of pilots and a selection.
+        selection: The guarantee of a selection, or of anything else that has a profile.
         delta: In (0, 1).
     """
     event = selection.event

@@ -23,8 +23,6 @@ SENT = {
     "distributed/call.py": ["cloudpickle", "loads"],
     "distributed/engines.py": ["joblib"],
     "distributed/worker.py": ["cloudpickle", "loads"],
-    # The planner's own processes on this machine.
-    "planning/shared_work.py": ["joblib", "joblib.externals.loky"],
     # Written (safe_dump), never read.
     "releasing/registry.py": ["yaml"],
 }

@@ -319,6 +319,6 @@ def test_what_no_sampler_of_the_study_began_is_granted_nothing(when: str) -> Non
 
     with pytest.raises(PlanError, match="was not begun by the study's"):
         other.optimize(objective, n_trials=3)
-    with pytest.raises(PlanError, match="no run is paid"):
+    with pytest.raises(PlanError, match="no run is charged"):
         odp.fidelity(other.ask())
     assert granted == []

@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 import pytest
 import sqlalchemy
+from budget.budget_support import budget
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -83,9 +84,7 @@ def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:
 SEQUENTIAL = {
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4),
     "dp_hypo without a space": lambda: odp.DPHyPOSampler(trials=exactly(3), candidates=4),
-    "pilots": lambda: odp.PilotSampler(
-        X, pilots=2, pilot_run=RUN, trials=exactly(1), candidates=4
-    ),
+    "budget": lambda: odp.BudgetSampler(budget(2), search_space=X),
 }
 
 
@@ -106,13 +105,13 @@ def test_asking_twice_in_one_thread_loses_one_run_at_most(
         if lost:
             # It was asked for with distributions, say, and the error left nothing in hand.
             with pytest.raises(ReleaseRefusedError, match="have not ended"):
-                odp.release(study, RUN)
+                release_of(study, RUN)
             odp.recover(study, fail=[1])
         else:
             study.tell(second, objective(second))
         study.optimize(objective)
         assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 3 - lost
-        assert odp.release(study, RUN).value is not None
+        assert release_of(study, RUN).value is not None
 
 
 _RETRIES = [

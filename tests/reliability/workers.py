@@ -43,15 +43,7 @@ SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
     "dp_hypo_batch": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, batch_size=2),
     "dp_hypo_any": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, schedule="any"),
-    "pilots": lambda law: odp.PilotSampler(
-        X,
-        pilots=3,
-        pilot_run=odp.gaussian(noise_multiplier=16.0),
-        pilot_batch_size=2,
-        trials=law,
-        candidates=16,
-    ),
-    "budget": lambda law: odp.PilotSampler(X, plan=BUDGET, pilot_batch_size=2),
+    "budget": lambda law: odp.BudgetSampler(BUDGET, search_space=X, pilot_batch_size=2),
 }
 
 

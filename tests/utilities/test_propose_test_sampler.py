@@ -232,10 +232,10 @@ def test_no_utility_reaches_the_proposer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_proposer_is_told() -> None:
-    from optuna_dp.utilities.propose_test_sampler import _outcome
+    from optuna_dp.utilities.propose_test_sampler import outcome_of
 
-    assert [_outcome(i, 2, 0.3) for i in range(4)] == [0.0, 0.0, 0.3, None]
-    assert [_outcome(i, None, 0.3) for i in range(3)] == [0.0] * 3
+    assert [outcome_of(i, 2, 0.3) for i in range(4)] == [0.0, 0.0, 0.3, None]
+    assert [outcome_of(i, None, 0.3) for i in range(3)] == [0.0] * 3
 
 
 def test_an_interrupted_study_of_batches_goes_on() -> None:

@@ -250,7 +250,8 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
 
 def test_importing_the_density_loads_nothing_heavy() -> None:
     code = (
-        "import sys; import optuna_dp.private_selection.densities.adaptive_density, optuna_dp.models.forest; "
+        "import sys; import optuna_dp.private_selection.densities.adaptive_density; "
+        "import optuna_dp.models.forest; "
         "print([m for m in ('sklearn', 'cvxpy', 'scipy.stats') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
