@@ -36,7 +36,8 @@ def budget(
     ] = None,
     delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
-        str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.", _SPENT)
+        str | None,
+        option("N,N", "Pilots of each rung, as 16,4 (the default) or 8; 0: none.", _SPENT),
     ] = None,
     pilot_epochs: Annotated[
         float | None, option("NUMBER", "Passes of a pilot; default --epochs.", _TRAINED)
@@ -117,7 +118,7 @@ def budget(
 
 def _rungs(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        return () if text.strip() == "0" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidArgumentError(
             "--pilots", text, "it must be whole numbers with commas between them, such as 16,4"
@@ -127,11 +128,17 @@ def _rungs(text: str) -> tuple[int, ...]:
 def _recommendation(plan: BudgetPlan) -> str:
     """One sentence. What it rests on is in docs/explanation/what-tuning-costs.md."""
     last = plan.final
+    if not plan.pilots:
+        return (
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
+            "that follows from it and clipping norm 1; take pilots if the model or its features "
+            "are open."
+        )
     rungs = ", then ".join(str(size) for size in plan.rung_sizes)
     return (
         f"Run {rungs} pilots in the open and train once at noise multiplier "
-        f"{last.noise_multiplier:.3g}; if you already know good hyperparameters, train once "
-        "without tuning instead."
+        f"{last.noise_multiplier:.3g}; if learning rate, clipping norm and batch are all there "
+        "is to choose, train once without pilots instead (--pilots 0)."
     )
 
 
@@ -187,9 +194,25 @@ def _print(
 
 def _script(arguments: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return _SCRIPT.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
+    script = _SCRIPT
+    if arguments.get("pilots") == ():
+        script = script.replace(_SEARCHED, _FIXED)
+    return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 
 
+_SEARCHED = """\
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
+    weights = train(
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
+"""
+_FIXED = """\
+    weights = train(
+        run.learning_rate("sgd"),  # follows from public numbers, for features of order one
+        1.0,  # clipping norm
+"""
 _SCRIPT = '''\
 """Private tuning within a budget. Put your data and model where it says HERE."""
 

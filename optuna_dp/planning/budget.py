@@ -55,6 +55,10 @@ def plan_budget(
 ) -> BudgetPlan:
     """Returns pilots in the open and one last run that together cost a target epsilon.
 
+    With ``pilots=0`` it is a plan of a single run: the one to take where learning rate, clipping
+    norm and batch size are all there is to choose, which follow from public numbers
+    (``docs/explanation/known-without-data.md``).
+
     Tuning at nearly the price of one training: a few noisy pilots, whose outputs are paid for and
     may be shown, and one run with hyperparameters that are any function of those outputs. Either
     DP-SGD is planned, from ``records``, ``batch_size`` and ``epochs``; or anything else whose
@@ -82,7 +86,7 @@ def plan_budget(
             of one training without its score.
         steps: With ``run``: length of the last run.
         pilots: Number of pilots, or of each rung of a ladder: (16, 4) lets the best 4 of 16 try
-            again with half the noise.
+            again with half the noise. 0: no pilots.
         pilot_epochs: Length of a pilot; like the last run unless given. A short pilot has less
             noise for the same price.
         pilot_steps: The same in steps; with ``run`` only.
@@ -123,7 +127,14 @@ def plan_budget(
     sizes = rung_sizes("pilots", pilots)
     if sum(sizes) > _MOST_PILOTS:
         raise InvalidArgumentError("pilots", pilots, f"there may be {_MOST_PILOTS} at most")
-    increase = _noise_increase(noise_increase, target)
+    if not sizes:
+        _refuse_without_pilots(
+            noise_increase=noise_increase,
+            sample=sample,
+            pilot_epochs=pilot_epochs,
+            pilot_steps=pilot_steps,
+        )
+    increase = _noise_increase(noise_increase, target) if sizes else 1.0
     spare = validation.whole("spare_runs", spare_runs)
     checked_score(score)
     if not isinstance(score_final, bool):
@@ -145,7 +156,7 @@ def plan_budget(
         target, float(delta), neighboring_relation, training, rate, score, score_final, share
     )
     last, ratio = split.last(1 + spare, length, increase)
-    rungs = split.rungs(sizes, pilot_length, last, increase, ratio)
+    rungs = split.rungs(sizes, pilot_length, last, increase, ratio) if sizes else []
     return assembled(
         epsilon=target,
         delta=float(delta),
@@ -155,6 +166,12 @@ def plan_budget(
         score=score,
         runs=[*rungs, last],
     )
+
+
+def _refuse_without_pilots(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
 
 
 def _favored(
