@@ -46,10 +46,18 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.budget.fidelity import Fidelity as Fidelity
     from optuna_dp.budget.grants import fidelity as fidelity
+    from optuna_dp.budget.learning_rate import learning_rate as learning_rate
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
+    from optuna_dp.planning.made_up import made_up_images as made_up_images
+    from optuna_dp.planning.made_up import made_up_inputs as made_up_inputs
+    from optuna_dp.planning.rehearsal import Rehearsal as Rehearsal
+    from optuna_dp.planning.rehearsal import rehearse as rehearse
+    from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
+    from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
     from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
@@ -90,10 +98,14 @@ _HOMES = {
     "accounting.opacus": "from_opacus",
     "budget.fidelity": "Fidelity",
     "budget.grants": "fidelity",
+    "budget.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
     "budget.sampler": "BudgetSampler",
+    "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
+    "planning.made_up": "made_up_images made_up_inputs",
+    "planning.rehearsal": "Rehearsal rehearse rehearse_arrays rehearse_module",
     "planning.selection_plan": "selection_plan",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",

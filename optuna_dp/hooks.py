@@ -17,6 +17,6 @@ def register(name: str, function: Callable[..., Any]) -> None:
     _functions[name] = function
 
 
-def call_optional(name: str, *arguments: Any, **options: Any) -> Any:
+def call_optional(name: str, /, *arguments: Any, **options: Any) -> Any:
     """Calls the function of a hook and returns its result."""
     return _functions[name](*arguments, **options)

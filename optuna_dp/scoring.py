@@ -178,7 +178,7 @@ def private_mean(
     middle, contribution = low / 2 + high / 2, (high - low) / 2
     # Clipped once more: rounding must not carry a value beyond one contribution.
     units = np.clip(np.rint((clamped - middle) / contribution * _UNITS), -_UNITS, _UNITS)
-    total = _with_noise(sum(units.astype(np.int64).tolist()), noise * _UNITS)
+    total = with_noise(sum(units.astype(np.int64).tolist()), noise * _UNITS)
     return middle + contribution * (total / _UNITS / n)
 
 
@@ -193,7 +193,7 @@ def _noise_multiplier(value: Any) -> float:
     return noise
 
 
-def _with_noise(total: int, scale: float) -> int:
+def with_noise(total: int, scale: float) -> int:
     """Adds a discrete Gaussian to a whole number; values beyond 64 bits saturate."""
     return int(_gaussian(scale)(total))
 

@@ -55,7 +55,7 @@ def test_the_noise_of_a_mean_is_the_events() -> None:
 
 @pytest.fixture
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_with_noise", lambda total, scale: total)
+    monkeypatch.setattr(scoring, "with_noise", lambda total, scale: total)
 
 
 @pytest.mark.usefixtures("no_noise")
@@ -109,7 +109,7 @@ def test_the_noise_asked_of_opendp_is_relative_to_one_contribution(
         asked.append((total, scale))
         return total
 
-    monkeypatch.setattr(scoring, "_with_noise", listen)
+    monkeypatch.setattr(scoring, "with_noise", listen)
     scoring.private_accuracy([True, False, True], size=3, noise_multiplier=2.5)
     ((total, scale),) = asked
     assert scale == 2.5 * total  # one more right than wrong: the sum is one contribution

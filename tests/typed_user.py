@@ -11,7 +11,7 @@ from optuna_dp.errors import ReleaseRefusedError
 
 
 def objective(trial: optuna.Trial) -> float:
-    noise = 4.0 if odp.is_pilot(trial) else 1.0
+    noise = odp.fidelity(trial).noise_multiplier or 1.0
     return trial.suggest_float("learning_rate", 1e-3, 1.0, log=True) / noise
 
 
@@ -49,7 +49,8 @@ def plan(law: odp.TrialCount, many: Callable[[float], odp.TrialCount]) -> float:
 
 
 def main() -> None:
-    pilots = odp.PilotSampler(pilots=5, pilot_run=odp.gaussian(16.0), trials=odp.Geometric(mean=5))
+    charged = odp.plan_budget(epsilon=3.0, records=20_000, batch_size=256, epochs=10)
+    pilots = odp.BudgetSampler(charged, choose=lambda outputs: outputs[0][0])
     pruner = odp.WithinTrialPruner(optuna.pruners.ThresholdPruner(lower=0.0))
     print(pruner, odp.partition(1000, 10).shape)
     for sampler in (pilots, odp.DPHyPOSampler(schedule="batch"), odp.RandTuneSampler()):

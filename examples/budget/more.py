@@ -104,7 +104,8 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
     def objective(trial: optuna.Trial) -> float:
         if arm == "budget":
             paid = odp.fidelity(trial)
-            factor = paid.learning_rate_factor if problem.scaled else 1.0
+            last = plan_of(epsilon).final
+            factor = paid.learning_rate() / last.learning_rate() if problem.scaled else 1.0
             run = Run(paid.noise_multiplier, RATE, paid.steps, factor)
             noise = paid.score_noise_multiplier
             assert noise is not None

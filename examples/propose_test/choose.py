@@ -10,8 +10,16 @@ import argparse
 
 import numpy as np
 
-from optuna_dp.utilities import DoublingPlan, NoisyMaxPlan, Utilities, composed_epsilon, partition, plan_utilities, propose_test
-from optuna_dp.utilities import noisy_max
+from optuna_dp.utilities import (
+    DoublingPlan,
+    NoisyMaxPlan,
+    Utilities,
+    composed_epsilon,
+    noisy_max,
+    partition,
+    plan_utilities,
+    propose_test,
+)
 
 DELTA = 1e-5
 

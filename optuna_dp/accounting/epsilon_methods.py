@@ -13,7 +13,7 @@
 only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
 neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
 it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
-are shown beside these (:mod:`optuna_dp.asides`).
+are shown beside these (:mod:`optuna_dp.hooks`).
 """
 
 from __future__ import annotations

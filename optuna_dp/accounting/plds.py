@@ -81,7 +81,7 @@ def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
     forward, reverse = (pld, pld) if parts is None else parts
     epsilons = reading_points(forward, reverse, slack)
     return DominatingPair.from_profile(
-        epsilons, *(_deltas(side, epsilons) + slack for side in (forward, reverse))
+        epsilons, *(deltas_at(side, epsilons) + slack for side in (forward, reverse))
     )
 
 
@@ -133,7 +133,7 @@ def _epsilon(side: Any, delta: float) -> float:
     return math.log((upper[taken] - delta) / lower[taken]) if lower[taken] > 0.0 else math.inf
 
 
-def _deltas(side: Any, epsilons: FloatArray) -> FloatArray:
+def deltas_at(side: Any, epsilons: FloatArray) -> FloatArray:
     """Returns ``side.get_delta_for_epsilon(epsilons)``, finite and ascending, within [0, 1].
 
     For a dense distribution dp-accounting's sums are added up here, in the same order, by numpy

@@ -211,7 +211,7 @@ class HistoryAttack:
             for k in range(pmf.size):
                 if mass is self.on:
                     self._add_gradient(gradient, weights[k], visits, values[k])
-                visits = _one_run(weights[k], visits, there, here)
+                visits = one_run(weights[k], visits, there, here)
                 total += float(pmf[k]) * float(visits[1::2].sum())
             outcome.append(total)
         return Outcome(outcome[1], outcome[0], gradient)
@@ -280,7 +280,7 @@ class _Steps:
         return np.asarray(lapack.dgetrs(self._factors, self._pivots, begin)[0])
 
 
-def _one_run(
+def one_run(
     weights: FloatArray, visits: FloatArray, moves: FloatArray, stays: FloatArray
 ) -> FloatArray:
     """Returns the measure over (rank, z) that one run makes of ``visits``."""

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.budget.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
+from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -19,15 +21,6 @@ if TYPE_CHECKING:
 class Fidelity:
     """What one run may spend: its noise, its length, and the noise of its score.
 
-    ``learning_rate_factor`` is what a pilot multiplies the searched learning rate by, so that the
-    rate that suits the pilot's noise answers for the one that suits the last run's. In DP-SGD the
-    weights move by (rate * steps * gradient) against noise of (rate * noise * sqrt(steps)), and
-    the best rate keeps the latter about constant. So the factor is ``noise * sqrt(steps)`` of the
-    last run over that of the pilot: below 1 for a noisy pilot, 1 for the last run. It is for SGD,
-    with or without momentum. **Adam** divides by its own second moment, in which the noise
-    dominates, so its best rate hardly moves with the noise: leave the factor out (and for shorter
-    pilots multiply the rate by ``sqrt(final.steps / run.steps)``).
-
     Attributes:
         noise_multiplier: Noise of one step over the clipping norm.
         steps: Number of noisy steps, at least 1.
@@ -35,7 +28,8 @@ class Fidelity:
             if the plan was made from ``run``.
         score_noise_multiplier: For :func:`optuna_dp.scoring.private_accuracy` and the like; None
             if no score on private records is paid for.
-        learning_rate_factor: See above; 1 for the last run.
+        batch_size: Expected number of records in a batch, the same for all runs of a plan; None
+            if the plan was made from ``run``.
         event: What the run costs, its score included.
         is_pilot: Whether it is a pilot; the last run and spare ones are not.
         rung: The rung of a pilot, from 0; of the last run, the number of rungs.
@@ -47,11 +41,61 @@ class Fidelity:
     steps: int
     sample_rate: float | None
     score_noise_multiplier: float | None
-    learning_rate_factor: float
+    batch_size: float | None
     event: dp_event.DpEvent = field(repr=False, hash=False)
     is_pilot: bool
     rung: int
     sample: float | None = None
+
+    def learning_rate(
+        self,
+        optimizer: Optimizer = "sgd",
+        *,
+        clipping_norm: float = 1.0,
+        momentum: float = 0.9,
+        noise_per_weight: float = NOISE_PER_WEIGHT,
+    ) -> float:
+        """Returns the rate at which this run's noise of each weight adds up to a given size.
+
+        Pilots and the last run differ in noise and in length, so each has a rate of its own. What
+        they share is ``noise_per_weight``: that is the number to search for, if any. It is
+        :func:`optuna_dp.learning_rate` with the noise, steps and batch of this run.
+
+        Args:
+            optimizer: "sgd", "momentum", "adam" or "adamw".
+            clipping_norm: Largest norm of one record's gradient; positive.
+            momentum: In [0, 1); for "momentum" only.
+            noise_per_weight: Standard deviation of the noise that one weight has at the end.
+
+        Raises:
+            InvalidArgumentError: If an argument is not allowed, or the plan was made from ``run``
+                and does not know the size of a batch.
+
+        Example:
+            >>> import optuna_dp as odp
+            >>> plan = odp.plan_budget(epsilon=3.0, records=20_000, batch_size=256, epochs=10)
+            >>> plan.pilot.learning_rate() < plan.final.learning_rate()
+            True
+            >>> plan.pilot.learning_rate("adam") == plan.final.learning_rate("adam")
+            True
+        """
+        if self.batch_size is None:
+            raise InvalidArgumentError(
+                "batch_size",
+                None,
+                "a plan that was made from a function does not know the size of a batch",
+                "Call optuna_dp.learning_rate(noise_multiplier=run.noise_multiplier, "
+                "steps=run.steps, batch_size=...) with the number that sums are divided by.",
+            )
+        return learning_rate(
+            optimizer,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            clipping_norm=clipping_norm,
+            momentum=momentum,
+            noise_per_weight=noise_per_weight,
+        )
 
     def draw_sample(self, records: int) -> npt.NDArray[np.intp]:
         """Returns the rows that this run may touch: a fresh secret sample, or all of them.
@@ -124,11 +168,14 @@ def run_event(
     from dp_accounting import dp_event
 
     from optuna_dp.accounting.events import compose
-    from optuna_dp.accounting.kinds.worst_case import worst_case
     from optuna_dp.scoring import score_event
 
     event = training
-    if score_noise is not None:
-        joined = worst_case if score == "disjoint" else compose
-        event = joined(training, score_event(score_noise))
+    if score_noise is not None and score == "disjoint":
+        # Lazy: only scores on disjoint records need it.
+        from optuna_dp.accounting.kinds.worst_case import worst_case
+
+        event = worst_case(training, score_event(score_noise))
+    elif score_noise is not None:
+        event = compose(training, score_event(score_noise))
     return event if sample is None else dp_event.PoissonSampledDpEvent(sample, event)

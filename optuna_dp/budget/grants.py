@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import optuna
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import PlanError
-from optuna_dp.protocol.records import GATE_KEY, read_plan
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import GATE_KEY, SlotRecord, own_slot, read_plan
 
 
 def fidelity(trial: Trial | Any) -> Fidelity:
@@ -19,7 +20,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     For the objective, before anything is trained::
 
         run = odp.fidelity(trial)
-        model = train(rate * run.learning_rate_factor, run.noise_multiplier, run.steps)
+        model = train(run.learning_rate("sgd"), run.noise_multiplier, run.steps)
 
     Args:
         trial: The trial that the objective was given.
@@ -28,7 +29,8 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         The :class:`optuna_dp.Fidelity` of the trial's rung, or of the last run.
 
     Raises:
-        PlanError: If the trial is not one of a study of :class:`optuna_dp.BudgetSampler`.
+        PlanError: If the trial is not one of a study of :class:`optuna_dp.BudgetSampler`, or was
+            not begun by that sampler.
         optuna.TrialPruned: If the study's last run has begun already: nothing more is paid for.
 
     Example:
@@ -52,7 +54,21 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "This study has no budget, so there is nothing to say what a trial may spend: use "
             "BudgetSampler(plan_budget(...))."
         )
-    if GATE_KEY in storage.get_trial(trial._trial_id).system_attrs:
+    now = storage.get_trial(trial._trial_id)
+    if GATE_KEY in now.system_attrs:
         raise optuna.TrialPruned("The study's last run has begun already.")
+    _check_began(now, plan)
     settings = BudgetSettings.of(plan.design)
     return settings.plan.fidelity(min(trial.number, settings.pilots))
+
+
+def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
+    """Refuses a trial that no sampler with the study's plan has begun: it is not charged for."""
+    record = own_slot(trial)
+    if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
+        raise PlanError(
+            f"Trial {trial.number} was not begun by the study's {plan.design.sampler}, so no run "
+            "is charged for it. Without sampler=, optuna.load_study and optuna.create_study use "
+            "one of Optuna's own: give the study's sampler to each of them. Train nothing in this "
+            "trial."
+        )

@@ -6,7 +6,6 @@ Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting judges
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ _KEYS = {
     "delta",
     "neighboring_relation",
     "sample_rate",
+    "batch_size",
     "score",
     "rungs",
     "final",
@@ -189,6 +189,7 @@ class BudgetPlan:
             "delta": self.delta,
             "neighboring_relation": self.neighboring_relation,
             "sample_rate": self.final.sample_rate,
+            "batch_size": self.final.batch_size,
             "score": self.score,
             "rungs": [
                 _run_to_json(rung, size)
@@ -211,7 +212,9 @@ class BudgetPlan:
         _check_keys("data", data, _KEYS | {_SAMPLE} if sampled else _KEYS)
         if data["format"] != _FORMAT or data["version"] != 1 or data["version"] is True:
             raise _not_ours("data", data)
-        rate = data["sample_rate"]
+        rate, batch = data["sample_rate"], data["batch_size"]
+        if (rate is None) != (batch is None):
+            raise _not_ours("data", data)
         if not isinstance(data["rungs"], list) or not data["rungs"]:
             raise _not_ours("data", data)
         sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
@@ -221,6 +224,7 @@ class BudgetPlan:
             delta=validation.open_unit("delta", data["delta"]),
             neighboring_relation=data["neighboring_relation"],
             sample_rate=None if rate is None else validation.positive("sample_rate", rate),
+            batch_size=None if batch is None else validation.positive("batch_size", batch),
             score=data["score"],
             runs=[*rungs, _run_from_json(data["final"], None)],
         )
@@ -239,6 +243,7 @@ def assembled(
     delta: float,
     neighboring_relation: str,
     sample_rate: float | None,
+    batch_size: float | None,
     score: str | None,
     runs: list[PaidRuns],
 ) -> BudgetPlan:
@@ -246,18 +251,12 @@ def assembled(
     *rungs, last = runs
 
     def fidelity(run: PaidRuns, rung: int) -> Fidelity:
-        # sigma sqrt(S) of the last run over this one's (theory: Panda et al., arXiv 2212.04486).
-        factor = (last.noise_multiplier * math.sqrt(last.steps)) / (
-            run.noise_multiplier * math.sqrt(run.steps)
-        )
-        if sample_rate is None and run.sample is not None:
-            factor *= run.sample  # its steps average over so much fewer records
         return Fidelity(
             noise_multiplier=run.noise_multiplier,
             steps=run.steps,
             sample_rate=None if sample_rate is None else rate_within(run.sample, sample_rate),
             score_noise_multiplier=run.score_noise_multiplier,
-            learning_rate_factor=1.0 if run is last else factor,
+            batch_size=batch_size,
             event=run.event,
             is_pilot=run is not last,
             rung=rung,

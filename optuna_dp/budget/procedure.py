@@ -85,6 +85,17 @@ class Budget(Procedure):
     def runs_among(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[FrozenTrial]:
         return [trial for trial in trials if began(trial)]
 
+    def check_beside(self, trial: FrozenTrial, runs: Sequence[FrozenTrial]) -> None:
+        """Refuses a trial that another sampler made, as soon as it has ended."""
+        if not began(trial) and (trial.params or trial.values):
+            raise ReleaseRefusedError(
+                f"it was not begun by the study's {self.design.sampler}, so no run is charged for "
+                "it. It is no part of the study.",
+                trial_number=trial.number,
+                fix="Show nothing of this trial. Without sampler=, optuna.load_study uses one of "
+                "Optuna's own: give the study's sampler to each worker.",
+            )
+
     def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
         """Refuses more last runs than are charged for, and one after one with an output."""
         last = [trial for trial in runs if trial.number >= self.settings.pilots]
@@ -109,6 +120,14 @@ class Budget(Procedure):
         if end_of(trials, first, paid) is None:
             return "Its last run has failed, and one more is charged for."
         return ""
+
+    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+        """See :class:`Procedure`; nothing about the runs is secret."""
+        number = max((trial.number for trial in runs if ended(trial)), default=0)
+        if number >= self.settings.pilots:
+            return "the last run"
+        done = sum(map(ended, runs))
+        return f"pilot {done} of {self.settings.pilots}"
 
     # What is released.
 

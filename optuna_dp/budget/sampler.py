@@ -16,12 +16,13 @@ from ``pilots``    the last run, with the hyperparameters that ``choose`` picks;
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.pruners import BasePruner
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -31,7 +32,7 @@ from optuna_dp.budget.pilot_pruner import wrapped
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
-from optuna_dp.models.prior import check_space
+from optuna_dp.models.space import check_space
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
@@ -41,7 +42,6 @@ from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
     GAVE_UP_KEY,
-    SLOT_KEY,
     began,
     fail_unstarted,
     trial_id_of,
@@ -49,7 +49,7 @@ from optuna_dp.protocol.records import (
     was_enqueued,
 )
 from optuna_dp.protocol.shared_plan import check_same_design, refuse
-from optuna_dp.protocol.slots import Drawn, SlotSampler, checked_seed
+from optuna_dp.protocol.slots import Drawn, SlotSampler
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.validation import positive, whole
 
@@ -144,8 +144,7 @@ class BudgetSampler(SlotSampler):
         timeout: float | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, seed=None)
-        self._seed = checked_seed(seed)  # Harmless: nothing that is drawn here is secret.
+        super().__init__(search_space, seed=seed)
         if not isinstance(plan, BudgetPlan):
             raise InvalidArgumentError(
                 "plan", plan, "it must be a BudgetPlan", "Make one with optuna_dp.plan_budget."
@@ -202,7 +201,7 @@ class BudgetSampler(SlotSampler):
             raise
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        if SLOT_KEY in trial.system_attrs:
+        if began(trial):
             return True
         # Before it begins, so that nothing but a pilot's number is lost.
         check_same_design(*self._own_design(study), plan, lost="")
@@ -367,7 +366,11 @@ class BudgetSampler(SlotSampler):
                 trial.number,
                 name,
             )
-        return super()._value_of(study, trial, name, distribution)
+        seed = entropy.bits(self._seed, "independent", trial.number, name)(32)
+        uniform = RandomSampler(seed=seed)
+        draw = functools.partial(uniform.sample_independent, study, trial, name, distribution)
+        check_choices(name, distribution)
+        return drawn_once(study, trial, name, distribution, draw)
 
     def _proposed_value(
         self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
@@ -389,7 +392,9 @@ class BudgetSampler(SlotSampler):
             kept: Trial = known.kept[_PROPOSAL]
             return kept
         number = trial.number
-        visible = self._ended(study, number, self._seen_before(number))
+        earlier = self._ended(study, number, self._seen_before(number))
+        # What was added by hand, or run by another sampler, is nobody's private output.
+        visible = [one if began(one) else None for one in earlier]
         asked = self._proposer.ask(study.directions, visible, number, space)
         if known is not None:
             known.kept[_PROPOSAL] = asked

@@ -82,7 +82,8 @@ ended, logs, or attributes and reported values that are no part of the stated ou
         space = (
             "found while the study ran"
             if settings.search_space is None
-            else f"{', '.join(sorted(settings.search_space))}: the search space fixed beforehand"
+            else f"{', '.join(sorted(settings.search_space))}: the search space fixed beforehand, "
+            "of which a run may use a part; the proposer proposes whatever else it asks for"
         )
         return {
             "Search": f"{design.sampler}: {plan.pilots} pilots, whose outputs are released, then "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
+from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option, table
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,23 +18,26 @@ if TYPE_CHECKING:
     from optuna_dp.planning.budget_alternatives import Alternative
 
 
+_TRAINED, _SPENT = "What is trained", "What is spent"
+
+
 def budget(
-    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")],
-    records: Annotated[int, option("COUNT", "Number of training records.")],
-    batch_size: Annotated[float, option("NUMBER", "Expected number of records in a batch.")],
-    epochs: Annotated[float, option("NUMBER", "Length of the last run, passes over the data.")],
-    delta: Annotated[float, option("NUMBER", "In (0, 1).")] = 1e-5,
+    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.", _SPENT)],
+    records: Annotated[int, option("COUNT", "Number of training records.", _TRAINED)],
+    batch_size: Annotated[float, option("NUMBER", "Expected records in a batch.", _TRAINED)],
+    epochs: Annotated[float, option("NUMBER", "Passes over the data of the last run.", _TRAINED)],
+    delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
-        str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.")
+        str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.", _SPENT)
     ] = None,
     pilot_epochs: Annotated[
-        float | None, option("NUMBER", "Length of a pilot; default --epochs.")
+        float | None, option("NUMBER", "Passes of a pilot; default --epochs.", _TRAINED)
     ] = None,
     noise_increase: Annotated[
-        float | None, option("NUMBER", "What the last run pays for the pilots, above 1.")
+        float | None, option("NUMBER", "What the last run pays for the pilots, above 1.", _SPENT)
     ] = None,
     spare_runs: Annotated[
-        int, option("COUNT", "Further last runs, paid for in case one fails.")
+        int, option("COUNT", "Further last runs, paid for in case one fails.", _SPENT)
     ] = 0,
     relation: TheRelation = Relation.add_or_remove_one,
     script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
@@ -57,21 +60,19 @@ def budget(
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
         usual = relation is Relation.add_or_remove_one
-        optional = {
+        arguments: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "records": records,
+            "batch_size": batch_size,
+            "epochs": epochs,
             "spare_runs": spare_runs or None,
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
             "neighboring_relation": None if usual else relation.value.replace("-", "_"),
         }
-        given: dict[str, Any] = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "records": records,
-            "batch_size": batch_size,
-            "epochs": epochs,
-            **{name: value for name, value in optional.items() if value is not None},
-        }
+        given = {name: value for name, value in arguments.items() if value is not None}
         with Console(stderr=True).status("Accounting ..."):
             plan = plan_budget(**given)
             found = alternatives(plan)
@@ -119,44 +120,31 @@ def _print(
     arguments: dict[str, Any],
     script: Path | None,
 ) -> None:
-    from rich.table import Table  # start-up time
+    from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
     )
-    table = Table(title="The plan", title_justify="left")
-    for name in ("runs", "", "noise", "steps", "score noise", "rate x"):
-        table.add_column(name, justify="right" if name else "left")
-    rows = [(str(n), "pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
-    rows.append(("1", "last run", plan.final))
-    if plan.spare_runs:
-        rows.append((str(plan.spare_runs), "to spare", plan.final))
-    for count, name, run in rows:
-        score = run.score_noise_multiplier
-        table.add_row(
-            count,
-            name,
-            f"{run.noise_multiplier:.4g}",
-            str(run.steps),
-            "none" if score is None else f"{score:.4g}",
-            f"{run.learning_rate_factor:.3g}",
-        )
-    console.print(table)
+    console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
-        "noise: standard deviation over the clipping norm. rate x: what a pilot multiplies the "
-        "searched learning rate by (SGD and momentum; not Adam).\n",
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates that follow "
+        "from these numbers, for clipping norm 1 and features of order one.\n",
         style="dim",
     )
-    other = Table("way", title="What the same epsilon buys", title_justify="left")
-    for name in ("noise of the model", "trainings", "computing"):
-        other.add_column(name, justify="right")
-    for one in found:
-        noise = "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}"
-        other.add_row(one.name, noise, one.trainings, f"{one.computing:.3g} x")
-    console.print(other)
+    rows = [
+        (
+            one.name,
+            "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}",
+            one.trainings,
+            f"{one.computing:.3g} x",
+        )
+        for one in found
+    ]
+    heads = ("way", "noise", "trainings", "computing")
+    console.print(table("What the same epsilon buys", heads, rows))
     console.print(
-        "noise of the model: of the run that is released; every way scores on the training "
-        "records. computing: steps in units of one training, on average.\n",
+        "noise: of the run that is released; every way scores on the training records. "
+        "computing: steps in units of one training, on average.\n",
         style="dim",
     )
     console.print(f"[bold]Recommended:[/bold] {_recommendation(plan)}\n")
@@ -204,10 +192,12 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    learning_rate = trial.suggest_float("learning_rate", 1e-3, 10, log=True)
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        learning_rate * run.learning_rate_factor,  # for SGD; leave the factor out for Adam
-        trial.suggest_float("clipping_norm", 0.1, 10, log=True),
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
         run.noise_multiplier,
         run.steps,
         run.sample_rate,

@@ -19,6 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.slot_records import NEW_STUDY
+from optuna_dp.protocol.drawn_slots import draw_alone
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import PRUNED_KEY
 from optuna_dp.protocol.records import (
@@ -26,7 +27,6 @@ from optuna_dp.protocol.records import (
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
     SlotRecord,
-    draw_alone,
     holds_new_plan,
     was_enqueued,
 )
@@ -79,7 +79,7 @@ class DrawnRuns(Procedure):
 
         Not with all of them, which takes longer the more there are; release compares them all.
         """
-        names = set(trial.distributions)
+        names = set(trial.distributions) if trial in runs else set()
         for other in runs:
             shared = names & other.distributions.keys() if other.number != trial.number else set()
             if any(other.distributions[n] != trial.distributions[n] for n in shared):

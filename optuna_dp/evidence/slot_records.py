@@ -9,6 +9,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.json_records import RESTORE
+from optuna_dp.protocol.claims import CLAIMED_TWICE, SPENT_TWICE, claimed_twice
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     GAVE_UP_KEY,
@@ -57,6 +58,8 @@ def slot_record(
 
     ``vouched`` are numbers of failed trials that somebody vouches never began.
     """
+    if claimed_twice(trial):
+        raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
     data = trial.system_attrs.get(SLOT_KEY)
     never_began = (
         UNSTARTED_KEY in trial.system_attrs

@@ -1,4 +1,4 @@
-"""What a client agrees to: its own limits, in a file on its node, whatever a server asks for.
+"""The limits of a client, in a file on its node, whatever a server asks for.
 
 The client computes what a vote would cost it from the noise, the votes and the clients that it
 sees, at its own delta and adjacency; of the server's plan it believes no epsilon. How much of the
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -33,6 +33,8 @@ from optuna_dp.federated.query import VoteQuery
 from optuna_dp.voting.plan import checked_adjacency, repeated, rounded_down
 
 SERVERS = ("malicious", "semi-honest", "trusted")
+# What is drawn in seconds, for as many candidates as a query has.
+_LARGEST_SHARE = 1 << 24
 # What node configurations name the file with.
 NODE_CONFIG_KEY = "vote-policy"
 
@@ -64,14 +66,16 @@ class VotePolicy:
     """The limits of one client.
 
     Guarantees:
-        * What a client answers costs at most ``max_epsilon`` per vote, all its attempts together,
-          and ``total_epsilon`` over all votes of the ledger, at ``delta`` under ``adjacency``, if
-          the server is no worse than ``server`` says and of the clients that it sees at most
-          ``max_colluding`` are invented, tell their share of the noise, or add none.
+        * What a client answers costs at most ``max_epsilon`` per name of a vote, all its attempts
+          together, and ``total_epsilon`` over all votes of the ledger, at ``delta`` under
+          ``adjacency``, if the server is no worse than ``server`` says and of the clients that it
+          sees at most ``max_colluding`` are invented, tell their share of the noise, or add none.
+          The theorem, with what it needs, is in ``docs/explanation/voting.md``.
         * It is computed from what the client sees and not from what the server promises.
 
     Args:
-        max_epsilon: Of one vote; positive.
+        max_epsilon: Of one vote; positive. A server may invent names of votes: ``total_epsilon``
+            is the limit for it.
         delta: In (0, 1).
         adjacency: ``"replace_one"`` or ``"null_client"``.
         total_epsilon: Of all votes together; by default ``max_epsilon``.
@@ -80,10 +84,12 @@ class VotePolicy:
         server: ``"malicious"``, ``"semi-honest"`` or ``"trusted"``.
         max_attempts: Most attempts that a vote may be planned for.
         max_candidates: Most candidates, each of which is evaluated here.
+        max_clients: Most clients that it shares secrets with, itself included. The work grows
+            with the square: 200 take about 10 seconds, 1,000 five minutes.
         search_space: What candidates may be, by parameter: ``{"low": ..., "high": ...}`` or
             ``{"choices": [...]}``; None allows any.
         ledger: File in which what was answered is kept, over votes, apps and restarts; None keeps
-            it for one run, in the run's state.
+            it for one run, in the run's state, where two messages at once do not see each other.
 
     Raises:
         InvalidArgumentError: If a limit is not allowed.
@@ -102,6 +108,7 @@ class VotePolicy:
     server: str = "malicious"
     max_attempts: int = 5
     max_candidates: int = 10_000
+    max_clients: int = 200
     search_space: Mapping[str, Mapping[str, Any]] | None = field(default=None, hash=False)
     ledger: str | None = None
 
@@ -111,7 +118,7 @@ class VotePolicy:
         checked_adjacency(self.adjacency)
         if self.total_epsilon is not None:
             validation.positive("total_epsilon", self.total_epsilon)
-        for name in ("min_clients", "max_attempts", "max_candidates"):
+        for name in ("min_clients", "max_attempts", "max_candidates", "max_clients"):
             validation.whole(name, getattr(self, name), 1)
         validation.whole("max_colluding", self.max_colluding)
         if self.server not in SERVERS:
@@ -178,6 +185,10 @@ class VotePolicy:
             raise VoteRefusedError("a plain sum, and this client takes part in secure sums only")
         if view.clients < self.min_clients:
             raise VoteRefusedError(f"{view.clients} clients are seen, at least {self.min_clients}")
+        if view.secure and view.clients > self.max_clients:
+            raise VoteRefusedError(f"{view.clients} clients share, at most {self.max_clients}")
+        if plan.share_variance > _LARGEST_SHARE:
+            raise VoteRefusedError(f"a share of the noise has a variance above {_LARGEST_SHARE}")
         colluding = max(plan.max_colluding, self.max_colluding)
         honest = plan.clients - plan.max_dropout - colluding
         if self.server == "malicious":
@@ -196,22 +207,34 @@ class VotePolicy:
             )
         return event
 
-    def check_total(self, events: Iterable[SkellamDpEvent]) -> None:
-        """Refuses to spend more than the total.
+    def check_paid(self, query: VoteQuery, paid: Sequence[tuple[str, SkellamDpEvent]]) -> None:
+        """Refuses to spend more than the limits of one vote, or of all.
 
         Args:
-            events: Everything that was answered, and what is about to be.
+            query: What the server asks.
+            paid: The vote's name and the cost of every answer so far, and of this one.
 
         Raises:
             VoteRefusedError: If it is more.
         """
-        counts = tuple(Counter(events).items())
-        epsilon = total_epsilon(counts, self.adjacency, self.delta)
-        if epsilon > self.total:
+        events = [event for _, event in paid]
+        own = [event for vote, event in paid if vote == query.vote]
+        if len(own) > query.plan.attempts:
             raise VoteRefusedError(
-                f"all votes together would cost epsilon={epsilon:.4g} at delta={self.delta:g}, "
-                f"at most {self.total:g}"
+                f"vote {query.vote} was answered {len(own) - 1} times, and its plan has "
+                f"{query.plan.attempts} attempts"
             )
+        for name, those, limit in (
+            ("this vote", own, self.max_epsilon),
+            ("all votes together", events, self.total),
+        ):
+            counts = tuple(Counter(those).items())
+            epsilon = total_epsilon(counts, self.adjacency, self.delta)
+            if epsilon > limit:
+                raise VoteRefusedError(
+                    f"{name} would cost epsilon={epsilon:.4g} at delta={self.delta:g}, "
+                    f"at most {limit:g}"
+                )
 
     def _check_search(self, query: VoteQuery) -> None:
         if len(query.candidates) > self.max_candidates:
@@ -229,7 +252,7 @@ class VotePolicy:
 def honest_shares(clients: int, threshold: int, colluding: int) -> int:
     """Returns how many honest shares of noise are in any sum that a lying server can open.
 
-    The secure sum is among ``clients`` that share with each other and agree on who they are. The
+    The secure sum is among ``clients`` that share with each other and were shown the same. The
     server may tell each of them another story of who has dropped out. An honest client counts
     those it is told are active, so it gives away at most n - t clients, and whose masks fall needs
     t - c honest clients to do so; of the n' = n - c honest ones, at most

@@ -1,4 +1,4 @@
-"""What the server checks of each reply of the secure sum before Flower's code sees it.
+"""The server's checks of each reply of the secure sum, before Flower's code sees it.
 
 A reply that is not as it should be counts as a client that dropped out. What cannot be seen in any
 reply (a wrong share, a wrong mask) shows when the sum is opened: :func:`impossible`.

@@ -71,9 +71,6 @@ class Transport(Protocol):
     def facts(self) -> dict[str, Any]:
         """Returns what a privacy statement must say of it, JSON values."""
 
-    def masks_for(self) -> str:
-        """Returns the kind of masks that clients must use."""
-
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         """Asks the nodes for their votes and returns the sum."""
 

@@ -15,7 +15,8 @@ from optuna.distributions import (
 )
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.models.prior import Candidates, Space, from_unit, n_points
+from optuna_dp.models.prior import Candidates, from_unit, n_points
+from optuna_dp.models.space import Space
 
 # Ranges with at most this many points are tabulated point by point, others in as many cells.
 GRID_CELLS = 1024

@@ -10,7 +10,6 @@ on ``[low - 1/2, high + 1/2]``. Every parameter is a function of one uniform num
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -25,8 +24,8 @@ from optuna.distributions import (
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.space import Space, check_space
 
-Space: TypeAlias = Mapping[str, BaseDistribution]
 Points: TypeAlias = Literal["independent", "sobol"]
 
 # numpy's uniforms are multiples of 2**-53; Sobol points with as many bits have the same marginals.
@@ -140,28 +139,6 @@ def unit_points(n: int, d: int, rng: np.random.Generator, points: Points) -> Flo
     engine = qmc.Sobol(d, scramble=True, bits=_UNIFORM_BITS, seed=rng)
     result: FloatArray = engine.random_base2(math.ceil(math.log2(n)))[:n]
     return result
-
-
-def check_space(space: Space) -> dict[str, BaseDistribution]:
-    """Returns the space as a dict; refuses unknown distributions and infinite ranges."""
-    checked: dict[str, BaseDistribution] = {}
-    for name, distribution in space.items():
-        if not isinstance(
-            distribution, (FloatDistribution, IntDistribution, CategoricalDistribution)
-        ):
-            raise InvalidArgumentError(
-                f"search_space[{name!r}]",
-                distribution,
-                "it must be a FloatDistribution, IntDistribution or CategoricalDistribution",
-            )
-        if isinstance(distribution, FloatDistribution) and not (
-            math.isfinite(distribution.low) and math.isfinite(distribution.high)
-        ):
-            raise InvalidArgumentError(
-                f"search_space[{name!r}]", distribution, "its range must be finite"
-            )
-        checked[name] = distribution
-    return checked
 
 
 def from_unit(distribution: BaseDistribution, u: FloatArray) -> FloatArray:

@@ -101,7 +101,7 @@ class GaussianProcess:
         center, scale = _moments(y[begin:end])
         # Rounded, so that the key does not depend on how the caller has scaled the scores.
         z = np.round((y[begin:end] - center) / scale, 9) + 0.0
-        return _fit_kernel(prefix.tobytes(), z.tobytes(), d)
+        return fit_kernel(prefix.tobytes(), z.tobytes(), d)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _posterior(
 
 
 @functools.lru_cache(maxsize=64)
-def _fit_kernel(x_bytes: bytes, z_bytes: bytes, d: int) -> _Kernel:
+def fit_kernel(x_bytes: bytes, z_bytes: bytes, d: int) -> _Kernel:
     """Hyperparameters of maximum posterior density; cached by content, so purely a function."""
     z = np.frombuffer(z_bytes, dtype=np.float64)
     return _Kernel(*most_probable(np.frombuffer(x_bytes, dtype=np.float64).reshape(len(z), d), z))

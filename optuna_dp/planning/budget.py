@@ -135,6 +135,7 @@ def plan_budget(
         delta=float(delta),
         neighboring_relation=neighboring_relation,
         sample_rate=rate,
+        batch_size=None if batch_size is None else float(batch_size),
         score=score,
         runs=[*rungs, last],
     )

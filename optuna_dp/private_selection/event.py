@@ -15,9 +15,7 @@ from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.as_part import pair_of_selection
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.private_selection.bounds.renyi import selection_rdp, why_no_rdp
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 
@@ -141,6 +139,9 @@ class PrivateSelectionDpEvent(OwnEvent):
 
     def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
         """See :class:`OwnEvent`."""
+        # Lazy: only compositions with other events need it.
+        from optuna_dp.private_selection.bounds.as_part import pair_of_selection
+
         return pair_of_selection(self, pair_of(self.run, relation))
 
     def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
@@ -151,11 +152,17 @@ class PrivateSelectionDpEvent(OwnEvent):
         self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
     ) -> FloatArray:
         """See :class:`OwnEvent`."""
+        # Lazy: only Rényi curves need it.
+        from optuna_dp.private_selection.bounds.renyi import selection_rdp
+
         found = selection_rdp(orders, curve_of(self.run), self.trials, self.density_bounds)
         return np.where(np.isnan(found), np.inf, found)
 
     def why_no_curve(self) -> str | None:
         """See :class:`OwnEvent`."""
+        # Lazy: only Rényi curves need it.
+        from optuna_dp.private_selection.bounds.renyi import why_no_rdp
+
         return why_no_rdp(self.trials)
 
 

@@ -11,19 +11,21 @@ from optuna.distributions import BaseDistribution
 from optuna.study import Study
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.prior import Prior, UniformPrior, check_space
+from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.slots import Drawn, SlotSampler
+from optuna_dp.protocol.slots import Drawn
 
 DEFAULT_TRIALS = Geometric(mean=20)
 
 
-class SelectionSampler(SlotSampler):
+class SelectionSampler(DrawnSlotSampler):
     """Base of the samplers whose study is a private selection; arguments as of RandTuneSampler."""
 
     def __init__(

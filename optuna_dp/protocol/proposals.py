@@ -21,7 +21,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.search_space import intersection_search_space
 from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.protocol import entropy
@@ -61,7 +61,7 @@ class Proposer:
     def ask(
         self,
         directions: Sequence[StudyDirection],
-        visible: Sequence[FrozenTrial],
+        visible: Sequence[FrozenTrial | None],
         number: int,
         space: Mapping[str, BaseDistribution],
     ) -> Trial:
@@ -69,7 +69,8 @@ class Proposer:
 
         Args:
             directions: Of the study.
-            visible: The pilots of the completed batches before this one, by slot.
+            visible: The pilots of the completed batches before this one, by slot; None for a
+                trial that never began, of which the sampler learns that it failed, no more.
             number: The pilot's slot. Its predecessors within its batch are unknown; the sampler
                 has proposed something for each, still running, so that it can spread out.
             space: The joint search space; empty if it is found while the study runs.
@@ -78,6 +79,9 @@ class Proposer:
         storage = copy.deepcopy(_empty_storage(tuple(directions)))
         study = Study(_NAME, storage, sampler=self._fresh_sampler(number), pruner=NopPruner())
         for trial in visible:
+            if trial is None:
+                study.add_trial(create_trial(state=TrialState.FAIL))
+                continue
             known = _as_output(trial)
             remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
             known.system_attrs.update(remembered["trial"])

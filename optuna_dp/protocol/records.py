@@ -12,14 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
-from optuna_dp.models.prior import value_at
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 
@@ -65,8 +63,8 @@ class SlotRecord(Record):
         tie_break: A uniform on ``[0, 2**128)``, drawn independently of everything else.
         sampler: Class name of the sampler that the study used at that moment.
         draws: A uniform on ``[0, 2**256)`` that fixes every parameter drawn by itself from the
-            uniform prior (:func:`draw_alone`). It spares a record per parameter: whoever asks for
-            one again gets the same value, and the release draws it again.
+            uniform prior (:func:`~optuna_dp.protocol.drawn_slots.draw_alone`). It spares a record
+            per parameter: the same value is drawn again whenever it is asked for.
         plan: Digest of the plan under which the run began, by which a plan that is damaged
             afterwards is noticed; None in records of version 0.1.0.
     """
@@ -108,14 +106,6 @@ def trial_id_of(study: Study, number: int) -> int:
 def direction_of(study: Study) -> str:
     """Returns ``"maximize"`` or ``"minimize"``; with several objectives all, joined by commas."""
     return ",".join(direction.name.lower() for direction in study.directions)
-
-
-def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
-    """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
-
-    ``draws`` is the number of that name in the run's :class:`SlotRecord`.
-    """
-    return value_at(distribution, entropy.unit(draws, name))
 
 
 def leader_id(storage: BaseStorage, study_id: int) -> int | None:
@@ -172,6 +162,13 @@ def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> Non
 def was_enqueued(trial: FrozenTrial) -> bool:
     """Whether the parameters of a trial were given by hand instead of drawn."""
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
+
+
+def own_slot(trial: FrozenTrial) -> Any:
+    """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
+    record = trial.system_attrs.get(SLOT_KEY)
+    copied = isinstance(record, dict) and record.get("number") != trial.number
+    return None if copied else record
 
 
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
@@ -234,7 +231,7 @@ def score(trial: FrozenTrial) -> float | None:
 
 def began(trial: FrozenTrial) -> bool:
     """Returns whether a trial has begun: its objective may have been called."""
-    return SLOT_KEY in trial.system_attrs
+    return own_slot(trial) is not None
 
 
 def output(trial: FrozenTrial) -> tuple[float, ...] | None:

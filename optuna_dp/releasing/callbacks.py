@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from optuna_dp.errors import PlanError
 from optuna_dp.evidence.procedure import Procedure
@@ -21,7 +19,6 @@ from optuna_dp.evidence.run_record import (
     write_run_record,
 )
 from optuna_dp.evidence.slot_records import slot_record
-from optuna_dp.numbers_shown import SHOWN_ORDERS, finite
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score, trials_of
 from optuna_dp.releasing.reminders import looks_exact, warn_of_scores
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("optuna_dp")
 
-PROGRESS_KEY = "optuna_dp:privacy"
 # Of how many runs scores are compared after each; release compares all of them.
 _LOOKED_AT = 100
 
@@ -43,15 +39,8 @@ class PrivacyCallback:
     """Records what a run costs, tracks the privacy loss, and stops the study at the secret T.
 
     Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
-    ``run``. It keeps, in the study's system attributes (which the dashboard does not show):
-
-    * from the first run on the guarantee of the whole study (RDP curve and epsilon), which does
-      not depend on how many runs have taken place; and
-    * after the last run what naive composition of all runs would have cost, marked as such: that
-      number is a function of T and is for the curator only.
-
-    It draws nothing: for a page in Optuna Dashboard add
-    :class:`optuna_dp.dashboard.DashboardCallback` after it.
+    ``run``. For a page in Optuna Dashboard add :class:`optuna_dp.dashboard.DashboardCallback`
+    after it.
 
     On the ``optuna_dp`` logger, the guarantee is logged at level INFO after the first run and
     after the last, and a line for each run, with their count, at level DEBUG, the curator's own.
@@ -66,9 +55,10 @@ class PrivacyCallback:
             ``"add_or_remove_one"``.
         output_attributes: User attributes of a trial that are part of the run's private output
             (for example a calibrated threshold) and may be released with the winner.
-        show_progress: Show one line that says that runs are ending and what is guaranteed, and
-            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``, and
-            it neither counts nor leaves a trace of how many runs there were.
+        show_progress: Show one line that says that a run has ended and what is guaranteed, and
+            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``. It
+            counts pilots ("pilot 5 of 20"); where the number of runs is secret, it neither counts
+            nor leaves a trace of how many there were.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -104,7 +94,7 @@ class PrivacyCallback:
         self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
         self._lock = threading.Lock()
         self._progress = _Progress() if show_progress else None
-        self._guaranteed: dict[str, dict[str, Any]] = {}
+        self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
         self._looked = ""  # The nonce of the study whose scores were pointed out last.
         self._warned = ""  # The nonce of the study that was warned of its failures last.
 
@@ -148,21 +138,13 @@ class PrivacyCallback:
         slots = [t for t in trials if t.number < plan.slots]
         # Said now, not when all runs have been charged for.
         procedure.check_origin(slots)
-        if any(t.number == trial.number for t in procedure.runs_among([trial], plan)):
+        if procedure.runs_among([trial], plan):
             procedure.check_run(trial, slot_record(trial, plan), plan)
-            procedure.check_beside(trial, slots)
+        procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))
         finished = done == plan.slots
-        progress = {**self._guarantee(procedure, record), "finished": finished}
-        if finished:
-            progress["every run"] = self._every_run(procedure, plan, record)
-        standing = books.get(PROGRESS_KEY, {})
-        # A write is what takes time on a database, so only what is new is written; and a worker
-        # that lags behind does not take back that the study has finished.
-        if standing != progress and (finished or not standing.get("finished")):
-            storage.set_study_system_attr(study_id, PROGRESS_KEY, progress)
-        epsilon = progress["epsilon"]
-        shown = "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.3f}"
+        epsilon = self._epsilon(procedure, record)
+        shown = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.3f}"
         _logger.debug("%d of %d runs have ended.", done, plan.slots)
         # A line for each run could be counted, so only the curator's own level has them all.
         _logger.log(
@@ -173,7 +155,7 @@ class PrivacyCallback:
             record.delta,
         )
         if self._progress is not None:
-            self._progress.show(shown, record.delta, finished)
+            self._progress.show(procedure.progress(slots), shown, record.delta, finished)
         self._warn_of_runs(procedure, plan, slots)
         self._warn_of_scores(plan, slots)
         if finished and study._thread_local.in_optimize_loop:
@@ -249,40 +231,13 @@ class PrivacyCallback:
             self._looked = plan.nonce
             warn_of_scores(words)
 
-    def _guarantee(self, procedure: Procedure, record: RunRecord) -> dict[str, Any]:
-        """The guarantee of the whole study, computed once per design."""
+    def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
+        """The epsilon of the whole study, computed once per design."""
         with self._lock:
-            known = self._guaranteed.get(procedure.design.fingerprint)
-            if known is None:
-                guarantee = procedure.guarantee(record)
-                known = {
-                    "epsilon": finite(guarantee.epsilon(record.delta)),
-                    "delta": record.delta,
-                    "method": guarantee.method(record.delta),
-                    "orders": list(SHOWN_ORDERS),
-                    "rdp": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
-                }
-                self._guaranteed[procedure.design.fingerprint] = known
-            return known
-
-    def _every_run(
-        self, procedure: Procedure, plan: StudyPlan, record: RunRecord
-    ) -> dict[str, Any]:
-        """What publishing every run would have cost. Tells T: for the curator only."""
-        # Start-up time: workers make callbacks before anything is judged.
-        from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_epsilon
-        from optuna_dp.accounting.run_rdp import rdp_of
-
-        orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
-        events = [procedure.each_run(record, number) for number in range(plan.slots)]
-        curve = np.zeros(orders.shape)
-        for event, same in itertools.groupby(events):
-            curve += sum(1 for _ in same) * rdp_of(event, record.neighboring_relation, orders)
-        return {
-            "runs": plan.slots,
-            "epsilon_by_naive_composition": finite(rdp_to_epsilon(orders, curve, record.delta)),
-            "note": "not the guarantee: what publishing every run would cost",
-        }
+            key = procedure.design.fingerprint
+            if key not in self._epsilons:
+                self._epsilons[key] = procedure.guarantee(record).epsilon(record.delta)
+            return self._epsilons[key]
 
 
 class _Progress:
@@ -291,17 +246,16 @@ class _Progress:
     def __init__(self) -> None:
         self._bar: Any = None
 
-    def show(self, shown: str, delta: float, finished: bool) -> None:
-        from tqdm.auto import tqdm  # only if a progress bar is wanted
+    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
+        from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
 
         if self._bar is None:
             # disable=None: not where a file would keep one line per run.
             self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
         now = datetime.datetime.now().strftime("%H:%M:%S")
-        self._bar.set_description_str(
-            f"Private search: a run ended at {now}. The release is guaranteed {shown} at delta "
-            f"{delta:g}, however many runs there are."
-        )
+        # At most 79 characters: a terminal's width cuts it.
+        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
+        self._bar.set_description_str(words)
         if finished:
             self._bar.close()
             self._bar = None

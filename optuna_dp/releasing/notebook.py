@@ -1,4 +1,4 @@
-"""What notebooks show of a guarantee, a budget and a release.
+"""Pages of a guarantee, a budget and a release for notebooks.
 
 Plain tables without colours of their own: they take those of the notebook, light or dark.
 """
@@ -39,29 +39,32 @@ def _of_guarantee(guarantee: Guarantee) -> str:
 
 
 def _of_budget(plan: BudgetPlan) -> str:
-    rows = [
-        (f"{count} pilots", *_spends(run))
-        for count, run in zip(plan.rung_sizes, plan.rungs, strict=True)
-    ]
-    rows.append(("1 last run", *_spends(plan.final)))
-    if plan.spare_runs:
-        rows.append((f"{plan.spare_runs} spare", *_spends(plan.final)))
     epsilon = rounded_up(plan.guarantee.epsilon(plan.delta), 3)
-    return (
-        f"<p><b>Budget</b>: all of it together costs epsilon = {epsilon} at "
-        f"delta = {plan.delta:g}</p>"
-        + _table(("runs", "noise", "steps", "noise of the score", "rate times"), rows)
-    )
+    heading = f"all of it together costs epsilon = {epsilon} at delta = {plan.delta:g}"
+    return f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
 
 
-def _spends(run: Any) -> tuple[str, ...]:
-    score = run.score_noise_multiplier
-    return (
-        f"{run.noise_multiplier:.4g}",
-        f"{run.steps}",
-        "no score" if score is None else f"{score:.4g}",
-        f"{run.learning_rate_factor:.3g}",
-    )
+BUDGET_HEADS = ("runs", "noise", "steps", "score noise", "SGD", "Adam")
+
+
+def budget_rows(plan: BudgetPlan) -> list[tuple[str, ...]]:
+    """Returns what the runs of a plan spend, under :data:`BUDGET_HEADS`, as text."""
+    runs = [(f"{n} pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
+    runs.append(("1 last run", plan.final))
+    runs += [(f"{plan.spare_runs} spare", plan.final)] if plan.spare_runs else []
+    return [
+        (
+            words,
+            f"{run.noise_multiplier:.4g}",
+            f"{run.steps}",
+            "none" if run.score_noise_multiplier is None else f"{run.score_noise_multiplier:.4g}",
+            *(
+                "unknown" if run.batch_size is None else f"{run.learning_rate(name):.3g}"
+                for name in ("sgd", "adam")
+            ),
+        )
+        for words, run in runs
+    ]
 
 
 def _of_release(release: Release) -> str:

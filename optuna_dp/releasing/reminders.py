@@ -13,13 +13,13 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 
 from optuna.study import Study
 
 from optuna_dp.errors import ExactScoreWarning
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence
+from optuna_dp.exact_values import common_unit
 from optuna_dp.protocol.records import score
 from optuna_dp.protocol.retries import is_ours
 
@@ -27,7 +27,6 @@ _logger = logging.getLogger("optuna_dp")
 
 EXACT = "The scores of this study look exact"
 _ALIKE = 3
-_MOST = 100_000
 _ADVICE = (
     "If they are made of private data, add noise and charge for it (optuna_dp.scoring); if the "
     "training is seeded, take the seed away: its noise is no noise. Scores on public data may be "
@@ -44,7 +43,7 @@ def looks_exact(scores: Sequence[float]) -> str:
         return f"{EXACT}: several runs have the very same. {_ADVICE}"
     if times >= _ALIKE and times == len(finite):
         return f"{EXACT}: all runs have the very same. {_ADVICE}"
-    unit = _common_unit(sorted(set(finite)))
+    unit = common_unit(sorted(set(finite)))
     if unit is not None and unit > 1:
         return (
             f"{EXACT}: all are multiples of 1/{unit}, as a share of {unit} records is. {_ADVICE}"
@@ -56,25 +55,6 @@ def warn_of_scores(words: str) -> None:
     """Warns the curator, and logs it for scripts that silence warnings."""
     _logger.warning(words)
     warnings.warn(words, ExactScoreWarning, stacklevel=3)
-
-
-def _common_unit(distinct: Sequence[float]) -> int | None:
-    """Returns the smallest m of at most 100,000 such that all values are multiples of 1/m.
-
-    A double drawn at random is one of them with a chance of about 1e-6; three or more with a
-    common one hardly ever.
-    """
-    unit = 1
-    if len(distinct) < _ALIKE:
-        return None
-    for value in distinct:
-        near = Fraction(value).limit_denominator(_MOST)
-        if float(near) != value:
-            return None
-        unit = math.lcm(unit, near.denominator)
-        if unit > _MOST:
-            return None
-    return unit
 
 
 def remind(evidence: Evidence) -> None:

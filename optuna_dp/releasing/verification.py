@@ -99,7 +99,7 @@ def verify(
 
     Args:
         path_or_json: ``Release.to_json()``, ``Release.to_json()["statement"]``, or a file that
-            holds either, as ``optuna-dp release --json`` and ``optuna-dp statement --json`` print.
+            holds either, as ``optuna-dp release --json`` prints the release.
         artifact: A file that is said to be the released artifact.
 
     Returns:
@@ -173,7 +173,7 @@ def _read(given: Any) -> Mapping[str, Any]:
             "path_or_json",
             str(name) if isinstance(name, str | Path) else type(name).__name__,
             "it must hold the JSON of a release or of a statement",
-            "optuna-dp release --json and optuna-dp statement --json print them.",
+            "optuna-dp release --json prints a release.",
         )
     statement = given["statement"] if given["format"] == RELEASE_FORMAT else given
     if statement.get("version") not in _STATEMENT_VERSIONS:

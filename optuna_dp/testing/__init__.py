@@ -1,4 +1,4 @@
-"""Instruments to check a private search with: an audit, a replay, a contract.
+"""Instruments to check a private search with: audits and a contract.
 
 None of them proves anything: they catch implementations that do not keep their promise.
 
@@ -7,8 +7,6 @@ None of them proves anything: they catch implementations that do not keep their 
 :func:`audit_procedure`  the same, running a whole procedure on two neighbouring inputs
 :func:`audit_training`  the same from one training with many canaries, DP-SGD's gradients included
 :func:`audit_search`   looks for the neighbouring worlds that a procedure tells apart best
-:func:`replay`         reruns a procedure on the neighbour with all mechanisms' answers frozen
-:func:`other_trials_read`  what an objective reads of trials that are not its own
 ``simulation``         whole searches by the hundred thousand, over small output spaces
 :class:`SamplerContract`  pytest class for samplers of your own (needs pytest)
 =====================  ==========================================================================
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
     from optuna_dp.testing.neighbours import NeighbouringRuns as NeighbouringRuns
     from optuna_dp.testing.neighbours import NeighbouringUtilities as NeighbouringUtilities
     from optuna_dp.testing.neighbours import RunsWorld as RunsWorld
-    from optuna_dp.testing.replaying import Mechanisms as Mechanisms
-    from optuna_dp.testing.replaying import Replay as Replay
-    from optuna_dp.testing.replaying import other_trials_read as other_trials_read
-    from optuna_dp.testing.replaying import replay as replay
     from optuna_dp.testing.search_audit import SearchAudit as SearchAudit
     from optuna_dp.testing.search_audit import audit_search as audit_search
     from optuna_dp.testing.training_audit import TrainingAudit as TrainingAudit
@@ -52,7 +46,6 @@ _NAMES = {
     "contract": "SamplerContract",
     "gradient_canaries": "GradientCanaries",
     "neighbours": "NeighbouringRuns NeighbouringUtilities RunsWorld",
-    "replaying": "Mechanisms Replay other_trials_read replay",
     "search_audit": "SearchAudit audit_search",
     "training_audit": "TrainingAudit audit_training",
 }

@@ -6,6 +6,11 @@ import functools
 import logging
 import math
 import numbers
+import secrets
+import signal
+import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,10 +24,12 @@ from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.trial import Trial, create_trial
 
 from optuna_dp.budget.sampler import BudgetSampler
-from optuna_dp.testing.random_states import RandomStates
-from optuna_dp.testing.replaying import WatchedStorage
-from optuna_dp.testing.watched_files import WatchedFiles
+from optuna_dp.testing.data_reads import Batches
+from optuna_dp.testing.draws import Draws, is_users
+from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
+from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
+from optuna_dp.testing.watched_storage import WatchedStorage
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
@@ -35,19 +42,43 @@ class CheckedRun:
     Attributes:
         value: Its score; None if it was pruned or failed.
         failure: What it raised, or why its score is none; empty if nothing.
+        kind: "failure", "exit" or "time limit", if it failed.
         reports: What it reported, by step.
+        attributes: Its user attributes.
         reads: How it read other trials.
         states: Where it left the global random generators.
+        drawn: How much it drew of the operating system's randomness.
+        steps: The gradient steps of PyTorch's optimizers, or of Opacus' ones.
+        draws: Where it drew random numbers; empty if that was not looked at.
+        batches: Who joined its batches, as far as that was looked at.
+        asked: Whether it asked for its fidelity.
+        threads: Names of threads of the user's own code that it left at work.
+        seconds: How long it took.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
     value: float | None = None
     failure: str = ""
+    kind: str = ""
     reports: dict[int, float] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
+    drawn: int = 0
     opacus: OpacusRun = field(default_factory=OpacusRun)
+    steps: Steps = field(default_factory=Steps)
+    draws: Draws = field(default_factory=Draws)
+    batches: Batches = field(default_factory=Batches)
+    asked: bool = False
+    threads: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def outcome(self) -> str:
+        """Returns all that follows from the run's randomness, in a form to be compared."""
+        return repr(
+            (self.value, self.kind, self.reports, self.states, self.drawn, self.steps.digest())
+        )
 
 
 @dataclass(frozen=True)
@@ -69,10 +100,11 @@ class Bench:
     """Runs an objective as often as it is asked to.
 
     Args:
-        objective: Takes a trial.
+        objective: Takes a trial, and what notes the batches that it reads.
         plan: What :func:`optuna_dp.fidelity` says to it; None for studies without a budget.
-        files: Watches files over all runs.
         direction: Of the study, "maximize" or "minimize".
+        time_limit: Seconds that one run may take; None for any time.
+        progress: Told in words what is done next.
 
     Attributes:
         runs: How often the objective was run.
@@ -80,50 +112,72 @@ class Bench:
 
     def __init__(
         self,
-        objective: Callable[[Trial], Any],
+        objective: Callable[[Trial, Batches], Any],
         plan: BudgetPlan | None,
-        files: WatchedFiles,
         direction: Literal["maximize", "minimize"],
+        time_limit: float | None,
+        progress: Callable[[str], None],
     ) -> None:
         self.objective = objective
-        self._plan, self._files, self._direction = plan, files, direction
+        self.randomness = Randomness()
+        self._plan, self._direction = plan, direction
+        self._limit, self._progress = time_limit, progress
         self.runs = 0
 
     def run(
         self,
+        words: str,
         stage: Stage,
+        seed: int,
         like: CheckedRun | None = None,
         *,
-        objective: Callable[[Trial], Any] | None = None,
-        seed: int | None = None,
+        objective: Callable[[Trial, Batches], Any] | None = None,
         at_step: Callable[[int], None] = lambda step: None,
+        draws: bool = False,
     ) -> CheckedRun:
         """Runs once.
 
         Args:
+            words: What this run is for.
             stage: Which run of the study it is.
+            seed: Of all its randomness.
             like: An earlier run, whose hyperparameters it gets.
-            seed: For the global random generators; None draws fresh states.
             at_step: Called after each step of an Opacus optimizer.
+            draws: Whether to look where it draws random numbers, which is slow.
         """
         self.runs += 1
-        found, watched = CheckedRun(opacus=OpacusRun(at_step)), opacus_is_loaded()
+        self._progress(f"run {self.runs}{f' ({stage.name})' if stage.name else ''}: {words}")
+        found = CheckedRun(opacus=OpacusRun(at_step))
+        loaded = _loaded()
+        before = set(threading.enumerate())
         with quiet_optuna():
             trial, storage = self._ask(stage, like)
-            RandomStates.seed(seed)
+            begun = time.monotonic()
             with (
-                self._files.run(),
-                watching_opacus(found.opacus),
+                self.randomness.controlled(),
+                watching_opacus(found.opacus, found.steps),
+                watching_optimizers(found.steps),
                 storage.watching(trial._trial_id) as reads,
             ):
-                found.value, found.failure = _score((objective or self.objective), trial)
-        if opacus_is_loaded() and not watched:
-            # The objective itself has imported Opacus, which was not watched then.
-            return self.run(stage, like, objective=objective, seed=seed, at_step=at_step)
+                self.randomness.seed(seed)
+                if draws:
+                    found.draws = Draws(lambda: self.randomness.drawn)
+                with found.draws.watching(), _limited(self._limit):
+                    found.value, found.failure, found.kind = _score(
+                        lambda: (objective or self.objective)(trial, found.batches)
+                    )
+                found.states, found.drawn = self.randomness.read(), self.randomness.drawn
+            found.seconds = time.monotonic() - begun
+        if _loaded() != loaded:
+            # The objective itself has imported what was not watched then.
+            return self.run(words, stage, seed, like, objective=objective, at_step=at_step,
+                            draws=draws)  # fmt: skip
         frozen = storage.get_trial(trial._trial_id)
-        found.states = RandomStates.read()
         found.params, found.distributions = dict(frozen.params), dict(frozen.distributions)
         found.reports, found.reads = dict(frozen.intermediate_values), sorted(reads)
+        found.attributes = dict(frozen.user_attrs)
+        found.asked = storage.asked
+        found.threads = [t.name for t in threading.enumerate() if t not in before and _own(t)]
         return found
 
     def _ask(self, stage: Stage, like: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
@@ -160,24 +214,68 @@ def _giving(params: dict[str, Any]) -> BaseSampler:
     """Returns a sampler that gives these parameters, and draws others at random."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return PartialFixedSampler(params, RandomSampler())
+        # Seeded, so that it draws nothing of what the run draws from.
+        return PartialFixedSampler(params, RandomSampler(seed=secrets.randbits(32)))
 
 
-def _score(objective: Callable[[Trial], Any], trial: Trial) -> tuple[float | None, str]:
+def _loaded() -> tuple[bool, bool]:
+    return "torch" in sys.modules, opacus_is_loaded()
+
+
+def _own(thread: threading.Thread) -> bool:
+    """Whether a thread runs the user's own code; libraries keep threads that wait."""
+    target = getattr(thread, "_target", None) or type(thread).run
+    code = getattr(target, "__code__", None)
+    return code is not None and is_users(code.co_filename)
+
+
+class _TimeLimitReached(BaseException):
+    """Not an Exception, so that an objective which catches those ends as well."""
+
+
+@contextmanager
+def _limited(seconds: float | None) -> Iterator[None]:
+    if seconds is None or not can_be_limited():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise _TimeLimitReached
+
+    own = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        value = objective(trial)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, own)
+
+
+def can_be_limited() -> bool:
+    """Whether a run can be ended from here: on POSIX, in the main thread."""
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+def _score(run: Callable[[], Any]) -> tuple[float | None, str, str]:
+    """Returns the score, or what went wrong and of which kind that is."""
+    try:
+        value = run()
     except optuna.TrialPruned:
-        return None, ""
+        return None, "", ""
+    except _TimeLimitReached:
+        return None, "it had not ended", "time limit"
+    except SystemExit as error:
+        return None, f"SystemExit: {error}", "exit"
     except Exception as error:  # Whatever a run raises is an outcome of it.
-        return None, f"{type(error).__name__}: {error}"
+        return None, f"{type(error).__name__}: {error}", "failure"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         try:
             value = float(value)
         except (TypeError, ValueError):
-            return None, f"its score is {type(value).__name__}, not a number"
+            return None, f"its score is {type(value).__name__}, not a number", "failure"
     if math.isnan(value):
-        return None, "its score is NaN"
-    return float(value), ""
+        return None, "its score is NaN", "failure"
+    return float(value), "", ""
 
 
 @contextmanager

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.testing import gradient_steps
 from optuna_dp.testing import objective_faults as faults
 from optuna_dp.testing.checked_run import Bench, CheckedRun, Stage
-from optuna_dp.testing.left_behind import LeftBehind
-from optuna_dp.testing.made_up_data import variants
+from optuna_dp.testing.data_reads import Batches, watched
+from optuna_dp.testing.forked import repeats
+from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
 from optuna_dp.testing.objective_faults import Finding
-from optuna_dp.testing.random_states import RandomStates
-from optuna_dp.testing.watched_files import WatchedFiles
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.trial import Trial
 
     from optuna_dp.budget.plan import BudgetPlan
+
+# Records that are replaced in turn, until two have moved a step; few are in no batch at all.
+_MOST_NEIGHBOURS = 6
 
 
 @dataclass(frozen=True)
@@ -80,26 +84,34 @@ def check_objective(
     data: Any = None,
     public_score: bool = False,
     direction: Literal["maximize", "minimize"] = "maximize",
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> ObjectiveReport:
     """Runs an objective a few times and looks for what makes its stated cost untrue.
 
     Each kind of run (a pilot and the last run of a plan, or the one kind of a plain study) is run
-    twice with the same hyperparameters, in a study in memory that holds other trials. Looked for
-    are fixed seeds, scores without noise, reads of other trials, files or variables that an
-    earlier run has left, reported values that nothing pays for, and what Opacus did beside what
-    the event says. Where Opacus' noise can be frozen, two more runs ask whether the score is a
-    function of the model alone. With ``data``, four more ask whether it fails on other data.
+    twice with the same hyperparameters and fresh randomness, and twice more with the randomness of
+    the first two, in a study in memory that holds other trials. Looked for are fixed seeds, scores
+    and attributes without noise, reads of other trials, whatever an earlier run has left, reported
+    values and early stops that nothing pays for, exits, hangs, and what Opacus did beside what the
+    event says. With ``data``, more runs ask whether it fails on other data, how far one record
+    moves a step of its training, and who joins the batches.
 
     Nothing is written but what the objective writes, and no budget is spent: use made-up data, or
-    data that you may look at. What is not found may still be wrong: ``docs/how-to/audit.md``.
+    data that you may look at. What cannot be seen is listed in ``not_checked``; what was looked
+    for and not found may still be wrong: ``docs/how-to/audit.md``.
 
     Args:
         objective: As given to ``study.optimize``. With ``data``, it takes it as second argument.
         event: What a run costs, as given to ``PrivacyCallback``; None if it is not known.
         plan: For studies with a budget, in place of ``event``: what ``fidelity(trial)`` says.
-        data: An array of records, or several of equal length; None if the objective has its own.
+        data: An array or a tensor of records, or several of equal length; None if the objective
+            has its own.
         public_score: Scores and reports are computed on public records, and may be exact.
         direction: "maximize" or "minimize".
+        time_limit: Seconds that one run may take; None for any time. It needs POSIX and the main
+            thread.
+        progress: Called with a line of text before each run.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -127,35 +139,160 @@ def check_objective(
         )
     if event is not None:
         as_event("event", event)
+    if time_limit is not None:
+        validation.positive("time_limit", time_limit)
     others = variants(data) if data is not None else []
-    run = objective if data is None else partial(_with_data, objective, data)
-    files, left, states = WatchedFiles(), LeftBehind(objective), RandomStates()
-    bench = Bench(run, plan, files, direction)
-    findings: list[Finding] = []
+    stages = _stages(event, plan)
+    bench = Bench(
+        _on(objective, data), plan, direction, time_limit, progress or (lambda words: None)
+    )
+    check = _Check(bench, public_score, 0 if data is None else records_in(data))
     try:
-        for number, stage in enumerate(_stages(event, plan)):
-            pair = [bench.run(stage)]
-            if number == 0:
-                left.after_first_run()
-            pair.append(bench.run(stage, pair[0]))
-            if number == 0:
-                left.after_last_run()
-            found = list(faults.of_pair(pair, stage, public_score=public_score))
-            if not public_score and faults.may_be_frozen(pair, found):
-                found += faults.of_frozen(*_frozen(bench, stage, pair[0]))
-            findings += found
-        first = pair[0]
-        for words, other in others:
-            again = bench.run(stage, first, objective=partial(_with_data, objective, other))
-            findings += faults.of_other_data(words, again, first)
+        for stage in stages:
+            check.stage(stage)
+        if data is not None and check.may_go_on:
+            check.neighbours(lambda row, sign: _on(objective, with_odd_record(data, row, sign)))
+            for words, other in others:
+                check.variant(words, _on(objective, other))
     finally:
-        states.restore()
-    findings += faults.of_what_is_left(files.inherited, left.inherited)
+        bench.randomness.restore()
+    if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
+        check.findings.append(faults.of_no_fidelity())
     return ObjectiveReport(
-        tuple(_once(findings)),
-        tuple(faults.not_checked(event, plan, pair, others)),
+        tuple(_once(check.findings)),
+        (*faults.not_checked(check.stages, check.records, check.moved), *check.unknown),
         bench.runs,
     )
+
+
+class _Check:
+    """The runs of one check, and what they have shown so far."""
+
+    def __init__(self, bench: Bench, public_score: bool, records: int) -> None:
+        self.findings: list[Finding] = []
+        self.unknown: list[str] = []
+        self.stages: list[tuple[Stage, list[CheckedRun]]] = []
+        self.records = records
+        self.moved: bool | None = None
+        self._bench, self._public_score = bench, public_score
+        self._seeds: list[int] = []
+        self._repeats = False
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether further runs make sense: each would take the whole time limit."""
+        return not any(run.kind == "time limit" for _, pair in self.stages for run in pair)
+
+    def stage(self, stage: Stage) -> None:
+        """Runs one kind of run, and judges it."""
+        if not self.may_go_on:
+            return
+        bench = self._bench
+        self._seeds = [secrets.randbits(63) for _ in range(3)]
+        pair: list[CheckedRun] = []
+        first = None if self.stages else bench.run("the first run", stage, self._seeds[2])
+        self.stages.append((stage, pair))
+        if first is not None and first.kind == "time limit":
+            pair.append(first)
+        for seed in self._seeds[:2]:
+            if self.may_go_on:
+                like = pair[0] if pair else None
+                pair.append(bench.run("fresh randomness", stage, seed, like, draws=True))
+        if not self.may_go_on:
+            self.findings += faults.of_endings(pair)
+            return
+        self.findings += faults.of_pair(pair, stage, public_score=self._public_score)
+        if self.records and stage.event is not None:
+            self.findings += faults.of_batches(pair, stage, self.records)
+        self._judge_repeated(stage, pair, first)
+
+    def _judge_repeated(
+        self, stage: Stage, pair: list[CheckedRun], first: CheckedRun | None
+    ) -> None:
+        def repeated(number: int, like: CheckedRun) -> CheckedRun:
+            words = "the same randomness again"
+            return self._bench.run(words, stage, self._seeds[number], like)
+
+        again = repeated(0, pair[0])
+        # What only the very first run has set, no later one shows.
+        unlike = first is not None and repeated(2, first).outcome() != first.outcome()
+        self._repeats = pair[0].outcome() == again.outcome()
+        if not self._repeats:
+            third = repeated(0, pair[0])
+            # Equal numbers twice cannot be chance, nor can those of two copies of the process.
+            known = third.value is not None and third.outcome() == again.outcome()
+            if known or repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds):
+                self.findings.append(faults.of_what_is_left())
+            else:
+                self.unknown.append(
+                    "what a run leaves for the next: with the same randomness it gives something "
+                    "else, which may be a source of randomness that cannot be repeated, or a file."
+                )
+        elif unlike:
+            # It may be a library that begins otherwise than it goes on.
+            self.findings.append(replace(faults.of_what_is_left(), certain=False))
+        elif not self._public_score and not any(run.reads for run in pair):
+            found = list(faults.of_repeated(pair[0], again, pair[1], stage))
+            if not found and faults.may_be_frozen(pair, self.findings):
+                found += faults.of_frozen(pair[0], self._with_fresh_end(stage, pair[0]))
+            self.findings += found
+
+    def _with_fresh_end(self, stage: Stage, like: CheckedRun) -> CheckedRun:
+        """Runs with the randomness of ``like`` until the training ends, and fresh after it."""
+        last = like.opacus.steps
+
+        def reseed(step: int) -> None:
+            if step == last:
+                self._bench.randomness.seed(secrets.randbits(63))
+
+        return self._bench.run(
+            "fresh randomness after the training", stage, self._seeds[0], like, at_step=reseed
+        )
+
+    def neighbours(self, objective: Callable[[int, float], Any]) -> None:
+        """Runs with one record replaced and the randomness of the first run of the last stage."""
+        stage, pair = self.stages[-1]
+        self.moved = False
+        if not self._repeats or not pair[0].steps.sums or stage.event is None:
+            return
+        rows = list(_rows(pair[0].batches, self.records))
+        seen = 0
+        for number, row in enumerate(rows[:_MOST_NEIGHBOURS]):
+            odd = self._bench.run(
+                "one record replaced", stage, self._seeds[0], pair[0],
+                objective=objective(row, 1.0 if number % 2 else -1.0),
+            )  # fmt: skip
+            found = faults.of_neighbour(pair[0], odd, stage)
+            seen += not gradient_steps.same(pair[0].steps, odd.steps)
+            self.moved = seen > 0
+            if found is not None:
+                self.findings.append(found)
+                return
+            if seen == 2:
+                return
+
+    def variant(self, words: str, objective: Any) -> None:
+        """Runs on made-up data."""
+        stage, pair = self.stages[-1]
+        again = self._bench.run(words, stage, secrets.randbits(63), pair[0], objective=objective)
+        self.findings += faults.of_other_data(words, again, pair[0])
+
+
+def _on(objective: Callable[..., Any], data: Any) -> Callable[[Trial, Batches], Any]:
+    if data is None:
+        return lambda trial, batches: objective(trial)
+    return lambda trial, batches: objective(trial, watched(data, batches))
+
+
+def _rows(batches: Batches, records: int) -> Iterator[int]:
+    """Yields records to replace: of the first batch if it is known, else any."""
+    if batches.sets:
+        yield from (int(row) for row in batches.sets[0][:2])
+    yield from (records * (2 * i + 1) // (2 * _MOST_NEIGHBOURS) for i in range(_MOST_NEIGHBOURS))
+
+
+def _of_a_score(run: CheckedRun) -> str:
+    return "" if run.value is None else run.outcome()
 
 
 def _stages(event: Any, plan: BudgetPlan | None) -> list[Stage]:
@@ -168,21 +305,6 @@ def _stages(event: Any, plan: BudgetPlan | None) -> list[Stage]:
         ]
     except (AttributeError, OptunaDPError):
         raise InvalidArgumentError("plan", plan, "it must be what plan_budget returned") from None
-
-
-def _with_data(objective: Callable[..., Any], data: Any, trial: Trial) -> Any:
-    return objective(trial, data)
-
-
-def _frozen(bench: Bench, stage: Stage, like: CheckedRun) -> Sequence[CheckedRun]:
-    """Runs twice with equal randomness up to the last step of training, and fresh after it."""
-    last = like.opacus.steps
-
-    def reseed(step: int) -> None:
-        if step == last:
-            RandomStates.seed()
-
-    return [bench.run(stage, like, seed=1, at_step=reseed) for _ in range(2)]
 
 
 def _once(findings: Sequence[Finding]) -> Iterator[Finding]:

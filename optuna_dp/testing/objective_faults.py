@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
+from optuna_dp.exact_values import is_share
+from optuna_dp.testing import data_reads, draws
+from optuna_dp.testing import gradient_steps as gradients
 from optuna_dp.testing import watched_opacus as opacus
-from optuna_dp.testing.checked_run import CheckedRun, Stage
+from optuna_dp.testing.checked_run import CheckedRun, Stage, can_be_limited
 from optuna_dp.testing.stated_training import StatedTraining, alternatives, answers_in
 
 _ADD_NOISE = (
@@ -44,38 +43,91 @@ class Finding:
 
 def of_pair(runs: Sequence[CheckedRun], stage: Stage, *, public_score: bool) -> Iterator[Finding]:
     """Yields what two runs with the same hyperparameters show."""
-    yield from _of_seeds(runs)
+    yield from _of_seeds(runs, stage)
     yield from _of_reads(runs)
-    for run in runs:
-        if run.failure and not run.reads:
-            yield Finding(
-                "failure",
-                f"A run fails ({run.failure}).",
-                "Whether a run fails is released with it, so it must not depend on the data.",
-            )
+    yield from of_endings(runs)
     if not public_score:
         # What other trials are made of says nothing about this one's score.
         if not any(run.reads for run in runs):
             yield from _of_scores(runs)
         yield from _of_reports(runs, stage)
+        yield from _of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
 
 
-def _of_seeds(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields how runs ended otherwise than with a score, and what they left at work."""
+    for run in runs:
+        if run.kind == "failure" and not run.reads:
+            yield Finding(
+                "failure",
+                f"A run fails ({run.failure}).",
+                "Whether a run fails is released with it, so it must not depend on the data.",
+            )
+        elif run.kind == "exit":
+            yield Finding(
+                "exit",
+                f"A run ends the whole program ({run.failure}).",
+                "Return a score, or raise optuna.TrialPruned.",
+            )
+        elif run.kind == "time limit":
+            yield Finding(
+                "time limit",
+                f"A run had not ended after {run.seconds:.0f} seconds.",
+                "If it hangs, mend it; if it is only long, check it with fewer records or steps, "
+                "or with a larger time_limit.",
+            )
+        if run.threads:
+            yield Finding(
+                "threads left",
+                f"A run leaves threads at work ({', '.join(run.threads)}).",
+                "Join them before the run ends: what they do later belongs to no run.",
+            )
+
+
+def _of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
+    """Yields early stops that nothing pays for."""
+    lengths = [run.steps.count or run.batches.count for run in runs]
+    if any(run.kind or run.value is None for run in runs) or _paid(stage) or stage.event is None:
+        return
+    if min(lengths) and lengths[0] != lengths[1]:
+        yield Finding(
+            "early stop",
+            f"Two runs with the same hyperparameters take {lengths[0]} and {lengths[1]} steps, "
+            "and the event pays for nothing but the training and the score.",
+            "Take a fixed number of steps, or stop by noisy values and compose their cost into "
+            "the event; add noise in a step whose batch is empty, too.",
+        )
+
+
+def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     a, b = runs
     same = [name for name in a.states if a.states[name] == b.states.get(name)]
+    written = draws.fixed(a.draws, b.draws)
+    steps = min((t.steps for t in alternatives(stage.event)), default=0)
+    # Fewer draws may be a split or first weights, which need no noise.
+    certain = bool(same) or a.opacus.has_noise_of(b.opacus)
     if same:
         what = f"Two runs leave the generator of {' and '.join(same)} in the same state."
-    elif a.opacus.has_noise_of(b.opacus):
+    elif certain:
         what = "Opacus has added the very same noise in two runs."
+    elif written:
+        most = max(written, key=lambda generator: generator.changes)
+        certain = 0 < steps <= most.changes
+        what = (
+            f"The generator {most.name!r} has a fixed seed, and a run draws from it at "
+            f"{most.changes} moments."
+        )
     else:
         return
     yield Finding(
         "fixed seed",
         what,
-        "Take the seed out (torch.manual_seed, np.random.seed, seed_everything, generator=): "
-        "noise that repeats is no noise.",
+        "Take the seed out (torch.manual_seed, np.random.seed, default_rng(0), seed_everything, "
+        "generator=): noise that repeats is no noise. Draw a split or first weights with another "
+        "generator than noise and batches.",
+        certain=certain,
     )
 
 
@@ -95,7 +147,7 @@ def _of_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         yield Finding(
             "repeated score", f"Two runs have the very same score, {values[0]!r}.", _ADD_NOISE
         )
-    if len(values) == 2 and all(map(_is_a_share, values)):
+    if len(values) == 2 and all(map(is_share, values)):
         yield Finding(
             "exact score",
             f"The scores {values[0]!r} and {values[1]!r} are shares of a number of records.",
@@ -103,36 +155,16 @@ def _of_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         )
 
 
-def _is_a_share(value: float) -> bool:
-    """Whether a score is a fraction with a denominator too small to be chance."""
-    if not math.isfinite(value):
-        return False
-    single = np.float32(value)
-    if float(single) != value:
-        return float(_nearest(value, float(np.spacing(value)), 1e-6, 100_000)) == value
-    # Single precision has fewer numbers, so chance is likelier: one in six hundred, two in 3e5.
-    near = _nearest(value, float(np.spacing(single)), 1.6e-3, 300)
-    return bool(np.float32(float(near)) == single)
-
-
-def _nearest(value: float, gap: float, chance: float, most: int) -> Fraction:
-    """Returns the nearest fraction among so few that a random number is one only by chance.
-
-    That chance is at most ``chance``; ``gap`` is between the value and the next number that its
-    precision has; ``most`` is the largest denominator in any case.
-
-    There are about 0.3 m^2 fractions between two whole numbers with denominators up to m.
-    """
-    return Fraction(value).limit_denominator(
-        max(1, min(most, int(math.sqrt(chance / max(0.3 * abs(gap), 1e-300)))))
-    )
+def _paid(stage: Stage) -> int:
+    """Returns for how many noisy answers the event pays beside the score."""
+    return 0 if stage.event is None else max(0, answers_in(stage.event) - 1)
 
 
 def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     for run in runs:
         # The score itself may be reported: it is released anyway.
         values = [value for value in run.reports.values() if value != run.value]
-        paid = 0 if stage.event is None else max(0, answers_in(stage.event) - 1)
+        paid = _paid(stage)
         if len(values) > paid:
             yield Finding(
                 "reported values",
@@ -187,13 +219,10 @@ def _of_training(run: opacus.OpacusRun, stated: StatedTraining) -> Iterator[Find
             f"{stated.sample_rate:.6g}.",
             "Opacus samples at rate 1 / len(data_loader): state that.",
         )
-    if opacus.not_poisson(run, stated.sample_rate):
-        yield Finding(
-            "batches not Poisson",
-            f"Most batches have one size ({max(run.batch_sizes)} at most), which Poisson "
-            "sampling hardly ever gives.",
-            "Train on the loader that make_private returns, with poisson_sampling=True: "
-            "shuffled batches are another mechanism and cost more.",
+    if opacus.not_poisson(run.batch_sizes, stated.sample_rate):
+        yield _not_poisson(
+            f"most batches have one size ({max(run.batch_sizes)} at most), which Poisson sampling "
+            "hardly ever gives."
         )
 
 
@@ -215,6 +244,57 @@ def of_frozen(one: CheckedRun, other: CheckedRun) -> Iterator[Finding]:
         )
 
 
+def of_repeated(
+    run: CheckedRun, again: CheckedRun, other: CheckedRun, stage: Stage
+) -> Iterator[Finding]:
+    """Yields what a run shows that was repeated with the same randomness.
+
+    Args:
+        run: A run.
+        again: The same with equal randomness.
+        other: The same with other randomness.
+        stage: What it is a run of.
+    """
+    if run.value is None or run.value != again.value or run.value == other.value:
+        return
+    seen = [key for key, value in run.attributes.items() if _is_exact(key, value, again, other)]
+    if seen:
+        yield Finding(
+            "exact attribute",
+            f"The user attribute {seen[0]!r} is a share of a number of records "
+            f"({run.attributes[seen[0]]!r}).",
+            _ADD_NOISE,
+        )
+    steps = min((t.steps for t in alternatives(stage.event)), default=0)
+    drawn = run.draws, other.draws
+    if (
+        steps > 1
+        and not is_share(run.value)  # said already
+        and not _paid(stage)
+        and all(one.complete and one.places[one.last] >= steps for one in drawn)
+    ):
+        yield Finding(
+            "exact score",
+            "The last random number of a run is drawn where every step draws its noise: after the "
+            "training nothing is added to the score.",
+            _ADD_NOISE,
+        )
+
+
+def _is_exact(key: str, value: Any, again: CheckedRun, other: CheckedRun) -> bool:
+    """Whether an attribute follows from the run's randomness, and is a share of records."""
+    second = other.attributes.get(key)
+    return (
+        isinstance(value, float)
+        and isinstance(second, float)
+        and value == again.attributes.get(key)
+        and value != second
+        and not value.is_integer()
+        and is_share(value)
+        and is_share(second)
+    )
+
+
 def of_other_data(words: str, run: CheckedRun, first: CheckedRun) -> Iterator[Finding]:
     """Yields what a run on made-up data shows."""
     if run.failure and not first.failure:
@@ -227,28 +307,100 @@ def of_other_data(words: str, run: CheckedRun, first: CheckedRun) -> Iterator[Fi
         )
 
 
-def of_what_is_left(files: Sequence[str], variables: Sequence[str]) -> Iterator[Finding]:
-    """Yields what runs were seen to take over from earlier ones."""
-    advice = (
-        "A run may use nothing of another run. If only the data are kept there, load them before "
-        "the search."
+def of_neighbour(run: CheckedRun, odd: CheckedRun, stage: Stage) -> Finding | None:
+    """Returns what a run shows of which one record was replaced, with the same randomness."""
+    stated = alternatives(stage.event)
+    if not stated:
+        return None
+    noise = min(training.noise_multiplier for training in stated)
+    found = gradients.first_move(run.steps, odd.steps, noise)
+    if found is None or not gradients.too_far(*found):
+        return None
+    times = 2.0 * found[0] / found[1]
+    return Finding(
+        "sensitivity",
+        f"One record moves the sum of a step by {times:.3g} clipping norms, where 2 are allowed.",
+        "Clip the gradient of each record over all layers, not their mean; use no BatchNorm and "
+        "no mean, scale or selection made of private records before the training.",
+        # Noisy statistics that the event pays for move a sum a little as well.
+        certain=not _paid(stage),
     )
-    for kind, names in (("shared file", files), ("shared state", variables)):
-        for name in names:
-            what = f"A run reads {name}, as an earlier run left it."
-            yield Finding(kind, what, advice, about=name)
+
+
+def of_what_is_left() -> Finding:
+    """Returns what runs were seen to take over from earlier ones."""
+    return Finding(
+        "shared state",
+        "A run that is repeated with the same randomness gives something else than before.",
+        "A run may use nothing of another run: no cache, no file, no model of an earlier run. If "
+        "only the data are kept, load them before the search.",
+    )
+
+
+def of_batches(runs: Sequence[CheckedRun], stage: Stage, records: int) -> Iterator[Finding]:
+    """Yields how batches are drawn, if that is not by a coin for each record."""
+    stated = alternatives(stage.event)
+    for run in runs:
+        words = [
+            data_reads.not_poisson(run.batches, one.sample_rate, one.steps, records)
+            or (opacus.not_poisson([len(b) for b in run.batches.sets], one.sample_rate)
+                and "most batches have one size")
+            for one in stated
+        ]  # fmt: skip
+        if words and all(words):
+            yield _not_poisson(f"{words[0]}, which Poisson sampling hardly ever does.")
+            return
+
+
+def _not_poisson(what: str) -> Finding:
+    return Finding(
+        "batches not Poisson",
+        f"{what[0].upper()}{what[1:]}",
+        "Draw each batch by a coin for each record (rng.random(n) < rate), or train on the loader "
+        "that Opacus' make_private returns, with poisson_sampling=True: shuffled batches are "
+        "another mechanism and cost more.",
+    )
+
+
+def of_no_fidelity() -> Finding:
+    """Returns what an objective lacks that never asks what it may spend."""
+    return Finding(
+        "fidelity not asked",
+        "A run of a study with a budget never calls odp.fidelity(trial).",
+        "Train with the noise and the steps of run = odp.fidelity(trial): they change from run to "
+        "run.",
+    )
 
 
 def not_checked(
-    event: Any, plan: Any, runs: Sequence[CheckedRun], others: Sequence[Any]
+    stages: Sequence[tuple[Stage, Sequence[CheckedRun]]], records: int, moved: bool | None
 ) -> Iterator[str]:
-    """Yields what could not be looked at."""
-    if event is None and plan is None:
+    """Yields what could not be looked at.
+
+    Args:
+        stages: Each kind of run, and its runs.
+        records: How many records were given; 0 if none.
+        moved: Whether a step was seen that a record has moved; None if none was looked for.
+    """
+    runs = [run for _, pair in stages for run in pair]
+    stated = [one for stage, _ in stages for one in alternatives(stage.event)]
+    if all(stage.event is None for stage, _ in stages):
         yield "what a run costs: give its event, or the plan."
     elif not any(run.opacus.steps for run in runs):
         yield (
-            "noise, steps and batches: no Opacus optimizer was seen. Audit the training "
+            "noise and steps: no Opacus optimizer was seen. Audit the training "
             "(optuna_dp.testing.audit_training)."
         )
-    if not others:
-        yield "failures on other data: give data=."
+    if not records:
+        yield "failures on other data, clipping, BatchNorm, and who joins the batches: give data=."
+    elif stated:
+        if not moved:
+            yield (
+                "clipping, BatchNorm and statistics of private records: no step was seen that one "
+                "record moves. Audit the training with data=."
+            )
+        rate = max(one.sample_rate for one in stated)
+        if not any(data_reads.seen(run.batches, rate, records) for run in runs):
+            yield "who joins the batches: they are not read from data one after the other."
+    if not can_be_limited():
+        yield "hangs: no time limit can be set here."

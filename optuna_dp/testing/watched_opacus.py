@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from optuna_dp.arrays import FloatArray
+from optuna_dp.testing.gradient_steps import Steps
 from optuna_dp.testing.stated_training import StatedTraining
 
 # A test that an honest training fails less than once in ten million runs.
@@ -87,7 +88,7 @@ def _alike(noise: FloatArray, other: FloatArray) -> bool:
 
 
 @contextmanager
-def watching_opacus(run: OpacusRun) -> Iterator[None]:
+def watching_opacus(run: OpacusRun, steps: Steps) -> Iterator[None]:
     """Watches every Opacus optimizer and Poisson loader; does nothing before Opacus is loaded."""
     if not opacus_is_loaded():
         yield
@@ -104,15 +105,15 @@ def watching_opacus(run: OpacusRun) -> Iterator[None]:
 
     DPDataLoader.__init__ = made
     try:
-        with watched_optimizers(lambda optimizer: _Watched(optimizer, run)):
+        with watched_optimizers(lambda optimizer: _Watched(optimizer, run, steps)):
             yield
     finally:
         DPDataLoader.__init__ = own
 
 
 class _Watched:
-    def __init__(self, optimizer: Any, run: OpacusRun) -> None:
-        self._optimizer, self._run = optimizer, run
+    def __init__(self, optimizer: Any, run: OpacusRun, steps: Steps) -> None:
+        self._optimizer, self._run, self._steps = optimizer, run, steps
         self._clip, self._noise = optimizer.clip_and_accumulate, optimizer.add_noise
 
     def clip_and_accumulate(self) -> None:
@@ -129,6 +130,8 @@ class _Watched:
         before = torch.cat([p.summed_grad.detach().reshape(-1).clone() for p in params])
         self._noise()
         after = torch.cat([p.grad.detach().reshape(-1) for p in params])
+        norm = float(np.linalg.norm(np.atleast_1d(self._optimizer.max_grad_norm)))
+        self._steps.add(before.cpu().numpy(), norm)
         self._run.noised(self._optimizer, after - before)
 
 
@@ -150,11 +153,11 @@ def too_little_noise(run: OpacusRun, stated: StatedTraining) -> float | None:
     return mean if mean_low else None
 
 
-def not_poisson(run: OpacusRun, rate: float) -> bool:
+def not_poisson(batch_sizes: Sequence[int], rate: float) -> bool:
     """Whether more batches have one size than Poisson sampling gives, beyond chance."""
     from scipy.stats import binom  # start-up time: scipy.stats is slow to load
 
-    sizes = [size for size in run.batch_sizes if size]
+    sizes = [size for size in batch_sizes if size]
     if not sizes or rate >= 1.0:
         return False
     values, times = np.unique(sizes, return_counts=True)

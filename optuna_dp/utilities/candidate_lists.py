@@ -17,7 +17,8 @@ from optuna.distributions import (
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
-from optuna_dp.models.prior import check_space, n_points, to_external
+from optuna_dp.models.prior import n_points, to_external
+from optuna_dp.models.space import check_space
 from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.utilities.settings import CandidateSource
 from optuna_dp.validation import whole

@@ -78,7 +78,7 @@ class DiscreteLaplace:
         it unless they agree with p's, up to the last place; then more are drawn until they do.
         """
         words = self.uniform_words(size)
-        high = _tail_bits(self.scale, d, 64)
+        high = tail_bits(self.scale, d, 64)
         below = words < np.uint64(max(high - 1, 0))
         for i in np.flatnonzero((words >= np.uint64(max(high - 1, 0))) & (words <= high + 1)):
             below[i] = self._settle(int(words[i]), d)
@@ -89,7 +89,7 @@ class DiscreteLaplace:
         while True:
             word = word << 64 | int(self.uniform_words(1)[0])
             bits += 64
-            p = _tail_bits(self.scale, d, bits)
+            p = tail_bits(self.scale, d, bits)
             if abs(word - p) > 1:
                 return word < p
 
@@ -116,7 +116,7 @@ def _opendp_sampler(scale: float) -> Any:
     return dp.m.make_laplace(*space, scale=scale)
 
 
-def _tail_bits(scale: float, d: int, bits: int) -> int:
+def tail_bits(scale: float, d: int, bits: int) -> int:
     """``P[X >= d] * 2**bits`` for d >= 1, within one of its floor.
 
     ``P[X >= d] = a**d / (1 + a)`` with ``a = exp(-1/scale)``; ``scale`` is taken as the exact

@@ -85,11 +85,12 @@ def noisy_max(utilities: Utilities, epsilon: float, noise: str = "exponential") 
         * Equal utilities are equally likely.
     """
     plan = NoisyMaxPlan(epsilon, noise)
-    return int(_measurement(utilities.sensitivity, plan)(utilities.totals.tolist()))
+    return int(measurement(utilities.sensitivity, plan)(utilities.totals.tolist()))
 
 
 @functools.lru_cache(maxsize=64)
-def _measurement(sensitivity: int, plan: NoisyMaxPlan) -> Any:
+def measurement(sensitivity: int, plan: NoisyMaxPlan) -> Any:
+    """Returns OpenDP's measurement of the candidate with the largest noisy sum."""
     import opendp.prelude as dp  # start-up time
 
     dp.enable_features("contrib")

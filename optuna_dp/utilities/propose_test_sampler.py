@@ -13,7 +13,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.models.prior import check_space
+from optuna_dp.models.space import check_space
 from optuna_dp.polling import poll
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
@@ -241,12 +241,12 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
         if len(answers) > len(before):
             reached = float(settings.plan.after(answers).utility)
             for index, trial in enumerate(candidates):
-                known.append(_as_answered(trial, _outcome(index, answers[-1], reached)))
+                known.append(_as_answered(trial, outcome_of(index, answers[-1], reached)))
         before = answers
     return known
 
 
-def _outcome(index: int, answer: int | None, reached: float) -> float | None:
+def outcome_of(index: int, answer: int | None, reached: float) -> float | None:
     """A candidate's value in the proposer's eyes, a function of the private answer."""
     if answer is None or index < answer:
         return 0.0

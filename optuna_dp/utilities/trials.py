@@ -22,11 +22,12 @@ from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
 from optuna_dp.protocol.draws import Space, drawn_once
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import SilencedPruner
 from optuna_dp.protocol.records import ended, read_plan
-from optuna_dp.protocol.slots import Drawn, SlotSampler
+from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.utilities.candidate_lists import candidate_list
 from optuna_dp.utilities.choice import settle, worst
@@ -125,7 +126,7 @@ class UtilityPruner(SilencedPruner):
     )
 
 
-class UtilitySampler(SlotSampler):
+class UtilitySampler(DrawnSlotSampler):
     """Base of the samplers whose private choice comes after trainings without privacy.
 
     Args:

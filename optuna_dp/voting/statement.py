@@ -66,7 +66,7 @@ class VoteDescription(Description):
             f"{float(plan.share_variance):.6g} drawn by each client",
             "Cost": in_words(guarantee.event)
             + (f" ({attempts} attempts, all counted)" if attempts > 1 else ""),
-            "Sum": f"SecAgg+ with {design.settings['masks']} masks: the server, if it follows the "
+            "Sum": "SecAgg+ with ChaCha20 masks: the server, if it follows the "
             "protocol, sees nothing but the sum"
             if secure
             else "plain: THE SERVER IS TRUSTED, it has seen every client's noisy vote",

@@ -15,14 +15,21 @@ from dp_accounting import dp_event
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting.event_json import canonical_key, event_from_json, event_to_json
-from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, neighboring_relation, zcdp
-from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.accounting.events import (
+    compose,
+    dp_sgd,
+    gaussian,
+    laplace,
+    neighboring_relation,
+    zcdp,
+)
 from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent, approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.bounded_range import BoundedRangeDpEvent, bounded_range
 from optuna_dp.accounting.kinds.curve import RdpDpEvent, rdp
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent, worst_case
 from optuna_dp.accounting.opacus import from_opacus
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 
 SGD = dp_sgd(noise_multiplier=0.71, sample_rate=256 / 60000, steps=2344)
 

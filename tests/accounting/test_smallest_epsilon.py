@@ -9,10 +9,10 @@ import pytest
 
 from optuna_dp import Geometric
 from optuna_dp.accounting import events
+from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.accounting.bounds import smallest_epsilon
 
 DELTA = 1e-5
 

@@ -9,6 +9,9 @@ from private_selection.bounds.history_reference import Instance, exhaustive
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, pure_dp
 from optuna_dp.accounting import events
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.kinds.approximate import randomized_response
+from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.attacks import history_attack
 from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.data_attack import data_attack
@@ -20,12 +23,9 @@ from optuna_dp.attacks.history_attack import (
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.attacks.trade_off import trade_off
-from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5
 BOUNDS = (0.75, 2.0)
@@ -165,17 +165,17 @@ def test_wrong_attacks_are_caught_on_a_small_tree(wrong, monkeypatch) -> None:
             history_attack, "policy_vertices", lambda w, c, big_c: real(w, 0.95 * c, 1.05 * big_c)
         )
     elif wrong == "block":  # the highest rank is one that can be left again
-        real_run = history_attack._one_run
+        real_run = history_attack.one_run
 
         def run(weights, visits, moves, stays):
             after = real_run(weights, visits, moves, stays)
             after[0] += visits.sum(axis=0) - after.sum(axis=0)
             return after
 
-        monkeypatch.setattr(history_attack, "_one_run", run)
+        monkeypatch.setattr(history_attack, "one_run", run)
     else:  # the last run's rank instead of the best so far
         monkeypatch.setattr(
-            history_attack, "_one_run",
+            history_attack, "one_run",
             lambda weights, visits, moves, stays: np.einsum(
                 "rzi,rz,qizy->qy", weights, visits, moves
             ),

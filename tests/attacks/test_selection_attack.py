@@ -13,14 +13,14 @@ from dp_accounting import dp_event
 import optuna_dp as odp
 from optuna_dp import Binomial, Geometric, Logarithmic, Poisson, TrialCount
 from optuna_dp.accounting import events
-from optuna_dp.attacks.attainable import attainable_pairs
-from optuna_dp.attacks.selection_attack import selection_attack_delta, strongest_attack
-from optuna_dp.attacks.trade_off import trade_off
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.attacks.attainable import attainable_pairs
+from optuna_dp.attacks.selection_attack import selection_attack_delta, strongest_attack
+from optuna_dp.attacks.trade_off import trade_off
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 
 LAWS: list[TrialCount] = [
     Geometric(10.0),

@@ -19,8 +19,8 @@ import projection_speed
 import storage_traffic
 from sampler_speed import compare, prepared, ratio, samplers, spaces, trials_ms
 
-from optuna_dp.private_selection.densities.projection import project_log
 from optuna_dp.models.surrogate import GaussianProcess
+from optuna_dp.private_selection.densities.projection import project_log
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +134,8 @@ def test_the_simulated_density_is_the_library_s() -> None:
     from optuna.distributions import FloatDistribution
     from simulate import log_weights
 
-    from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
     from optuna_dp.models.scores import RunOutcome
+    from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
     from optuna_dp.private_selection.densities.informed import FixedCandidates
 
     rng = np.random.default_rng(0)

@@ -9,10 +9,10 @@ from optuna.distributions import FloatDistribution
 from support import objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.budget.plan import BudgetPlan, assembled
 from optuna_dp.budget.fidelity import PaidRuns
-from optuna_dp.protocol.pilot_keys import PILOT_KEY
-from optuna_dp.protocol.records import SLOT_KEY
+from optuna_dp.budget.plan import BudgetPlan, assembled
+from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.protocol.records import began, read_plan
 
 X: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0)}
 
@@ -34,13 +34,14 @@ def budget(
         delta=1e-5,
         neighboring_relation=relation,
         sample_rate=None,
+        batch_size=None,
         score=score,
         runs=[*runs, last],
     )
 
 
-def sampler(plan: BudgetPlan | None = None, **kwargs: Any) -> odp.PilotSampler:
-    return odp.BudgetSampler(plan=budget(4, 2) if plan is None else plan, **kwargs)
+def sampler(plan: BudgetPlan | None = None, **kwargs: Any) -> odp.BudgetSampler:
+    return odp.BudgetSampler(budget(4, 2) if plan is None else plan, **kwargs)
 
 
 def finished(
@@ -53,9 +54,9 @@ def finished(
 
 def rungs_of(study: optuna.Study) -> list[str]:
     """What began, by number: "pilot", "last", or "" for what did not begin."""
+    plan, _ = read_plan(study._storage, study._study_id)
+    assert plan is not None
+    pilots = BudgetSettings.of(plan.design).pilots
     return [
-        ""
-        if SLOT_KEY not in t.system_attrs
-        else ("pilot" if PILOT_KEY in t.system_attrs else "last")
-        for t in study.trials
+        "" if not began(t) else ("pilot" if t.number < pilots else "last") for t in study.trials
     ]

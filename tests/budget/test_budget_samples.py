@@ -181,5 +181,3 @@ def test_it_is_a_composition_of_runs_of_any_event() -> None:
     # A tenth of the records needs a tenth of the noise, and a bit more where pilots are large.
     noise, alike = plan.pilot.noise_multiplier, 0.1 * whole.pilot.noise_multiplier
     assert alike < noise < 1.5 * alike
-    factor = plan.final.noise_multiplier / (noise / 0.1)
-    assert plan.pilot.learning_rate_factor == pytest.approx(factor)

@@ -1,4 +1,4 @@
-"""Pilots in the open, then one run: docs/explanation/budget.md as software."""
+"""Pilot runs rung by rung, then the last run: docs/explanation/budget.md as software."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from typing import Any
 import optuna
 import pytest
 from budget.budget_support import X, budget, finished, rungs_of, sampler
-from support import RUN, objective, study_of
+from optuna.trial import TrialState
+from support import objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError, PlanError, UnfinishedStudyError, WaitError
+from optuna_dp.errors import (
+    InvalidArgumentError,
+    PlanError,
+    ReleaseRefusedError,
+    UnfinishedStudyError,
+    WaitError,
+)
 
 # Exactly the planned runs.
 
@@ -86,7 +93,7 @@ def test_choosing_is_a_function_of_the_outputs(choose: Any) -> None:
     """Minimising and maximising the negative choose alike, and what is chosen is a pilot's."""
     for direction, sign in (("maximize", 1.0), ("minimize", -1.0)):
         study = optuna.create_study(
-            direction=direction, sampler=odp.PilotSampler(X, plan=budget(6, 2), choose=choose)
+            direction=direction, sampler=sampler(budget(6, 2), choose=choose)
         )
         study.optimize(lambda trial, sign=sign: sign * objective(trial))
         pilots = [t.params["x"] for t in study.trials[:6]]
@@ -97,7 +104,7 @@ def test_choosing_is_a_function_of_the_outputs(choose: Any) -> None:
 
 def test_the_model_prefers_a_region_to_one_lucky_score() -> None:
     """Nine pilots around 0.5 score 1; one at -0.9, between two that score 0, is lucky with 1.2."""
-    study = study_of(odp.PilotSampler(X, plan=budget(20), choose="model"))
+    study = study_of(sampler(budget(20), search_space=X, choose="model"))
     good = [0.4 + 0.02 * i for i in range(10)]
     bad = [-1.0, -0.99, -0.98, -0.97, -0.96, -0.94, -0.93, -0.92, -0.91]
     for x in [*good, *bad, -0.95]:
@@ -129,21 +136,11 @@ def test_fidelity_and_what_has_none() -> None:
     study = study_of(sampler())
     trial = study.ask()
     assert odp.fidelity(trial) == budget(4, 2).pilot
-    for other in (
-        study_of(odp.RandTuneSampler()).ask(),
-        optuna.create_study().ask(),
-        study_of(odp.PilotSampler(pilot_run=RUN)).ask(),
-    ):
+    for other in (study_of(odp.RandTuneSampler()).ask(), optuna.create_study().ask()):
         with pytest.raises(PlanError, match="no budget"):
             odp.fidelity(other)
     with pytest.raises(PlanError, match="FixedTrial"):
         odp.fidelity(optuna.trial.FixedTrial({"x": 0.0}))
-
-
-def test_the_pilot_marks_are_those_of_the_plan() -> None:
-    asked: list[bool] = []
-    finished(function=lambda trial: asked.append(odp.is_pilot(trial)) or objective(trial))
-    assert asked == [True] * 6 + [False]
 
 
 # Faults.
@@ -188,7 +185,7 @@ def test_a_last_run_that_failed_releases_what_it_was_to_be_run_with() -> None:
 
 def test_a_last_run_that_failed_before_it_had_parameters() -> None:
     def fails(trial: optuna.Trial) -> float:
-        if not odp.is_pilot(trial):
+        if not odp.fidelity(trial).is_pilot:
             raise RuntimeError("no GPU")
         return objective(trial)
 
@@ -220,7 +217,7 @@ def test_an_exception_that_ends_the_loop_leaves_the_spare_run_for_later() -> Non
     study = study_of(sampler(budget(3, spare_runs=1)))
     with pytest.raises(RuntimeError, match="memory"):
         study.optimize(failing({3}))
-    with pytest.raises(UnfinishedStudyError, match="one more is paid for"):
+    with pytest.raises(UnfinishedStudyError, match="one more is charged for"):
         odp.release(study)
     study.optimize(objective)
     assert odp.release(study).value == study.trials[4].value
@@ -230,7 +227,7 @@ def test_an_exception_that_ends_the_loop_leaves_the_spare_run_for_later() -> Non
 
 def test_ctrl_c_in_the_last_run_is_a_failed_run() -> None:
     def interrupted(trial: optuna.Trial) -> float:
-        if not odp.is_pilot(trial):
+        if not odp.fidelity(trial).is_pilot:
             raise KeyboardInterrupt
         return objective(trial)
 
@@ -247,7 +244,7 @@ def test_no_number_is_no_output(value: Any) -> None:
     study = finished(budget(3, 1), lambda trial: value if trial.number == 1 else objective(trial))
     assert odp.release(study).pilots[1]["value"] is None
     study = finished(
-        budget(3, 1), lambda trial: objective(trial) if odp.is_pilot(trial) else value
+        budget(3, 1), lambda trial: objective(trial) if odp.fidelity(trial).is_pilot else value
     )
     assert odp.release(study).value is None
 
@@ -309,10 +306,23 @@ def test_what_a_function_may_not_choose(answer: Any, message: str) -> None:
         study.optimize(objective)
 
 
-def test_a_worker_of_another_plan_never_begins_a_run() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"plan": budget(4, 3)},
+        {"plan": budget(4, 2, spare_runs=1)},
+        {"search_space": X},
+        {"proposer": optuna.samplers.RandomSampler()},
+        {"choose": "model"},
+        {"choose": max},
+        {"pilot_batch_size": 3},
+    ],
+    ids=lambda other: "-".join(other),
+)
+def test_a_worker_of_another_design_never_begins_a_run(other: Any) -> None:
     study = study_of(sampler())
     study.optimize(objective, n_trials=6)
-    study.sampler = sampler(budget(4, 3))
+    study.sampler = sampler(**other)
     with pytest.raises(PlanError, match="configured differently"):
         study.optimize(objective)
     study.sampler = sampler()
@@ -363,8 +373,47 @@ def test_the_last_run_asked_for_too_early_is_not_lost() -> None:
         study.ask()
     study.tell(second, objective(second))
     last = study.ask()
-    assert not odp.is_pilot(last)
+    assert not odp.fidelity(last).is_pilot
     study.tell(last, objective(last))
+    assert odp.release(study).value is not None
+
+
+def test_a_pilot_that_gives_up_waiting_makes_the_study_impossible_to_release() -> None:
+    """Whether it failed depends on how long others took, which nothing charges for."""
+    study = study_of(sampler(budget(3), search_space=X, timeout=0.05))
+    pilot = study.ask()
+    thread = threading.Thread(
+        target=lambda: study.optimize(objective, n_trials=1, catch=(WaitError,))
+    )
+    thread.start()
+    thread.join()
+    assert study.trials[1].state == TrialState.FAIL
+    study.tell(pilot, objective(pilot))
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match="gave up") as caught:
+        odp.release(study)
+    assert caught.value.trial_number == 1
+
+
+def test_a_last_run_that_gives_up_waiting_has_not_begun() -> None:
+    study = study_of(sampler(budget(2), search_space=X, timeout=0.05, pilot_batch_size=2))
+    first, second = study.ask(), study.ask()
+    caught: list[WaitError] = []
+
+    def asks() -> None:
+        with pytest.raises(WaitError, match="has not begun") as error:
+            study.ask()
+        caught.append(error.value)
+
+    thread = threading.Thread(target=asks)
+    thread.start()
+    thread.join()
+    assert len(caught) == 1
+    for trial in (first, second):
+        study.tell(trial, objective(trial))
+    odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
+    study.optimize(objective)
+    assert rungs_of(study).count("last") == 1
     assert odp.release(study).value is not None
 
 
@@ -377,7 +426,7 @@ def test_a_rung_waits_for_the_one_below_and_runs_in_parallel() -> None:
         value = objective(trial)
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         ended_then[trial.number] = sum(t.state.is_finished() for t in trials)
-        if odp.is_pilot(trial):
+        if odp.fidelity(trial).is_pilot:
             meet[odp.fidelity(trial).rung].wait(60)
         return value
 

@@ -1,4 +1,4 @@
-"""What is welcome among pilots in the open: whatever knows their private outputs and no more."""
+"""What a budget allows: whatever knows the runs' private outputs and no more."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ from support import RUN, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.releasing.callbacks import PROGRESS_KEY
+
+
+def smallest_x(pilots: Any) -> Any:
+    return min((params for params, _ in pilots), key=lambda params: params["x"])
+
 
 # Enqueued trials.
 
@@ -101,20 +107,58 @@ def test_what_is_enqueued_after_the_last_run_is_not_run() -> None:
     study = finished()
     study.enqueue_trial({"x": 0.1})
     ran: list[int] = []
-    with pytest.raises(PlanError, match="no further run is paid for"):
+    with pytest.raises(PlanError, match="no further run is charged for"):
         study.optimize(lambda trial: ran.append(trial.number) or objective(trial))
     assert ran == []
     odp.release(study)
 
 
-def test_what_was_added_by_hand_is_nobodys_output() -> None:
-    study = study_of(sampler(budget(3)))
-    study.optimize(objective, n_trials=1)
-    study.add_trial(optuna.trial.create_trial(params={"x": 0.3}, distributions=dict(X), value=9.0))
+# Trials that are no runs of the study: nothing is charged for them, and nobody sees them.
+
+
+def add_by_hand(study: optuna.Study) -> None:
+    study.add_trial(optuna.trial.create_trial(params={"x": 0.5}, distributions=dict(X), value=9.0))
+
+
+def run_by_another_sampler(study: optuna.Study) -> None:
+    ours, study.sampler = study.sampler, optuna.samplers.RandomSampler()
+    study.enqueue_trial({"x": 0.5})
+    study.optimize(lambda trial: trial.suggest_float("x", -1.0, 1.0) + 9.0, n_trials=1)
+    study.sampler = ours
+
+
+@pytest.mark.parametrize("intrude", [add_by_hand, run_by_another_sampler])
+@pytest.mark.parametrize("at", [1, 4, 5, 6, 7])
+def test_trials_that_are_no_runs_of_the_study_are_no_part_of_its_release(
+    intrude: Any, at: int
+) -> None:
+    """Among the pilots of either rung, before the last run, and after it."""
+    study = study_of(sampler(budget(4, 2)))
+    study.optimize(objective, n_trials=at)
+    intrude(study)
     study.optimize(objective)
-    assert study.trials[3].params != {"x": 0.3}  # Nor is it chosen.
-    with pytest.raises(ReleaseRefusedError, match="nobody has paid"):
-        odp.release(study)
+    runs = [t for t, kind in zip(study.trials, rungs_of(study), strict=True) if kind]
+    assert at not in [t.number for t in runs]
+    assert rungs_of(study).count("last") == 1
+    # The best score there is, and neither repeated on the next rung nor chosen for the last run.
+    assert 0.5 not in [t.params["x"] for t in runs]
+    release = odp.release(study)
+    assert release.params == runs[-1].params
+    assert [p["params"] for p in release.pilots] == [t.params for t in runs[:-1]]
+    assert "9.0" not in str(release.to_json()) + release.statement()
+    add_by_hand(study)
+    assert odp.release(study).to_json() == release.to_json()
+
+
+@pytest.mark.parametrize("choose", ["model", smallest_x])
+def test_no_way_to_choose_sees_trials_that_are_no_runs(choose: Any) -> None:
+    study = study_of(sampler(budget(4), choose=choose))
+    study.optimize(objective, n_trials=2)
+    study.add_trial(
+        optuna.trial.create_trial(params={"x": -1.0}, distributions=dict(X), value=9.0)
+    )
+    study.optimize(objective)
+    assert study.trials[4].params in [study.trials[i].params for i in (0, 1, 3)]
 
 
 def test_fixed_parameters_of_partial_fixed_sampling() -> None:
@@ -154,7 +198,8 @@ PRUNERS = {
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize("name", PRUNERS)
 def test_pruners_that_compare_pilots_prune_pilots_and_never_the_last_run(name: str) -> None:
-    study = study_of(sampler(budget(16, 2)), pruner=PRUNERS[name]())
+    proposer = optuna.samplers.RandomSampler()
+    study = study_of(sampler(budget(16, 2), proposer=proposer), pruner=PRUNERS[name]())
     for x in (0.3, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36, 0.37):
         study.enqueue_trial({"x": x})
     # What is enqueued is not pruned; the rest is proposed, mostly worse.
@@ -193,6 +238,15 @@ def test_a_pruner_sees_completed_batches_by_slot() -> None:
     assert pruner.seen == {3: [0, 1, 2], 4: [0, 1, 2], 5: [0, 1, 2]}
 
 
+def test_a_pruner_does_not_see_trials_that_are_no_runs() -> None:
+    pruner = Watching()
+    study = study_of(sampler(budget(4)), pruner=pruner)
+    study.optimize(steps, n_trials=1)
+    add_by_hand(study)
+    study.optimize(steps)
+    assert pruner.seen == {2: [0], 3: [0, 2]}
+
+
 def test_a_pruner_that_never_can_compare_is_told_of() -> None:
     study = study_of(sampler(budget(4), pilot_batch_size=4), pruner=MedianPruner())
     with logged() as lines:
@@ -203,7 +257,7 @@ def test_a_pruner_that_never_can_compare_is_told_of() -> None:
 def test_a_threshold_may_end_any_run() -> None:
     def sinks(trial: optuna.Trial) -> float:
         trial.suggest_float("x", -1.0, 1.0)
-        if not odp.is_pilot(trial):
+        if not odp.fidelity(trial).is_pilot:
             trial.report(-9.0, 0)
             assert trial.should_prune()
             raise optuna.TrialPruned
@@ -301,7 +355,7 @@ def test_a_last_run_whose_score_is_not_paid_for() -> None:
     assert study.trials[3].value is not None
     assert release.value is None
     assert "last run" not in release.attributes
-    assert "neither paid for nor shown" in release.statement()
+    assert "the last run's is not charged for" in release.statement()
     public = finished(budget(3, score=None, score_final=False))
     assert odp.release(public).value == public.trials[3].value
 
@@ -338,6 +392,20 @@ def test_the_callback_needs_no_run_and_takes_none() -> None:
         odp.release(finished(), neighboring_relation="replace_one")
 
 
+def test_the_books_count_every_run_at_its_own_cost() -> None:
+    plan = budget(2, 1)
+    study = study_of(sampler(plan))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    books = study._storage.get_study_system_attrs(study._study_id)[PROGRESS_KEY]
+    assert books["every run"]["runs"] == 4
+    # Gaussians compose by adding precisions.
+    precision = 2 / 32.0**2 + 1 / 16.0**2 + 1 / 2.0**2
+    expected = odp.Guarantee(odp.gaussian(precision**-0.5)).by_method(1e-5)["rdp"]
+    found = books["every run"]["epsilon_by_naive_composition"]
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert books["epsilon"] == odp.release(study).guarantee.epsilon(1e-5)
+
+
 def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:
     runs = []
     for _ in range(2):
@@ -354,13 +422,6 @@ def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"pilots": 3},
-        {"pilot_run": RUN},
-        {"sharpness": 1.0},
-        {"density_bounds": (0.5, 2.0)},
-        {"release_pilots": True},
-        {"batch_size": 2},
-        {"trials": odp.Geometric(mean=3)},
         {"choose": "worst"},
         {"choose": 3},
         {"surrogate": object(), "choose": "model"},
@@ -371,16 +432,13 @@ def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:
     ],
     ids=lambda wrong: "-".join(wrong),
 )
-def test_what_does_not_go_with_a_plan(wrong: Any) -> None:
+def test_arguments_that_are_not_allowed(wrong: Any) -> None:
     with pytest.raises(InvalidArgumentError) as found:
         sampler(**wrong)
     assert found.value.argument in wrong
 
 
-def test_a_plan_is_a_plan_and_choose_goes_with_one() -> None:
+def test_the_plan_has_to_be_a_plan() -> None:
     with pytest.raises(InvalidArgumentError, match="plan_budget"):
         odp.BudgetSampler(16)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="goes with a plan"):
-        odp.PilotSampler(pilot_run=RUN, choose="best")
-    assert sampler(trials=odp.Once()) is not None
     assert repr(sampler()).startswith("BudgetSampler(plan=BudgetPlan(")

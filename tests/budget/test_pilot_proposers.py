@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget.budget_support import X, budget, rungs_of, sampler
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler
-from optuna.trial import TrialState
-from budget.pilot_support import X, pilot_sampler
-from support import exactly, objective, study_of
+from optuna.trial import TrialState, create_trial
+from support import objective, study_of
+
+from optuna_dp.protocol.records import PROPOSER_KEY
 
 
 class Spy(BaseSampler):
@@ -40,7 +42,7 @@ def noted(
 ) -> tuple[list[Any], float]:
     """What the spy can read at the fourth pilot, whatever happened around the scores."""
     notes: list[Any] = []
-    study = study_of(pilot_sampler(X, pilots=6, pilot_batch_size=3, proposer=Spy(notes)))
+    study = study_of(sampler(budget(6), search_space=X, pilot_batch_size=3, proposer=Spy(notes)))
     block = [study.ask() for _ in scores]
     for trial in block:
         trial.suggest_float("x", -1.0, 1.0)
@@ -86,10 +88,40 @@ def test_the_proposer_sees_parameters_and_scores_by_slot_and_nothing_else() -> N
 
 def test_a_pilot_sees_the_completed_batches_before_its_own() -> None:
     notes: list[Any] = []
-    sampler = pilot_sampler(X, pilots=7, pilot_batch_size=3, proposer=Spy(notes))
-    study_of(sampler).optimize(objective)
+    spied = sampler(budget(7), search_space=X, pilot_batch_size=3, proposer=Spy(notes))
+    study_of(spied).optimize(objective)
     last = {number: len(known) for number, known, _, _ in notes}
     assert last == {0: 0, 1: 0, 2: 0, 3: 3, 4: 3, 5: 3, 6: 6}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_proposer_sees_nothing_of_trials_that_are_no_runs(batch: int) -> None:
+    """Of one that was added by hand, and of one that another sampler made, it sees a failure."""
+    notes: list[Any] = []
+    study = study_of(
+        sampler(budget(6), search_space=X, pilot_batch_size=batch, proposer=Spy(notes))
+    )
+    study.optimize(objective, n_trials=1)
+    study.add_trial(
+        create_trial(
+            params={"x": 0.5},
+            distributions=X,
+            value=9.0,
+            user_attrs={"secret": 9.0},
+            system_attrs={PROPOSER_KEY: {"trial": {"secret": 9.0}, "study": {"secret": 9.0}}},
+        )
+    )
+    ours, study.sampler = study.sampler, RandomSampler()
+    study.optimize(lambda trial: trial.suggest_float("x", -1.0, 1.0) + 9.0, n_trials=1)
+    study.sampler = ours
+    study.optimize(objective)
+    assert rungs_of(study)[:4] == ["pilot", "", "", "pilot"]
+    known = {number: trials for number, trials, _, _ in notes}[5]
+    first, *others = known[:3]
+    assert first.params == study.trials[0].params
+    for one in others:
+        shown = (one.state, one.params, one.values, one.user_attrs, one.system_attrs)
+        assert shown == (TrialState.FAIL, {}, None, {}, {})
 
 
 def test_the_default_proposer_learns() -> None:
@@ -100,7 +132,7 @@ def test_the_default_proposer_learns() -> None:
     """
     late: list[Any] = []
     for _ in range(8):
-        study = study_of(pilot_sampler(X, pilots=40, trials=exactly(1)))
+        study = study_of(sampler(budget(40), search_space=X))
         study.optimize(objective)
         late += [t.value for t in study.trials[20:40]]
     assert np.mean(late) > -0.2
@@ -108,7 +140,7 @@ def test_the_default_proposer_learns() -> None:
 
 def test_what_samplers_remember_is_handed_on_by_slot() -> None:
     grid = GridSampler({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]})
-    study = study_of(pilot_sampler(X, pilots=5, trials=exactly(1), proposer=grid))
+    study = study_of(sampler(budget(5), search_space=X, proposer=grid))
     study.optimize(objective)
     assert sorted(t.params["x"] for t in study.trials[:5]) == [-1.0, -0.5, 0.0, 0.5, 1.0]
 
@@ -122,15 +154,13 @@ def test_a_quasi_random_proposer_goes_on_where_it_was(batch: int) -> None:
     part of the sequence.
     """
     sobol = QMCSampler(scramble=True, seed=3, warn_independent_sampling=False)
-    study = study_of(
-        pilot_sampler(X, pilots=8, trials=exactly(1), proposer=sobol, pilot_batch_size=batch)
-    )
+    study = study_of(sampler(budget(8), search_space=X, proposer=sobol, pilot_batch_size=batch))
     study.optimize(objective)
     eighths = {int((t.params["x"] + 1.0) * 4.0) for t in study.trials[batch:8]}
     assert len(eighths) == 8 - batch
 
 
 def test_a_seed_of_the_proposer_is_not_repeated_in_every_pilot() -> None:
-    study = study_of(pilot_sampler(X, pilots=6, proposer=RandomSampler(seed=1)))
+    study = study_of(sampler(budget(6), search_space=X, proposer=RandomSampler(seed=1)))
     study.optimize(objective)
     assert len({t.params["x"] for t in study.trials[:6]}) == 6

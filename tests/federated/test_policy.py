@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import multiprocessing
 import os
@@ -30,6 +31,7 @@ from optuna_dp.federated import (
 )
 from optuna_dp.federated.ledger import Answer, FileLedger, events_of, now
 from optuna_dp.federated.policy import VoteRefusedError
+from optuna_dp.federated.query import VoteQuery
 
 TOML = """
 max_epsilon = 2.0
@@ -109,7 +111,8 @@ def test_without_any_limit_nothing_is_answered(caplog: pytest.LogCaptureFixture)
         ("search_space = {x = {choices = [0.0, 0.5]}}", {}, "a candidate has x=1.0"),
         ("search_space = {y = {low = 0.0, high = 9.0}}", {}, "a candidate has x=0.0"),
         ("", {"secure_aggregation": PlainSum()}, "a plain sum"),
-        ("", {"secure_aggregation": SecAggPlus(strong_masks=False)}, "masks 'flower'"),
+        ("max_clients = 3", {}, "4 clients share, at most 3"),
+        ("", {"secure_aggregation": SecAggPlus(shares=0.5)}, "share with a part of the others"),
         ("delta = 1e-9", {}, "at delta=1e-09"),
         ("max_colluding = 2", {}, "it costs epsilon="),
         ("max_epsilon = 'much'", {}, "max_epsilon"),
@@ -172,7 +175,7 @@ EVENT = SkellamDpEvent(100.0, 3, 21)
 
 
 def answer(once: str, event: Any = EVENT) -> Answer:
-    return Answer(now(), 1, "search", event, 5, "malicious", once)
+    return Answer(now(), 1, "v", "digest", event, 5, "malicious", once)
 
 
 def few(answers: Any) -> None:
@@ -199,52 +202,115 @@ def test_processes_that_write_at_once_never_pass_the_limit(tmp_path: Path) -> No
     assert len(FileLedger(path).answers()) == 40
 
 
-def test_a_line_that_a_crash_cut_off_is_passed_over_and_other_damage_is_not(
-    tmp_path: Path,
-) -> None:
+def test_every_damage_that_can_be_seen_is_refused(tmp_path: Path) -> None:
+    """Cut anywhere but between lines, and changed anywhere at all."""
     path = tmp_path / "ledger"
     ledger = FileLedger(path)
     for i in range(3):
         ledger.append(answer(str(i)), few)
     whole = path.read_bytes()
-    for cut in range(len(whole) - 1, len(whole) - 40, -7):
-        path.write_bytes(whole[:cut])
-        assert len(ledger.answers()) == 2
-        ledger.append(answer("again"), few)
-        assert [a.once for a in ledger.answers()] == ["0", "1", "again"]
     lines = whole.splitlines(keepends=True)
-    for damaged in (
-        lines[0] + b"{}\n" + lines[2],
-        lines[0] + lines[1][1:] + lines[2],
-        b"\xff" + whole,
+    ends = {sum(map(len, lines[:i])) for i in range(1, 5)}
+    damaged = [whole[:cut] for cut in range(len(whole)) if cut not in ends]
+    damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
+    damaged += [
+        b"garbage",
+        b"{}\n",
+        bytes(4096),
+        whole + bytes(512),
+        whole + b"\n",
         b"\n" + whole,
-        whole.replace(b'"version": 1', b'"version": 2'),
-        whole.replace(b"100.0", b"-1.0"),
-    ):
-        path.write_bytes(damaged)
-        with pytest.raises(VoteRefusedError, match="damaged"):
-            ledger.answers()
-        with pytest.raises(VoteRefusedError, match="damaged"):
+        b"\xff" + whole,
+        b"".join([*lines[:2], *lines[3:]]),  # an answer less
+        b"".join(lines[1:]),
+        b"".join([*lines[:2], lines[3], lines[2]]),
+        whole + lines[-1],  # an answer twice
+        whole + b"[" * 100_000 + b"\n",
+    ]
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(VoteRefusedError, match="the ledger"):
             ledger.append(answer("more"), few)
-        assert path.read_bytes() == damaged
+        assert path.read_bytes() == content
+    path.write_bytes(whole[:-1])
+    with pytest.raises(VoteRefusedError, match="can be removed"):
+        ledger.answers()
+
+
+def test_what_is_cut_off_between_lines_cannot_be_seen(tmp_path: Path) -> None:
+    """The page on votes says so: whoever restores an older copy forgets what was spent since."""
+    path = tmp_path / "ledger"
+    FileLedger(path).append(answer("1"), few)
+    older = path.read_bytes()
+    FileLedger(path).append(answer("2"), few)
+    path.write_bytes(older)
+    assert [a.once for a in FileLedger(path).answers()] == ["1"]
+
+
+def test_a_ledger_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", "/dev/zero", tmp_path, tmp_path / "pipe", tmp_path / "no" / "way"):
+        with pytest.raises(VoteRefusedError, match="the ledger"):
+            FileLedger(path).append(answer("1"), few)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    with pytest.raises(VoteRefusedError, match="cannot be opened"):
+        FileLedger(tmp_path / "dangling").append(answer("1"), few)
+
+
+def test_a_name_of_a_vote_is_answered_as_often_as_its_plan_and_its_limit_allow() -> None:
+    policy = VotePolicy(max_epsilon=1.0, total_epsilon=4.0)
+    plan = vote(epsilon=0.9).plan(5)
+    query = VoteQuery({}, (), "minimize", plan, "name")
+    policy.check_paid(query, [("name", plan.event), ("other", plan.event)])
+    with pytest.raises(VoteRefusedError, match="answered 1 times, and its plan has 1 attempts"):
+        policy.check_paid(query, [("name", plan.event)] * 2)
+    generous = VoteQuery({}, (), "minimize", dataclasses.replace(plan, attempts=50), "name")
+    with pytest.raises(VoteRefusedError, match="this vote would cost epsilon"):
+        policy.check_paid(generous, [("name", plan.event)] * 2)
+    policy.check_paid(query, [("name", plan.event), ("a", plan.event), ("b", plan.event)])
+    with pytest.raises(VoteRefusedError, match="all votes together would cost"):
+        policy.check_paid(query, [(str(i), plan.event) for i in range(50)])
 
 
 def test_nothing_is_sent_that_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, real = nodes(tmp_path), os.write
+    for kind, reason in ((b"ledger", "made"), (b"share_keys", "written"), (b"vote ", "written")):
+
+        def full(file: int, data: bytes, kind: bytes = kind) -> int:
+            if kind in data:
+                raise OSError("no space left on device")
+            return real(file, data)
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(VoteFailedError):
+            vote(epsilon=1.0).start(grid, grid.server_context())
+        assert f"the ledger cannot be {reason}: no space left on device" in caplog.text
+        caplog.clear()
+    monkeypatch.undo()
+    found = FileLedger(tmp_path / "0" / "ledger.jsonl").answers()
+    assert [a.once.split()[0] for a in found] == ["share_keys"]
+
+
+def test_a_line_that_was_written_in_part_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = nodes(tmp_path)
+    ledger = FileLedger(tmp_path / "ledger")
+    ledger.append(answer("1"), few)
+    real, parts = os.write, [7]
 
-    def full(file: int, data: bytes) -> int:
-        raise OSError("no space left on device")
+    def write(file: int, data: bytes) -> int:
+        if not parts:
+            raise OSError("no space left on device")
+        return real(file, data[: parts.pop()])
 
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(VoteFailedError, match="0 usable votes"):
-        vote(epsilon=1.0).start(grid, grid.server_context())
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(VoteRefusedError, match="cannot be written: no space"):
+        ledger.append(answer("2"), few)
     monkeypatch.undo()
-    missing = "max_epsilon = 2.0\nledger = 'no/such/folder/ledger'"
-    grid = nodes(tmp_path, text=missing)
-    with pytest.raises(VoteFailedError):
-        vote(epsilon=1.0).start(grid, grid.server_context())
+    ledger.append(answer("3"), few)
+    assert [a.once for a in ledger.answers()] == ["1", "3"]
 
 
 def test_the_same_is_answered_once(tmp_path: Path) -> None:

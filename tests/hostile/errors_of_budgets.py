@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import optuna
-from support import RUN, objective, study_of
+from support import objective, study_of
 
 import optuna_dp as odp
 
@@ -77,10 +77,6 @@ BUDGETS = [
         lambda: _budget(score="disjoint", neighboring_relation="replace_one"),
     ),
     Case("A record of a plan that is none", lambda: odp.BudgetPlan.from_json({"epsilon": 1.0})),
-    Case(
-        "A plan and the cost of a pilot",
-        lambda: odp.BudgetSampler(plan=_budget(pilots=2), pilot_run=RUN),
-    ),
     Case(
         "What a trial may spend, of a study without a budget",
         lambda: odp.fidelity(study_of(odp.RandTuneSampler()).ask()),

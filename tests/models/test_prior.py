@@ -16,16 +16,20 @@ from optuna.distributions import (
 )
 from scipy import stats
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.encoding import encode_params, encoded
 from optuna_dp.models.given_points import to_internal
-from optuna_dp.private_selection.densities.informed import FixedCandidates, JointPrior, MarginalPrior
 from optuna_dp.models.prior import (
     Prior,
     UniformPrior,
     from_unit,
     unit_points,
 )
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.densities.informed import (
+    FixedCandidates,
+    JointPrior,
+    MarginalPrior,
+)
 
 DISTRIBUTIONS: dict[str, BaseDistribution] = {
     "float": FloatDistribution(-2.0, 3.0),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models import surrogate
 from optuna_dp.models.forest import RandomForest
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
-from optuna_dp.errors import InvalidArgumentError
 
 MODELS = [GaussianProcess(), RandomForest(trees=20)]
 
@@ -54,26 +54,26 @@ def test_a_worker_from_scratch_agrees_with_one_that_was_there_all_along(model: A
     for n in range(1, 70):
         model.fit(x[:n], y[:n]).predict(points)
     seasoned = model.fit(x, y).predict(points)
-    surrogate._fit_kernel.cache_clear()
+    surrogate.fit_kernel.cache_clear()
     fresh = type(model)(**vars(model)).fit(x, y).predict(points)
     np.testing.assert_array_equal(seasoned, fresh)
 
 
 def test_hyperparameters_are_refitted_when_the_history_has_doubled() -> None:
     x, y = _data(300, 2)
-    surrogate._fit_kernel.cache_clear()
+    surrogate.fit_kernel.cache_clear()
     for n in range(1, 301):
         GaussianProcess().fit(x[:n], y[:n])
-    assert surrogate._fit_kernel.cache_info().misses == 7  # at 4, 8, 16, 32, 64, 128, 256
+    assert surrogate.fit_kernel.cache_info().misses == 7  # at 4, 8, 16, 32, 64, 128, 256
 
 
 def test_rescaling_the_scores_does_not_refit() -> None:
     x, y = _data(20, 2)
-    surrogate._fit_kernel.cache_clear()
+    surrogate.fit_kernel.cache_clear()
     points = np.random.default_rng(1).random((5, 2))
     mean, std = GaussianProcess().fit(x, y).predict(points)
     mean_scaled, std_scaled = GaussianProcess().fit(x, 1e3 * y - 7.0).predict(points)
-    assert surrogate._fit_kernel.cache_info().misses == 1
+    assert surrogate.fit_kernel.cache_info().misses == 1
     np.testing.assert_allclose(mean_scaled, 1e3 * mean - 7.0, rtol=1e-6)
     np.testing.assert_allclose(std_scaled, 1e3 * std, rtol=1e-6)
 
@@ -142,7 +142,7 @@ def test_threads_may_share_a_model() -> None:
     points = np.random.default_rng(7).random((20, 2))
     model = GaussianProcess()
     expected = {n: model.fit(x[:n], y[:n]).predict(points)[0] for n in range(1, 41)}
-    surrogate._fit_kernel.cache_clear()
+    surrogate.fit_kernel.cache_clear()
     wrong: list[int] = []
 
     def work(first: int) -> None:

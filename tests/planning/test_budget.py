@@ -138,14 +138,26 @@ def test_each_rung_has_half_the_noise_of_the_one_below() -> None:
         plan.fidelity(33)
 
 
-def test_the_rate_is_scaled_to_noise_times_root_of_steps() -> None:
+def test_pilots_and_last_run_have_rates_of_equal_noise() -> None:
     plan = odp.plan_budget(epsilon=3.0, pilots=8, pilot_epochs=2.5, **DIGITS)
     final, pilot = plan.final, plan.pilot
     assert pilot.steps == 53
-    assert final.learning_rate_factor == 1.0
-    assert pilot.learning_rate_factor * pilot.noise_multiplier * math.sqrt(
-        pilot.steps
-    ) == pytest.approx(final.noise_multiplier * math.sqrt(final.steps))
+    products = [
+        run.learning_rate("sgd") * run.noise_multiplier * math.sqrt(run.steps)
+        for run in (pilot, final)
+    ]
+    assert products[0] == pytest.approx(products[1])
+    assert pilot.batch_size == final.batch_size == 64
+    adam = [run.learning_rate("adam") * math.sqrt(run.steps) for run in (pilot, final)]
+    assert adam[0] == pytest.approx(adam[1])
+
+
+def test_a_plan_of_a_function_knows_no_batch_and_refuses_a_rate() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=10, pilots=2
+    )
+    with pytest.raises(InvalidArgumentError, match=r"optuna_dp\.learning_rate"):
+        plan.final.learning_rate()
 
 
 def test_every_run_that_may_start_is_in_the_event() -> None:

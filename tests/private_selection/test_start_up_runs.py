@@ -9,14 +9,14 @@ import pytest
 from support import exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.protocol.records import DRAW_KEY, fail_unstarted, read_plan
-from optuna_dp.protocol.visible_runs import slot_behind
-from optuna_dp.private_selection.statement import facts_of
 from optuna_dp.private_selection import dp_hypo
+from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.statement import facts_of
+from optuna_dp.protocol.records import DRAW_KEY, fail_unstarted, read_plan
+from optuna_dp.protocol.visible_runs import slot_behind
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 

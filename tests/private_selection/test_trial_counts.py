@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from private_selection.trial_count_reference import mp_pmf
 
-from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Once, Poisson, TrialCount
+from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.errors import InvalidArgumentError
 
 SHAPES = (-0.9, -0.5, -1e-9, 0.0, 1e-12, 1e-3, 0.3, 0.999, 1.0, 1.5, 3.3, 20.0)
@@ -36,7 +36,6 @@ LAWS: list[TrialCount] = [
     Logarithmic(10).capped(7),
     Poisson(12).capped(15),
     Binomial(20, 5).capped(6),
-    Once(),
 ]
 
 
@@ -289,7 +288,7 @@ def test_corrupted_records_are_refused(record: object) -> None:
 
 def test_importing_the_laws_is_light() -> None:
     code = (
-        "import sys; from optuna_dp import Binomial, Geometric, Logarithmic, Once, Poisson;"
+        "import sys; from optuna_dp import Binomial, Geometric, Logarithmic, Poisson;"
         "from optuna_dp.private_selection.trial_counts.capped import Capped;"
         "print([m for m in ('scipy', 'mpmath', 'optuna', 'dp_accounting') if m in sys.modules])"
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from optuna.trial import TrialState
 from support import RUN, exactly, study_of
 
@@ -24,18 +25,13 @@ from optuna_dp.protocol.under_way import UnderWay
 COUNT = 3
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 # Ten thousand take six minutes: before a release.
+PLAN = budget(COUNT - 1)
 STUDIES = int(os.environ.get("SUCCESSIVE_STUDIES", "2500"))
 
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
     "dp_hypo": lambda: odp.DPHyPOSampler(trials=exactly(COUNT), candidates=4, schedule="any"),
-    "pilots": lambda: odp.PilotSampler(
-        pilots=1,
-        pilot_run=RUN,
-        trials=exactly(COUNT - 1),
-        candidates=4,
-        proposer=optuna.samplers.RandomSampler(),
-    ),
+    "budget": lambda: odp.BudgetSampler(PLAN, proposer=optuna.samplers.RandomSampler()),
 }
 
 
@@ -49,7 +45,7 @@ def live(study: optuna.Study, rng: random.Random) -> list[float]:
     drawn = []
     for _ in range(rng.randint(1, COUNT + 3)):
         # A pilot that is abandoned would be waited for.
-        abandons = rng.random() < 0.5 and not isinstance(study.sampler, odp.PilotSampler)
+        abandons = rng.random() < 0.5 and not isinstance(study.sampler, odp.BudgetSampler)
         trial = study.ask()
         if rng.random() < 0.2:
             study.sampler = pickle.loads(pickle.dumps(study.sampler))
@@ -77,7 +73,8 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
     still_open = [t.number for t in odp.recover(study)]
     odp.recover(study, fail=still_open)
     if len(study.trials) >= COUNT:
-        found = odp.release(study, RUN)
+        charged = isinstance(study.sampler, odp.BudgetSampler)
+        found = odp.release(study, None if charged else RUN)
         scored = [t for t in study.trials if t.state == TrialState.COMPLETE]
         assert found.params is None or found.params in [t.params for t in scored]
 
@@ -87,10 +84,10 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
     [
         ("rand_tune", 150),
         ("dp_hypo", 15),
-        ("pilots", 15),
+        ("budget", 15),
         pytest.param("rand_tune", 4000, marks=pytest.mark.slow),
         pytest.param("dp_hypo", 500, marks=pytest.mark.slow),
-        pytest.param("pilots", 500, marks=pytest.mark.slow),
+        pytest.param("budget", 500, marks=pytest.mark.slow),
     ],
 )
 def test_many_studies_with_one_sampler(name: str, studies: int) -> None:
@@ -114,7 +111,7 @@ def test_many_studies_with_one_sampler(name: str, studies: int) -> None:
 
 def test_a_pilot_never_told_is_not_proposed_to_another_study() -> None:
     """Of 200 first draws, 141 were distinct in version 0.1.0."""
-    sampler = SAMPLERS["pilots"]()
+    sampler = SAMPLERS["budget"]()
     drawn = set()
     gc.collect()
     for _ in range(40):
@@ -126,7 +123,7 @@ def test_a_pilot_never_told_is_not_proposed_to_another_study() -> None:
 def test_a_database_that_gives_ids_away_again(tmp_path: Path) -> None:
     """SQLite reuses the ids of a deleted study and of its trials, in one and the same storage."""
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'studies.db'}")
-    for name in ("rand_tune", "pilots"):
+    for name in ("rand_tune", "budget"):
         rng, sampler = random.Random(7), SAMPLERS[name]()
         seen: set[float] = set()
         ids = set()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from budget.budget_support import budget
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
-from budget.pilot_support import pilot_sampler
 from support import exactly
 from utilities.utility_support import LOOP, K
 
@@ -43,17 +43,13 @@ class TestDPHyPOSamplerAny(
         return lambda: odp.DPHyPOSampler(trials=MANY, schedule="any", candidates=32)
 
 
-# In the phase of the pilots and in the selection.
-class TestPilotSamplerPilots(cases.BasicSamplerTestCase, cases.SingleOnlySamplerTestCase):
-    @pytest.fixture
-    def sampler(self) -> Callable[[], BaseSampler]:
-        return lambda: pilot_sampler(pilots=1000, pilot_batch_size=1000)
+PLAN = budget(1000)
 
 
-class TestPilotSamplerSelection(cases.BasicSamplerTestCase, cases.SingleOnlySamplerTestCase):
+class TestBudgetSampler(cases.BasicSamplerTestCase, cases.SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
-        return lambda: pilot_sampler(pilots=1, trials=exactly(1000))
+        return lambda: odp.BudgetSampler(PLAN, pilot_batch_size=1000)
 
 
 class AnyNoisyMax(odp.NoisyMaxSampler):

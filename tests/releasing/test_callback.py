@@ -14,13 +14,13 @@ from optuna.trial import TrialState
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.releasing.callbacks import PROGRESS_KEY
 from optuna_dp.errors import (
     InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
     UnsupportedEventError,
 )
+from optuna_dp.releasing.callbacks import PROGRESS_KEY
 
 
 def books(study: optuna.Study) -> dict[str, object]:

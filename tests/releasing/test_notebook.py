@@ -32,7 +32,7 @@ def test_a_budget_is_shown_with_every_rung() -> None:
 
 @pytest.mark.parametrize("name", ["x", "<script>alert(1)</script>"])
 def test_a_release_has_its_values_and_no_markup_of_others(name: str) -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Once()))
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
     study.optimize(lambda trial: trial.suggest_float(name, 0, 1))
     release = odp.release(study, odp.gaussian(noise_multiplier=4.0))
     assert release.params is not None
@@ -41,6 +41,6 @@ def test_a_release_has_its_values_and_no_markup_of_others(name: str) -> None:
 
 
 def test_a_release_without_a_result_says_so() -> None:
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Once()))
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
     study.optimize(lambda trial: float("nan"))
     assert "nothing to choose" in text(odp.release(study, odp.gaussian(noise_multiplier=4.0)))

@@ -307,8 +307,9 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
     "sampler",
     [
         odp.RandTuneSampler(trials=exactly(2)),
-        odp.PilotSampler(pilots=1, pilot_run=RUN, trials=exactly(1), candidates=8),
+        odp.DPHyPOSampler(trials=exactly(2), density_bounds=(1, 1), candidates=8),
     ],
+    ids=lambda sampler: type(sampler).__name__,
 )
 def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
     text = odp.release(finished_study(sampler), RUN).statement()

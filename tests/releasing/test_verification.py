@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from typer.testing import CliRunner
 
 import optuna_dp as odp
@@ -16,11 +18,17 @@ from optuna_dp.cli import app
 from optuna_dp.errors import InvalidArgumentError
 
 RUN = odp.gaussian(noise_multiplier=4.0)
-STORED = sorted(
-    path
-    for path in (Path(__file__).parent / "stored").glob("*/*.json")
-    if json.loads(path.read_text()).get("format") == "optuna-dp release"
-)
+LAW = odp.Geometric(mean=3)
+PRIVATE_RUNS = ("rand_tune", "dp_hypo", "dp_hypo, any schedule")
+LOOP: dict[str, Any] = {"epsilon": 0.2, "granularity": 0.2, "resolve": 0.3}
+SAMPLERS: dict[str, Callable[[], Any]] = {
+    "rand_tune": lambda: odp.RandTuneSampler(trials=LAW),
+    "dp_hypo": lambda: odp.DPHyPOSampler(trials=LAW, candidates=4, startup_runs=1),
+    "dp_hypo, any schedule": lambda: odp.DPHyPOSampler(trials=LAW, candidates=4, schedule="any"),
+    "budget": lambda: odp.BudgetSampler(budget(3, 1)),
+    "noisy_max": lambda: odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0),
+    "propose_test": lambda: odp.ProposeTestSampler(candidates=2, n_partitions=30_000, **LOOP),
+}
 
 
 def released(**kwargs: Any) -> odp.Release:
@@ -34,20 +42,15 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in names}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path,
-            id=f"{path.parent.name}-{path.stem}",
-            marks=[pytest.mark.slow] if path.stem.startswith("pilots-") else [],
-        )
-        for path in STORED
-    ],
-)
-def test_a_stored_release_can_be_checked(path: Path) -> None:
-    release = without(json.loads(path.read_text()), "epsilons")
-    found = odp.verify(release)
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> None:
+    study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    run = odp.pure_dp(0.1)  # Quickly accounted for.
+    release = odp.release(study, run if kind in PRIVATE_RUNS else None)
+    release = release.with_training(run) if trained else release
+    found = odp.verify(json.loads(json.dumps(release.to_json())))
     assert found.ok, str(found)
     assert any(check.what == "SHA-256" for check in found.checks)
 

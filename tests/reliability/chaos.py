@@ -169,7 +169,7 @@ def live_through(
         first = BUDGET.pilots
     else:
         assert plan.slots == slots
-        first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
+        first = 0
     completed = [t.value for t in trials[first:] if t.value is not None]
     assert release.value == (max(completed) if completed else None)
     leader = trials[0]

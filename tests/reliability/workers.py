@@ -19,8 +19,8 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
 import optuna_dp as odp
-from optuna_dp.budget.plan import assembled
 from optuna_dp.budget.fidelity import PaidRuns
+from optuna_dp.budget.plan import assembled
 
 from .storages import open_storage
 
@@ -31,6 +31,7 @@ BUDGET = assembled(
     delta=1e-5,
     neighboring_relation="add_or_remove_one",
     sample_rate=None,
+    batch_size=None,
     score="training",
     runs=[
         PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)),
@@ -42,15 +43,7 @@ SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
     "dp_hypo_batch": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, batch_size=2),
     "dp_hypo_any": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, schedule="any"),
-    "pilots": lambda law: odp.PilotSampler(
-        X,
-        pilots=3,
-        pilot_run=odp.gaussian(noise_multiplier=16.0),
-        pilot_batch_size=2,
-        trials=law,
-        candidates=16,
-    ),
-    "budget": lambda law: odp.PilotSampler(X, plan=BUDGET, pilot_batch_size=2),
+    "budget": lambda law: odp.BudgetSampler(BUDGET, search_space=X, pilot_batch_size=2),
 }
 
 

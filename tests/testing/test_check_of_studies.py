@@ -12,7 +12,7 @@ from .small_trainings import EVENT, SIZE, X, Y, names, score, train
 
 def budgeted(trial):
     run = odp.fidelity(trial)
-    weights = train(trial.suggest_float("rate", 0.1, 1.0) * run.learning_rate_factor)
+    weights = train(run.learning_rate(noise_per_weight=trial.suggest_float("noise", 0.1, 1.0)))
     return odp.scoring.private_accuracy(
         (X @ weights > 0) == Y, size=SIZE, noise_multiplier=run.score_noise_multiplier
     )
@@ -26,7 +26,7 @@ def plan():
 def test_studies_with_a_budget(plan) -> None:
     report = odp.check_objective(budgeted, plan=plan)
     assert not report.findings, str(report)
-    assert report.runs == 4  # a pilot and the last run, each twice
+    assert report.runs == 8  # a pilot and the last run
 
     def faulty_at_the_end(trial):
         value = budgeted(trial)
@@ -49,7 +49,7 @@ def on_data(trial, data):
 def test_failures_that_depend_on_the_data() -> None:
     report = odp.check_objective(on_data, EVENT, data=(X, Y))
     assert not report.findings, str(report)
-    assert report.runs == 2 + 4
+    assert report.runs == 5 + 4
 
     def fails(trial, data):
         if not data[1].any():

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import random
 import sqlite3
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,8 @@ from numpy import ndarray
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.exact_values import is_share
 from optuna_dp.testing.made_up_data import variants
-from optuna_dp.testing.objective_faults import _is_a_share
 from optuna_dp.testing.stated_training import alternatives, answers_in
 
 from .small_trainings import EVENT, SIZE, TRAINING, X, Y, names, score, train
@@ -175,9 +175,14 @@ def global_best(trial):
 WEIGHTS = np.zeros(3)
 
 
+def margin(weights):
+    """A noisy score that every change of the weights changes, unlike a count of few records."""
+    return float(np.tanh(X @ weights).mean() + np.random.default_rng().normal())
+
+
 def same_array(trial):
     WEIGHTS[:] += train(trial.suggest_float("rate", 0.1, 1.0))
-    return score(WEIGHTS)
+    return margin(WEIGHTS)
 
 
 def in_a_closure():
@@ -191,7 +196,9 @@ def in_a_closure():
 
 
 def in_a_default(trial, kept={}):  # noqa: B006 (the fault that is planted)
-    kept.setdefault("weights", train(trial.suggest_float("rate", 0.1, 1.0)))
+    rate = trial.suggest_float("rate", 0.1, 1.0)
+    if "weights" not in kept:
+        kept["weights"] = train(rate)
     return score(kept["weights"])
 
 
@@ -201,7 +208,7 @@ class WarmStart:
 
     def __call__(self, trial):
         self.weights = self.weights + train(trial.suggest_float("rate", 0.1, 1.0))
-        return score(self.weights)
+        return margin(self.weights)
 
 
 def reports_exact_values(trial):
@@ -218,7 +225,7 @@ def raises(trial):
 PLANTED = {
     "a seed of numpy": (seeds_numpy, ["fixed seed"]),
     "a seed of random": (seeds_random, ["fixed seed"]),
-    "a generator of its own": (fixed_generator, ["repeated score"]),
+    "a generator of its own": (fixed_generator, ["fixed seed", "repeated score"]),
     "exact accuracy": (exact, ["exact score"]),
     "exact in single precision": (exact_in_single_precision, ["exact score"]),
     "the best so far": (best_so_far, ["other trials"]),
@@ -229,7 +236,6 @@ PLANTED = {
     "a global": (global_best, ["shared state"]),
     "an array": (same_array, ["shared state"]),
     "a closure": (in_a_closure(), ["shared state"]),
-    "a default": (in_a_default, ["shared state"]),
     "an attribute": (WarmStart(), ["shared state"]),
     "reports": (reports_exact_values, ["reported values"]),
     "raises": (raises, ["failure"]),
@@ -241,39 +247,62 @@ def test_what_is_planted_is_found_and_nothing_else(name) -> None:
     objective, expected = PLANTED[name]
     report = odp.check_objective(objective, EVENT)
     found = [f.name for f in report.findings]
-    # Two exact scores of a few records may be equal as well.
-    assert [n for n in found if n != "repeated score" or n in expected] == expected, str(report)
+    if name == "a global":  # the best of several is often the same twice
+        assert found, str(report)
+        assert set(found) <= {"shared state", "repeated score"}, str(report)
+    else:
+        # Two exact scores of a few records may be equal as well.
+        others = [n for n in found if n != "repeated score" or n in expected]
+        assert others == expected, str(report)
     assert not report.ok
     with pytest.raises(AssertionError, match="to mend"):
         report.check()
 
 
+def test_what_only_the_very_first_run_leaves_is_a_hint() -> None:
+    """A library may begin otherwise than it goes on, so nobody is accused of it."""
+    report = odp.check_objective(in_a_default, EVENT)
+    assert [(f.name, f.certain) for f in report.findings] == [("shared state", False)]
+
+
 @pytest.mark.parametrize("how", ["json", "numpy", "sqlite"])
 def test_a_file_that_an_earlier_run_has_left_is_found(tmp_path: Path, how: str) -> None:
-    place = tmp_path / "state"
-    own = tmp_path / "own"
+    place = tmp_path / "state.npy"
+
+    def best_in_json(value):
+        best = max([value, *(json.loads(place.read_text()) if place.exists() else [])])
+        place.write_text(json.dumps([best]))
+        return best
+
+    def model_in_numpy(rate):
+        if not place.exists():
+            np.save(place, train(rate))
+        return score(np.load(place))
+
+    def best_in_sqlite(value):
+        with sqlite3.connect(place) as db:
+            db.execute("create table if not exists t (x)")
+            db.execute("insert into t values (?)", [value])
+            return db.execute("select max(x) from t").fetchone()[0]
 
     def left(trial):
-        value = honest(trial)
-        own.write_text("of this run")
-        assert own.read_text()
-        if how == "sqlite":
-            with sqlite3.connect(place) as db:
-                db.execute("create table if not exists t (x)")
-                db.execute("insert into t values (1)")
-        elif how == "json":
-            if place.exists():
-                json.loads(place.read_text())
-            place.write_text("[1]")
-        else:
-            if os.path.exists(place):
-                np.load(place)
-            with open(place, "wb") as file:
-                np.save(file, X)
-        return value
+        if how == "numpy":
+            return model_in_numpy(trial.suggest_float("rate", 0.1, 1.0))
+        return (best_in_json if how == "json" else best_in_sqlite)(honest(trial))
 
-    report = odp.check_objective(left, EVENT)
-    assert [(f.name, f.about) for f in report.findings] == [("shared file", str(place))]
+    # The best of several is often the same twice.
+    found = set(names(left))
+    assert found
+    assert found <= {"shared state", "repeated score"}
+
+
+def test_what_cannot_be_repeated_is_said_and_nobody_is_accused() -> None:
+    def from_the_clock(trial):
+        return honest(trial) + float(np.random.default_rng(time.time_ns()).normal())
+
+    report = odp.check_objective(from_the_clock, EVENT)
+    assert not report.findings, str(report)
+    assert any("what a run leaves for the next" in line for line in report.not_checked)
 
 
 def test_input_files_are_no_shared_state(tmp_path: Path) -> None:
@@ -285,19 +314,6 @@ def test_input_files_are_no_shared_state(tmp_path: Path) -> None:
         return honest(trial)
 
     assert names(reads) == []
-
-
-def test_containers_are_as_they_would_have_been_without_the_check() -> None:
-    CACHE.clear()
-    before, history = CACHE, HISTORY
-    odp.check_objective(cached, EVENT)
-    odp.check_objective(writes_a_log, EVENT)
-    assert CACHE is before
-    assert type(CACHE) is dict
-    assert len(CACHE) == 1
-    assert HISTORY is history
-    assert type(HISTORY) is list
-    assert len(HISTORY) >= 2
 
 
 def test_the_random_generators_are_put_back() -> None:
@@ -368,15 +384,15 @@ def test_what_an_event_says_of_a_run() -> None:
 def test_shares_are_told_from_random_numbers() -> None:
     rng = np.random.default_rng(0)
     for share in (0.0, 1.0, 0.5, 37 / 442, 1.37, -0.25, 123.25, 4011 / 60000):
-        assert _is_a_share(share), share
+        assert is_share(share), share
     for share in (0.5, 33 / 200, 1.37):
-        assert _is_a_share(float(np.float32(share))), share
+        assert is_share(float(np.float32(share))), share
     for scale in (1e-3, 1.0, 300.0):
         noisy = scale * rng.normal(size=3000)
-        assert not any(map(_is_a_share, noisy.tolist()))
+        assert not any(map(is_share, noisy.tolist()))
         single = noisy.astype(np.float32).astype(float)
-        assert sum(map(_is_a_share, single.tolist())) < 30
-    assert not _is_a_share(float("inf"))
+        assert sum(map(is_share, single.tolist())) < 30
+    assert not is_share(float("inf"))
 
 
 def test_the_report_as_json() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.utilities import Utilities
 from optuna_dp.utilities.above_threshold import above_threshold, first_above
-from optuna_dp.utilities.exact_noise import DiscreteLaplace, _tail_bits, laplace_for
+from optuna_dp.utilities.exact_noise import DiscreteLaplace, laplace_for, tail_bits
 
 from .laws import SeededLaplace, above_threshold_law, tail
 
@@ -59,7 +59,7 @@ def test_tail_bits_are_within_one_of_the_truth(d, bits):
     with mpmath.workprec(600):
         a = mpmath.exp(-1 / mpmath.mpf(3.7))
         truth = a**d / (1 + a) * mpmath.mpf(2) ** bits
-        assert abs(_tail_bits(3.7, d, bits) - mpmath.floor(truth)) <= 1
+        assert abs(tail_bits(3.7, d, bits) - mpmath.floor(truth)) <= 1
 
 
 def test_a_word_that_agrees_with_the_probability_is_settled_by_more_bits():
@@ -70,7 +70,7 @@ def test_a_word_that_agrees_with_the_probability_is_settled_by_more_bits():
         def uniform_words(self, size):
             return np.array([self.words.pop(0) for _ in range(size)], dtype=np.uint64)
 
-    first, second = divmod(_tail_bits(3.7, 5, 128), 1 << 64)
+    first, second = divmod(tail_bits(3.7, 5, 128), 1 << 64)
     for offset, below in ((-5, True), (5, False)):
         assert Scripted([first, second + offset])._reaches(5, 1)[0] == below
     assert Scripted([first - 2])._reaches(5, 1)[0]

@@ -17,8 +17,7 @@ import pytest
 from scipy import stats
 
 import optuna_dp.utilities.above_threshold as mechanism
-from optuna_dp.utilities import DoublingPlan, Utilities
-from optuna_dp.utilities import noisy_max
+from optuna_dp.utilities import DoublingPlan, Utilities, noisy_max
 from optuna_dp.utilities.above_threshold import above_threshold
 from optuna_dp.utilities.exact_noise import DiscreteLaplace
 from optuna_dp.utilities.utility_values import RESOLUTION

@@ -7,7 +7,6 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState
-from utilities.utility_support import MAKERS, SPACE, mean_utility
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -15,6 +14,7 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
 )
 from optuna_dp.utilities.choice import CHOICE_KEY
+from utilities.utility_support import MAKERS, SPACE, mean_utility
 
 
 def choice_trials(study: optuna.Study) -> list[Any]:

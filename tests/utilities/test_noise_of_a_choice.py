@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 from optuna.distributions import FloatDistribution
-from utilities.utility_support import MAKERS, SPACE, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -14,6 +13,7 @@ from optuna_dp.errors import (
 )
 from optuna_dp.protocol.records import read_plan
 from optuna_dp.utilities.choice import settle
+from utilities.utility_support import MAKERS, SPACE, mean_utility, run
 
 
 def test_a_training_that_follows_decides_the_noise_and_the_plan_records_it() -> None:

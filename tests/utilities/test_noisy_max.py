@@ -9,9 +9,8 @@ from scipy import integrate
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.utilities import NoisyMaxPlan, Utilities
-from optuna_dp.utilities import noisy_max
-from optuna_dp.utilities.noisy_max import _measurement, better_noise
+from optuna_dp.utilities import NoisyMaxPlan, Utilities, noisy_max
+from optuna_dp.utilities.noisy_max import better_noise, measurement
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .test_above_threshold import pvalue
@@ -61,9 +60,9 @@ def test_the_claimed_epsilon_holds_for_neighbours_that_move_in_different_directi
 
 @pytest.mark.parametrize("epsilon", [0.1, 1 / 3, 1.0, 7.7])
 def test_opendps_map_confirms_the_epsilon(epsilon):
-    found = _measurement(RESOLUTION, NoisyMaxPlan(epsilon)).map(RESOLUTION)
+    found = measurement(RESOLUTION, NoisyMaxPlan(epsilon)).map(RESOLUTION)
     assert epsilon * (1 - 1e-9) < found <= epsilon
-    found = _measurement(RESOLUTION, NoisyMaxPlan(epsilon, "gumbel")).map(RESOLUTION)
+    found = measurement(RESOLUTION, NoisyMaxPlan(epsilon, "gumbel")).map(RESOLUTION)
     assert epsilon**2 / 8 * (1 - 1e-9) < found <= epsilon**2 / 8
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-from utilities.utility_support import BOTH, MAKERS, SPACE, K, choice_trials, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -18,6 +17,16 @@ from optuna_dp.errors import (
 )
 from optuna_dp.utilities import NoiseWarning
 from optuna_dp.utilities.choice import CHOICE_KEY
+from utilities.utility_support import (
+    BOTH,
+    MAKERS,
+    SPACE,
+    K,
+    choice_trials,
+    evaluated,
+    mean_utility,
+    run,
+)
 
 
 def test_a_run_event_is_refused() -> None:

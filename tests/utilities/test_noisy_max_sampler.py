@@ -9,7 +9,6 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
-from utilities.utility_support import BOTH, GRID, MAKERS, SPACE, choice_trials, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -20,6 +19,16 @@ from optuna_dp.errors import (
 )
 from optuna_dp.protocol.records import read_plan
 from optuna_dp.utilities.choice import CHOICE_KEY, choices, settle
+from utilities.utility_support import (
+    BOTH,
+    GRID,
+    MAKERS,
+    SPACE,
+    choice_trials,
+    evaluated,
+    mean_utility,
+    run,
+)
 
 # The candidates.
 

@@ -20,7 +20,6 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from utilities.utility_support import GRID, LOOP, MAKERS, SPACE, evaluated, mean_utility, run
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -29,11 +28,12 @@ from optuna_dp.errors import (
     UnfinishedStudyError,
     WaitError,
 )
-from optuna_dp.utilities import DoublingPlan, composed_epsilon
 from optuna_dp.protocol.records import GATE_KEY, read_plan
+from optuna_dp.utilities import DoublingPlan, composed_epsilon
 from optuna_dp.utilities import choice as utility_choice
 from optuna_dp.utilities.choice import CHOICE_KEY, choices, end_of, read_trace
 from optuna_dp.utilities.settings import UtilitySettings
+from utilities.utility_support import GRID, LOOP, MAKERS, SPACE, evaluated, mean_utility, run
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 
@@ -232,10 +232,10 @@ def test_no_utility_reaches_the_proposer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_proposer_is_told() -> None:
-    from optuna_dp.utilities.propose_test_sampler import _outcome
+    from optuna_dp.utilities.propose_test_sampler import outcome_of
 
-    assert [_outcome(i, 2, 0.3) for i in range(4)] == [0.0, 0.0, 0.3, None]
-    assert [_outcome(i, None, 0.3) for i in range(3)] == [0.0] * 3
+    assert [outcome_of(i, 2, 0.3) for i in range(4)] == [0.0, 0.0, 0.3, None]
+    assert [outcome_of(i, None, 0.3) for i in range(3)] == [0.0] * 3
 
 
 def test_an_interrupted_study_of_batches_goes_on() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from optuna.distributions import FloatDistribution
 from optuna.samplers import RandomSampler
-from utilities.utility_support import LOOP
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -17,6 +16,7 @@ from optuna_dp.errors import (
 from optuna_dp.utilities import DoublingPlan
 from optuna_dp.utilities.choice import Choice
 from optuna_dp.utilities.settings import CandidateSource, UtilitySettings
+from utilities.utility_support import LOOP
 
 PLANE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 

@@ -22,8 +22,9 @@ from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.encoding import encode_params, encoded
-from optuna_dp.models.prior import Candidates, Prior, Space, UniformPrior
+from optuna_dp.models.prior import Candidates, Prior, UniformPrior
 from optuna_dp.models.scores import RunOutcome, clean_scores, standardized
+from optuna_dp.models.space import Space
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
 from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.private_selection.densities.projection import (

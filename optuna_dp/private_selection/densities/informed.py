@@ -26,14 +26,13 @@ from optuna_dp.models.prior import (
     Candidates,
     Points,
     Prior,
-    Space,
     check_points,
-    check_space,
     from_unit,
     n_points,
     to_external,
     unit_points,
 )
+from optuna_dp.models.space import Space, check_space
 from optuna_dp.private_selection.densities.shares import integer_masses, uniform_masses
 
 Weight = Callable[[Any], float] | Mapping[Any, float]

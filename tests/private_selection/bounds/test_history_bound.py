@@ -11,6 +11,7 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.history_bound import (
     HistoryProfile,
     _intervals,
@@ -24,7 +25,6 @@ from optuna_dp.private_selection.bounds.history_stationary import (
     solve_stationary,
 )
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.errors import InvalidArgumentError
 
 DELTA = 1e-5
 GAUSSIAN = events.gaussian(4.0)

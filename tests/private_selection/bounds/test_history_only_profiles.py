@@ -9,6 +9,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds import history_only
 from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
 from optuna_dp.private_selection.bounds.history_only import (
@@ -18,7 +19,6 @@ from optuna_dp.private_selection.bounds.history_only import (
 )
 from optuna_dp.private_selection.bounds.pointwise_refined import RefinedProfile
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.errors import InvalidArgumentError
 
 EPSILONS = np.linspace(-1.0, 6.0, 40)
 SKEWED = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)
@@ -149,7 +149,7 @@ def test_start_up_runs_are_an_event_of_their_own() -> None:
     run, law = odp.gaussian(4.0), odp.Geometric(2)
     found = odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0), startup_runs=2)
     record = found.to_json()["event"]
-    assert record["type"] == "StartedSelectionDpEvent"
+    assert record["type"] == "PrivateSelectionDpEvent"
     assert record["startup_runs"] == 2
     assert odp.Guarantee.from_json(found.to_json()) == found
     without = odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0), startup_runs=0)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.private_selection.bounds import pointwise_refined
-from optuna_dp.private_selection.bounds import pointwise_slopes
+from optuna_dp.private_selection.bounds import pointwise_refined, pointwise_slopes
 from optuna_dp.private_selection.bounds.history_bound import _Law
 from optuna_dp.private_selection.bounds.history_kernel import HistoryGrid
 from optuna_dp.private_selection.bounds.history_stationary import LinearSystems

@@ -12,15 +12,15 @@ from dp_accounting.rdp import RdpAccountant
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting import events
-from optuna_dp.attacks.attainable import attainable_pairs
-from optuna_dp.attacks.selection_attack import strongest_attack
-from optuna_dp.attacks.comparisons.koskela import koskela_applies, koskela_delta
+from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.accounting.bounds import smallest_epsilon
+from optuna_dp.attacks.attainable import attainable_pairs
+from optuna_dp.attacks.comparisons.koskela import koskela_applies, koskela_delta
+from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 
 DELTA = 1e-5
 

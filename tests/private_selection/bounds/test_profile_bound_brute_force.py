@@ -24,9 +24,9 @@ from private_selection.bounds.discrete_runs import envelope, pair_of_laws, rando
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
 from optuna_dp.private_selection.bounds import profile_bound
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
-from optuna_dp.arrays import FloatArray
 
 EPSILONS = np.array([-1.5, -0.3, 0.0, 0.1, 0.4, 0.8, 1.3, 2.0, 3.0, 5.0])
 TOLERANCE = 1e-11

@@ -14,9 +14,9 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
-from optuna_dp.attacks.comparisons.theorem_1 import theorem1_as_printed
-from optuna_dp.private_selection.event import selection_epsilon
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
+from optuna_dp.attacks.comparisons.theorem_1 import theorem1_as_printed
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.renyi import (
     negative_binomial_rdp,
     selection_rdp,
@@ -27,7 +27,7 @@ from optuna_dp.private_selection.bounds.renyi_poisson import (
     poisson_rdp,
     poisson_rdp_any_mean,
 )
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.event import selection_epsilon
 
 FloatArray = npt.NDArray[np.float64]
 

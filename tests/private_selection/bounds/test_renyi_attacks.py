@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from optuna_dp import Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
-from optuna_dp.private_selection.event import selection_epsilon
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.renyi import (
     selection_rdp,
 )
@@ -19,7 +19,7 @@ from optuna_dp.private_selection.bounds.renyi_poisson import (
     poisson_rdp,
     poisson_rdp_any_mean,
 )
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.event import selection_epsilon
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -22,10 +22,14 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, Proposal
-from optuna_dp.models.scores import RunOutcome
-from optuna_dp.private_selection.densities.informed import FixedCandidates, JointPrior, MarginalPrior
 from optuna_dp.models.prior import Candidates, Prior, UniformPrior
+from optuna_dp.models.scores import RunOutcome
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, Proposal
+from optuna_dp.private_selection.densities.informed import (
+    FixedCandidates,
+    JointPrior,
+    MarginalPrior,
+)
 
 C_LOW, C_HIGH = 0.75, 2.0
 Event = Callable[[dict[str, np.ndarray]], np.ndarray]

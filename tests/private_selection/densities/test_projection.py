@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.densities.projection import (
     Penalized,
     check_projection,
@@ -15,8 +16,11 @@ from optuna_dp.private_selection.densities.projection import (
     projection_to_json,
     scores_to_log_weights,
 )
-from optuna_dp.private_selection.densities.shares import BoundedDensity, integer_masses, uniform_masses
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.densities.shares import (
+    BoundedDensity,
+    integer_masses,
+    uniform_masses,
+)
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, 1e-308, 5e-324, 1.0, 1.0])
 
