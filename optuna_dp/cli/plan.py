@@ -118,6 +118,8 @@ def plan(
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
         # Lazy: start-up time.
+        from threadpoolctl import threadpool_limits
+
         from optuna_dp.planning import selection_plan
 
         found = selection_plan.selection_plan(
@@ -136,12 +138,14 @@ def plan(
             solve=None if solve is None else _UNKNOWNS[solve],
             startup_runs=startup_runs,
         )
-        # Rows are computed when they are read, and may be refused then.
         attacks = target_epsilon is None if attacks is None else attacks
-        if as_json:
-            typer.echo(json.dumps(found.to_json(attack=attacks), indent=2, sort_keys=True))
-        else:
-            print_plan(found, attacks=attacks)
+        # Rows are computed here. Their linear systems are small: on a busy machine several threads
+        # spend four times as long, most of it waiting for each other.
+        with threadpool_limits(1):
+            if as_json:
+                typer.echo(json.dumps(found.to_json(attack=attacks), indent=2, sort_keys=True))
+            else:
+                print_plan(found, attacks=attacks)
 
 
 # What the library calls differently, beside what the user typed.
