@@ -141,23 +141,24 @@ class CellKernels:
             low: Lower ends (u1, u2, u3, p) of the cells, shape (cells, 4).
             high: Upper ends.
         """
-        return self._kernel(low, high, self.g, self.h)
+        return self.kernel(low, high, self.g, self.h)
 
     def plain(self, low: FloatArray, high: FloatArray) -> Kernel:
         """Returns K of slots that draw from the prior itself: 1 - k0 is kept, no more, no less."""
-        return self._kernel(low, high, self.a, self.a)
+        return self.kernel(low, high, self.a, self.a)
 
-    def _kernel(self, low: FloatArray, high: FloatArray, g: FloatArray, h: FloatArray) -> Kernel:
+    def kernel(self, low: FloatArray, high: FloatArray, g: FloatArray, h: FloatArray) -> Kernel:
+        """Returns K of lemma C for the given rises of what is kept."""
         u_low, u_high, p_low, p_high = low[:, :3], high[:, :3], low[:, 3], high[:, 3]
         w_low, w_high = self.finite_mass - u_high, self.finite_mass - u_low + 2.0 * _EPS
         # Among the highest losses: all that the box can keep, less what p >= p_low takes back.
         too_much = w_high @ self.a - (self.finite_mass - p_low) - 16.0 * _EPS
         kept = np.minimum(w_high[:, :, None], self._above).transpose(0, 2, 1) @ g
-        top = kept - self._taken_back(too_much, g, w_low, w_high, self._above)
+        top = kept - self.taken_back(too_much, g, w_low, w_high, self._above)
         # Among the lowest losses: what the box must keep, and what p <= p_high adds.
         too_much = u_high @ self.a - p_high - 16.0 * _EPS
         kept = np.maximum(self._below - u_high[:, :, None], 0.0).transpose(0, 2, 1) @ h
-        bottom = kept + self._taken_back(too_much, h, u_low, u_high, self._below)
+        bottom = kept + self.taken_back(too_much, h, u_low, u_high, self._below)
         up, down = 1.0 + self._rounding, 1.0 - self._rounding
         each = np.diff(top, axis=1) + 4.0 * _EPS
         return Kernel(
@@ -167,7 +168,7 @@ class CellKernels:
             np.clip(each[:, 0], 0.0, self.grid.infinite_mass) * up,
         )
 
-    def _taken_back(
+    def taken_back(
         self,
         too_much: FloatArray,
         rises: FloatArray,

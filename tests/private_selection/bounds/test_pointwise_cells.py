@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from private_selection.bounds.history_reference import lo_hi
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.private_selection.bounds.pointwise_grid import Grid, Values
@@ -23,22 +24,22 @@ class Sabotaged(CellKernels):
 
     kind = ""
 
-    def _kernel(self, low, high, g, h):
+    def kernel(self, low, high, g, h):
         low, high = low.copy(), high.copy()
         width = high[:, 3] - low[:, 3]
         if self.kind == "p above is ignored twice":
             high[:, 3] -= 0.5 * width
         if self.kind == "p below is ignored twice":
             low[:, 3] += 0.5 * width
-        return super()._kernel(
-            low, high, *((h, g) if self.kind == "g and h exchanged" else (g, h))
-        )
+        if self.kind == "g and h exchanged":
+            g, h = h, g
+        return super().kernel(low, high, g, h)
 
-    def _taken_back(self, too_much, rises, low, high, at):
+    def taken_back(self, too_much, rises, low, high, at):
         if self.kind == "twice as much":
             too_much = 2.0 * too_much
         if self.kind != "dearest first":
-            return super()._taken_back(too_much, rises, low, high, at)
+            return super().taken_back(too_much, rises, low, high, at)
         # The same knapsack, with the order of prices turned round.
         low, high, left = low[:, :, None], high[:, :, None], np.maximum(too_much, 0.0)[:, None]
         cost = np.zeros((low.shape[0], at.size))
@@ -51,12 +52,12 @@ class Sabotaged(CellKernels):
         return cost
 
 
-def kept_by_one(mass: np.ndarray, u: np.ndarray, levels: list[float], keep) -> np.ndarray:
-    """What one step function keeps of each atom: shares of the four levels, added up."""
+def shares(mass: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """How much of each atom lies on each of the four levels of one step function."""
     below = np.cumsum(mass) - mass
     ends = np.concatenate([[0.0], u, [mass.sum()]])
     share = np.minimum.outer(ends[1:], below + mass) - np.maximum.outer(ends[:-1], below)
-    return np.array([keep(k) for k in levels]) @ np.clip(share, 0.0, None)
+    return np.clip(share, 0.0, None)
 
 
 def largest_excess(kind: type[CellKernels], seed: int, instances: int) -> float:
@@ -98,13 +99,13 @@ def largest_excess(kind: type[CellKernels], seed: int, instances: int) -> float:
         values = Values(inner[None], np.array([min(-1.0, inner[0])]), np.array([inner[-1] + 1.0]))
         for plain in (False, True):
             of_cell = (kernels.plain if plain else kernels.adaptive)(low, high).apply(values)
-            lo = (lambda k: k) if plain else lambda k: max(c * k, 1.0 - big_c * (1.0 - k))
-            hi = (lambda k: k) if plain else lambda k: min(big_c * k, 1.0 - c * (1.0 - k))
+            bounds = (1.0, 1.0) if plain else (c, big_c)
+            lo, hi = np.transpose([lo_hi(k, *bounds) for k in levels])
             # States whose every tap lies on the grid.
             first, last = max(0, -grid.first_tap), grid.size - max(0, grid.last_tap)
             for one in u:
-                most = kept_by_one(grid.mass, one, levels, lambda k, lo=lo: 1.0 - lo(k))
-                least = kept_by_one(grid.mass, one, levels, lambda k, hi=hi: 1.0 - hi(k))
+                share = shares(grid.mass, one)
+                most, least = (1.0 - lo) @ share, (1.0 - hi) @ share
                 for state in range(first, last):
                     there = inner[state + grid.first_tap : state + grid.last_tap + 1]
                     exact = most @ np.maximum(there, 0.0) - least @ np.maximum(-there, 0.0)
