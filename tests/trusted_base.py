@@ -116,6 +116,7 @@ UNTRUSTED = (
     "cli/",
     "dashboard.py",
     "digits.py",
+    "exact_values.py",
     "federated/",
     "models/encoding.py",
     "models/forest.py",

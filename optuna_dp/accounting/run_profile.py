@@ -34,6 +34,7 @@ from optuna_dp.accounting.kinds.base import OwnEvent, Part
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
 
 _LARGEST_NOISE = 1e150
+_COARSEST, _FINEST = 100.0, 1e-12  # Intervals of a grid.
 
 
 def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
@@ -205,7 +206,9 @@ def composed(parts: list[Part], relation: str) -> Any:
     pairs = [_pair_of_part(canonical_key(part.event), relation) for part in parts]
     if any(pair is not None and pair.is_infinite for pair in pairs):
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
+    # Any positive interval is sound: everything is rounded to the grid toward larger losses.
     interval = interval_for(parts, pairs, relation)
+    interval = min(interval, _COARSEST) if interval >= _FINEST else DEFAULT_INTERVAL
     result, native = None, []
     for part, pair in zip(parts, pairs, strict=True):
         if pair is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 import secrets
@@ -22,7 +23,7 @@ from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated import masks, secure_messages
-from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, now
+from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, Step, now
 from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy, VoteRefusedError
 from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery
 from optuna_dp.voting.ballots import ballot
@@ -180,13 +181,23 @@ def _answer(
     """Returns the noisy vote, if every limit allows it, once it has been written down."""
     query, policies = VoteQuery.from_json(text), _policies(context, own)
     event, server = _charge(query, view, policies), policies[0].server
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    answer = Answer(now(), context.run_id, query.vote, digest, event, view.clients, server, once)
+    digest, plan = _digest(text), _digest(json.dumps(query.plan.to_json(), sort_keys=True))
+    answer = Answer(
+        once=once,
+        time=now(),
+        run=context.run_id,
+        vote=query.vote,
+        query=digest,
+        plan=plan,
+        attempts=query.plan.attempts,
+        event=event,
+        clients=view.clients,
+        server=server,
+    )
 
     def check(answers: Sequence[Answer]) -> None:
-        paid = [(a.vote, a.event) for a in answers if a.event is not None]
         for policy in policies:
-            policy.check_paid(query, paid)
+            policy.check_answers(answers)
 
     ledger = _ledger(context, policies)
     ledger.append(answer, check, write=False)  # before hours of work for nothing
@@ -202,10 +213,12 @@ def _once(stage: str, context: Context, own: VotePolicy | None) -> None:
     Shares of one secret for two lists of clients, or two answers about who has dropped out, could
     give away both masks of a client.
     """
-    policies = _policies(context, own)
-    once = f"{stage} {secure_messages.set_up_name(context)}"
-    answer = Answer(now(), context.run_id, "", "", None, 0, policies[0].server, once)
-    _ledger(context, policies).append(answer, lambda answers: None)
+    step = Step(f"{stage} {secure_messages.set_up_name(context)}")
+    _ledger(context, _policies(context, own)).append(step)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _own_ballot(

@@ -9,7 +9,7 @@ from pathlib import Path
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.markdown import numbered
-from optuna_dp.federated.ledger import Answer, FileLedger, events_of
+from optuna_dp.federated.ledger import Answer, FileLedger
 from optuna_dp.federated.policy import VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
 
@@ -44,15 +44,18 @@ def client_statement(policy: VotePolicy | str | Path) -> str:
     limits = policy if isinstance(policy, VotePolicy) else VotePolicy.from_file(policy)
     if limits.ledger is None:
         raise InvalidArgumentError("policy", policy, "it must name a ledger")
-    answers = [a for a in FileLedger(limits.ledger).answers() if a.event is not None]
-    counts = tuple(Counter(events_of(answers)).items())
+    answers = FileLedger(limits.ledger).answers()
+    counts = tuple(Counter(answer.event for answer in answers).items())
     epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)
+    bound = max([limits.total, *([limits.spent(answers)] if answers else [])])
     rows = "\n".join(_row(answer) for answer in answers)
     return f"""# Votes of this client
 
-It has sent {len(answers)} noisy vote(s). Together they are **differentially private with epsilon
-= {epsilon} and delta = {limits.delta:g}**, with respect to {_RELATIONS[limits.adjacency]}. Its
-limit is {limits.total:g} in all, {limits.max_epsilon:g} for one vote.
+It has sent {len(answers)} noisy vote(s). Whatever made the server ask for each, together they are
+**differentially private with epsilon = {rounded_up(bound, 4)} and delta = {limits.delta:g}**,
+with respect to {_RELATIONS[limits.adjacency]}. Its
+limit is {limits.total:g} in all, {min(limits.max_epsilon, limits.total):g} for one vote. Planned
+before the first of them was held, all would cost epsilon = {epsilon}.
 
 | when (UTC) | run | vote | clients seen | what it took part in |
 |---|---|---|---|---|
@@ -78,6 +81,7 @@ def _assumptions(limits: VotePolicy, answers: Sequence[Answer]) -> list[str]:
         "other software. A client cannot tell: who the others are is the business of the "
         "network's authentication.",
         "This node ran optuna-dp as it is, and nothing else that looks at these data.",
+        "The limits were not raised after results had been seen.",
         "The ledger is complete: it was not deleted, cut short between lines, exchanged or "
         "restored from an older copy, and these data have no other ledger.",
         "When this client answers, and whether it does, does not depend on its data.",

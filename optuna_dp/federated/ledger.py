@@ -1,9 +1,10 @@
 """The ledger of a client: each answer is written down before it leaves, and never forgotten.
 
-A file that is only appended to: a line that says what it is, then a line of JSON for every answer,
-each with a digest of itself and of the line before. A lock makes "read, judge, write" one step,
-also for several processes on one node. Every file that is not such lines, whole and in order, is
-refused: what cannot be seen is in ``docs/explanation/voting.md``.
+A file that is only appended to: a line that says what it is, then a line of JSON for every answer
+and for every other step that is taken once, each with a digest of itself and of the line before. A
+lock makes "read, judge, write" one step, also for several processes on one node. Every file that
+is not such lines, whole and in order, is refused: what cannot be seen is in
+``docs/explanation/voting.md``.
 """
 
 from __future__ import annotations
@@ -33,53 +34,67 @@ _CHAIN = "digest"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One vote that was sent, or one step of a secure sum that is taken once.
+class Step:
+    """One step of a secure sum that is taken once.
+
+    Attributes:
+        once: A name of what must not be done twice.
+    """
+
+    once: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Answer(Step):
+    """One vote that was sent.
 
     Attributes:
         time: When, UTC, ISO 8601.
         run: Flower's number of the run.
         vote: The vote's name.
         query: A digest of the query.
-        event: What it costs; None for other steps, which are a part of the vote's cost.
+        plan: A digest of the plan.
+        attempts: How many attempts that has.
+        event: What the answer costs.
         clients: How many clients were seen.
         server: What was thought of the server, see :class:`.VotePolicy`.
-        once: A name of what must not be answered twice.
     """
 
     time: str
     run: int
     vote: str
     query: str
-    event: SkellamDpEvent | None
+    plan: str
+    attempts: int
+    event: SkellamDpEvent
     clients: int
     server: str
-    once: str
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values."""
-        return {**vars(self), "event": None if self.event is None else event_to_json(self.event)}
+        return {**vars(self), "event": event_to_json(self.event)}
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Answer:
-        """Reads what :meth:`to_json` wrote; refuses anything else."""
-        try:
-            event = None if data["event"] is None else event_from_json(data["event"])
-            if not isinstance(event, SkellamDpEvent | None):
-                raise ValueError("it is no vote")
-            return cls(**{**data, "event": event})
-        except (ValueError, TypeError, KeyError, AttributeError, OptunaDPError) as error:
-            raise VoteRefusedError(f"the ledger is damaged: {error!r}") from None
+
+def _step(data: dict[str, Any]) -> Step:
+    """Reads what ``to_json`` wrote; refuses anything else."""
+    try:
+        if "event" not in data:
+            return Step(**data)
+        event = event_from_json(data["event"])
+        if not isinstance(event, SkellamDpEvent):
+            raise ValueError("it is no vote")
+        return Answer(**{**data, "event": event})
+    except (ValueError, TypeError, KeyError, AttributeError, OptunaDPError) as error:
+        raise VoteRefusedError(f"the ledger is damaged: {error!r}") from None
 
 
 def now() -> str:
     """Returns the time as ledgers have it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def events_of(answers: Sequence[Answer]) -> list[SkellamDpEvent]:
-    """Returns what was paid for."""
-    return [answer.event for answer in answers if answer.event is not None]
 
 
 Check = Callable[[Sequence[Answer]], None]
@@ -88,13 +103,13 @@ Check = Callable[[Sequence[Answer]], None]
 class Ledger(Protocol):
     """Where answers are written down."""
 
-    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
         """Writes an answer down if ``check`` of all answers, this one last, does not raise.
 
         Without ``write`` it is only looked whether it would be.
 
         Raises:
-            VoteRefusedError: If the same was answered before, or the ledger cannot be read.
+            VoteRefusedError: If the same was done before, or the ledger cannot be read.
         """
 
 
@@ -104,12 +119,12 @@ class StateLedger(Ledger):
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
         records = self._context.state.config_records
         lines: list[Any] = list(records.get(_STATE, ConfigRecord()).get("lines", []))  # type: ignore[arg-type]
-        _check_all([Answer.from_json(json.loads(line)) for line in lines], answer, check)
+        _check_all([_step(json.loads(line)) for line in lines], step, check)
         if write:
-            lines.append(json.dumps(answer.to_json()))
+            lines.append(json.dumps(step.to_json()))
             records[_STATE] = ConfigRecord({"lines": lines})
 
 
@@ -128,19 +143,19 @@ class FileLedger(Ledger):
         if not self._path.exists():
             return []
         with self._locked() as file:
-            return _read(file)[0]
+            return _answers(_read(file)[0])
 
-    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
         if not os.path.lexists(self._path):
             self._create()
         with self._locked() as file:
-            answers, last = _read(file)
-            _check_all(answers, answer, check)
+            steps, last = _read(file)
+            _check_all(steps, step, check)
             if not write:
                 return
             end = os.lseek(file, 0, os.SEEK_END)
             try:
-                _write(file, _line(last, answer.to_json()))
+                _write(file, _line(last, step.to_json()))
             except OSError as error:
                 os.ftruncate(file, end)  # a part of a line
                 raise VoteRefusedError(f"the ledger cannot be written: {error}") from None
@@ -189,8 +204,8 @@ def _line(previous: bytes, record: dict[str, Any]) -> bytes:
     return json.dumps({**record, _CHAIN: digest}, sort_keys=True).encode() + b"\n"
 
 
-def _read(file: int) -> tuple[list[Answer], bytes]:
-    """The answers of a file, and its last line; refuses every other file."""
+def _read(file: int) -> tuple[list[Step], bytes]:
+    """The steps in a file, and its last line; refuses every other file."""
     with os.fdopen(os.dup(file), "rb") as copy:
         copy.seek(0)
         lines = copy.read().splitlines(keepends=True)
@@ -216,7 +231,7 @@ def _read(file: int) -> tuple[list[Answer], bytes]:
             raise VoteRefusedError(f"the ledger is damaged in line {i + 1}: {error!r}") from None
         records.append(record)
         previous = line
-    return [Answer.from_json(record) for record in records[1:]], previous
+    return [_step(record) for record in records[1:]], previous
 
 
 def _write(file: int, data: bytes) -> None:
@@ -225,7 +240,12 @@ def _write(file: int, data: bytes) -> None:
     os.fsync(file)
 
 
-def _check_all(answers: Sequence[Answer], answer: Answer, check: Check) -> None:
-    if any(answer.once == earlier.once for earlier in answers):
+def _check_all(steps: Sequence[Step], step: Step, check: Check | None) -> None:
+    if any(step.once == earlier.once for earlier in steps):
         raise VoteRefusedError("this very question was answered before")
-    check([*answers, answer])
+    if check is not None:
+        check(_answers([*steps, step]))
+
+
+def _answers(steps: Sequence[Step]) -> list[Answer]:
+    return [step for step in steps if isinstance(step, Answer)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from cryptography.fernet import InvalidToken
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,13 +21,11 @@ from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key
 from optuna_dp.federated import masks
 from optuna_dp.federated.policy import View, VoteRefusedError
 from optuna_dp.federated.query import QUERY_RECORD, VoteQuery
-from optuna_dp.federated.transport import MODULUS, SECAGG_CONFIG, entry_bound
+from optuna_dp.federated.transport import MODULUS, SECAGG_CONFIG, entry_bound, short
 
 # Flower's record of a secure sum, and ours of the query that it is for.
 _STATE = "secaggplus_state"
 _ASKED = "optuna_dp_asked"
-# Far more than any key or share takes.
-_LONGEST = 4096
 _LARGEST_NAME = (1 << 64) - 1
 
 
@@ -88,7 +86,7 @@ def check_shares(message: Message, context: Context) -> None:
     names = cast(list[int], state["ss2_dict:K"])
     keys = dict(zip(names, cast(list[bytes], state["ss2_dict:V"]), strict=True))
     texts, sources = config.get("ctxts"), cast(list[int], config["srcs"])
-    if not isinstance(texts, list) or len(texts) != len(sources) or not all(map(_short, texts)):
+    if not isinstance(texts, list) or len(texts) != len(sources) or not all(map(short, texts)):
         raise VoteRefusedError("there must be one share of each client")
     for source, text in zip(sources, cast(list[bytes], texts), strict=True):
         try:
@@ -130,15 +128,17 @@ def view_of(message: Message, context: Context) -> bytes:
 def promised(message: Message) -> View:
     """Returns what a set-up says that this client will see."""
     config = _config(message)
-    shares = cast(int, config["share_num"])
-    return View(True, shares, cast(int, config["threshold"]), masks.complete(config, shares))
+    return _view(config, cast(int, config["share_num"]))
 
 
 def seen(context: Context) -> View:
     """Returns what was seen of a secure sum, once shares have been exchanged."""
     state = _state(context)
-    clients = len(_keys(state))
-    return View(True, clients, cast(int, state["threshold"]), masks.complete(state, clients))
+    return _view(state, len(_keys(state)))
+
+
+def _view(numbers: ConfigRecord, clients: int) -> View:
+    return View(True, clients, cast(int, numbers["threshold"]), masks.complete(numbers, clients))
 
 
 def set_up_name(context: Context) -> str:
@@ -233,7 +233,7 @@ def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
             continue
         pair = value if isinstance(value, list) else []
         number = int(name) if name.isdecimal() and len(name) <= 20 else -1
-        if not 0 <= number <= _LARGEST_NAME or len(pair) != 2 or not all(map(_short, pair)):
+        if not 0 <= number <= _LARGEST_NAME or len(pair) != 2 or not all(map(short, pair)):
             raise VoteRefusedError("keys that are none")
         if number in found:  # "7" and "07" are one client
             raise VoteRefusedError("a client that is named twice")
@@ -270,7 +270,3 @@ def _check_enough(count: int, state: ConfigRecord) -> None:
     threshold = cast(int, state["threshold"])
     if count < threshold:
         raise VoteRefusedError(f"{count} different clients, and {threshold} are needed")
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, bytes) and 0 < len(value) <= _LONGEST

@@ -423,7 +423,7 @@ ATTEMPTS: dict[str, Callable[[HostileServer], Any]] = {
     "over and over": over_and_over,
     "candidates of its own": candidates_of_its_own,
     "another plan for the others": another_plan_for_the_others,
-    "a client with another's key": a_client_with_anothers_key,
+    "a key of another client": a_client_with_anothers_key,
 }
 
 # What a client says of each to itself, in its log.
@@ -436,7 +436,7 @@ REASONS = {
     "active and dead": r"a client that is called active and dead would lose both masks\.",
     "another list for everyone": r"a client's share cannot be read: it was shown another .*",
     "another plan for the others": r"a client's share cannot be read: it was shown another .*",
-    "a client with another's key": r"keys that are none\.",
+    "a key of another client": r"keys that are none\.",
     "a source many times": r"srcs names a client twice\.",
     "a source left out": r"a client that was introduced has sent no share\.",
     "a part of the shares": r"clients share with a part of the others, which a server .*",

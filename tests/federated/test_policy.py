@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import optuna_dp as odp
@@ -19,6 +20,7 @@ from flwr.clientapp import ClientApp
 
 from federated.in_process import Wire, objective, vote
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
+from optuna_dp.accounting.skellam import pmf
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     InProcessGrid,
@@ -29,9 +31,8 @@ from optuna_dp.federated import (
     client_statement,
     voter,
 )
-from optuna_dp.federated.ledger import Answer, FileLedger, events_of, now
-from optuna_dp.federated.policy import VoteRefusedError
-from optuna_dp.federated.query import VoteQuery
+from optuna_dp.federated.ledger import Answer, FileLedger, Step, now
+from optuna_dp.federated.policy import VoteRefusedError, total_epsilon
 
 TOML = """
 max_epsilon = 2.0
@@ -70,7 +71,7 @@ def test_limits_of_the_node_hold_over_votes_apps_and_restarts(tmp_path: Path) ->
             with pytest.raises(VoteFailedError):
                 chosen.start(grid, grid.server_context())
     policy = VotePolicy.from_file(tmp_path / "0" / "votes.toml")
-    found = events_of(FileLedger(policy.ledger or "").answers())
+    found = [a.event for a in FileLedger(policy.ledger or "").answers()]
     total = odp.Guarantee(odp.compose(*found), "replace_one").epsilon(1e-5)
     assert 2.0 < total <= 3.0
     text = client_statement(tmp_path / "0" / "votes.toml")
@@ -174,8 +175,10 @@ def test_limits_that_are_none(argument: str, value: Any) -> None:
 EVENT = SkellamDpEvent(100.0, 3, 21)
 
 
-def answer(once: str, event: Any = EVENT) -> Answer:
-    return Answer(now(), 1, "v", "digest", event, 5, "malicious", once)
+def answer(
+    once: str, event: Any = EVENT, vote: str = "v", plan: str = "p", attempts: int = 1
+) -> Answer:
+    return Answer(once, now(), 1, vote, f"query {vote}", plan, attempts, event, 5, "malicious")
 
 
 def few(answers: Any) -> None:
@@ -249,27 +252,102 @@ def test_what_is_cut_off_between_lines_cannot_be_seen(tmp_path: Path) -> None:
 
 def test_a_ledger_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in ("/dev/null", "/dev/zero", tmp_path, tmp_path / "pipe", tmp_path / "no" / "way"):
-        with pytest.raises(VoteRefusedError, match="the ledger"):
+    for path in ("/dev/null", tmp_path / "pipe"):
+        with pytest.raises(VoteRefusedError, match="the ledger is no file"):
+            FileLedger(path).append(answer("1"), few)
+    for path in (tmp_path, tmp_path / "no" / "way"):
+        with pytest.raises(VoteRefusedError, match="the ledger cannot be"):
             FileLedger(path).append(answer("1"), few)
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     with pytest.raises(VoteRefusedError, match="cannot be opened"):
         FileLedger(tmp_path / "dangling").append(answer("1"), few)
 
 
-def test_a_name_of_a_vote_is_answered_as_often_as_its_plan_and_its_limit_allow() -> None:
+def test_a_name_of_a_vote_is_answered_as_often_as_its_plan_allows() -> None:
+    """One name, one attempt, a limit of 1 and of 4 in all: eleven answers before."""
     policy = VotePolicy(max_epsilon=1.0, total_epsilon=4.0)
-    plan = vote(epsilon=0.9).plan(5)
-    query = VoteQuery({}, (), "minimize", plan, "name")
-    policy.check_paid(query, [("name", plan.event), ("other", plan.event)])
+    event = vote(epsilon=0.9).plan(5).event
+    policy.check_answers([answer("1", event)])
     with pytest.raises(VoteRefusedError, match="answered 1 times, and its plan has 1 attempts"):
-        policy.check_paid(query, [("name", plan.event)] * 2)
-    generous = VoteQuery({}, (), "minimize", dataclasses.replace(plan, attempts=50), "name")
-    with pytest.raises(VoteRefusedError, match="this vote would cost epsilon"):
-        policy.check_paid(generous, [("name", plan.event)] * 2)
-    policy.check_paid(query, [("name", plan.event), ("a", plan.event), ("b", plan.event)])
+        policy.check_answers([answer("1", event), answer("2", event)])
+    other = dataclasses.replace(answer("2", event, attempts=5), query="another")
+    with pytest.raises(VoteRefusedError, match="vote v was another query before"):
+        policy.check_answers([answer("1", event, attempts=5), other])
+    several = [answer(str(i), event, str(i)) for i in range(30)]
+    policy.check_answers(several[:8])
     with pytest.raises(VoteRefusedError, match="all votes together would cost"):
-        policy.check_paid(query, [(str(i), plan.event) for i in range(50)])
+        policy.check_answers(several)
+
+
+def test_rounds_of_one_plan_cost_what_the_plan_costs() -> None:
+    plan = vote(epsilon=1.0, rounds=3).plan(5)
+    policy = VotePolicy(max_epsilon=1.0)
+    rounds = [answer(str(i), plan.event, str(i), attempts=3) for i in range(4)]
+    for count in (1, 2, 3):
+        policy.check_answers(rounds[:count])
+        assert policy.spent(rounds[:count]) == plan.guarantee(3).epsilon(1e-5)
+    with pytest.raises(VoteRefusedError, match="all votes together would cost"):
+        policy.check_answers(rounds)
+    # Fewer shares of noise than in its first round, or another plan, are no part of the plan.
+    less = SkellamDpEvent(plan.event.variance * 0.99, 3, 21)
+    for other in (answer("1", less, "1", attempts=3), answer("1", EVENT, "1", "q", 3)):
+        assert policy.spent([rounds[0], other]) > plan.guarantee(3).epsilon(1e-5)
+
+
+def hockey_stick(mass: np.ndarray, losses: np.ndarray, epsilon: np.ndarray) -> np.ndarray:
+    """E[1 - exp(epsilon - L)]+ of a loss, for each epsilon."""
+    gaps = np.minimum(epsilon[:, None] - losses[None, :], 0.0)
+    return (mass[None, :] * -np.expm1(gaps)).sum(axis=1)
+
+
+def losses_of(event: SkellamDpEvent) -> tuple[np.ndarray, np.ndarray]:
+    """Masses and privacy losses of a vote, exactly, by convolution of its changed entries."""
+    _, f = pmf(event.variance)
+    kept = np.minimum(f[1:], f[:-1]) > 1e-13
+    mass, losses = f[1:][kept], np.log(f[1:][kept]) - np.log(f[:-1][kept])
+    total, out = np.zeros(1), np.ones(1)
+    for _ in range(event.changes("replace_one")):
+        grid = np.round((total[:, None] + losses[None, :]).ravel(), 3)
+        total, at = np.unique(grid, return_inverse=True)
+        out = np.bincount(at, weights=(out[:, None] * mass[None, :]).ravel())
+        total, out = total[out > 1e-13], out[out > 1e-13]
+    return out, total
+
+
+def test_a_server_that_chooses_by_results_stays_within_the_total() -> None:
+    """Exactly, for two steps: the next vote depends on what the first one has shown.
+
+    Each plan that may follow fits exact composition alone; the choice among them does not. The
+    filter of the policy refuses them.
+    """
+    policy = VotePolicy(max_epsilon=2.0, total_epsilon=2.0, delta=1e-3)
+    first = SkellamDpEvent(12.0, 1, 2)
+    mass, losses = losses_of(first)
+
+    def exact(event: SkellamDpEvent) -> float:
+        return total_epsilon(((first, 1), (event, 1)), "replace_one", 1e-3)
+
+    def counted(event: SkellamDpEvent) -> float:
+        return policy.spent([answer("1", first, "1"), answer("2", event, "2", "q")])
+
+    def largest(judge: Any, votes: int) -> SkellamDpEvent:
+        """The vote of so many changed entries with the least noise that is allowed."""
+        low, high = 1.0, 1e3
+        for _ in range(16):
+            middle = (low * high) ** 0.5
+            fits = judge(SkellamDpEvent(middle, votes, 2 * votes)) <= 2.0
+            low, high = (low, middle) if fits else (middle, high)
+        return SkellamDpEvent(high, votes, 2 * votes)
+
+    def delta(judge: Any) -> float:
+        """Of the best choice after each result; to stop is one."""
+        left = 2.0 - losses
+        options = [np.maximum(-np.expm1(np.minimum(left, 0.0)), 0.0)]
+        options += [hockey_stick(*losses_of(largest(judge, k)), left) for k in (1, 8)]
+        return float((mass * np.max(options, axis=0)).sum())
+
+    assert delta(exact) > 1.01e-3
+    assert delta(counted) < 1e-3
 
 
 def test_nothing_is_sent_that_is_not_written_down(
@@ -289,8 +367,7 @@ def test_nothing_is_sent_that_is_not_written_down(
         assert f"the ledger cannot be {reason}: no space left on device" in caplog.text
         caplog.clear()
     monkeypatch.undo()
-    found = FileLedger(tmp_path / "0" / "ledger.jsonl").answers()
-    assert [a.once.split()[0] for a in found] == ["share_keys"]
+    assert FileLedger(tmp_path / "0" / "ledger.jsonl").answers() == []
 
 
 def test_a_line_that_was_written_in_part_is_taken_back(
@@ -319,9 +396,10 @@ def test_the_same_is_answered_once(tmp_path: Path) -> None:
     ledger.append(answer("b"), few, write=False)
     with pytest.raises(VoteRefusedError, match="answered before"):
         ledger.append(answer("a"), few)
-    ledger.append(answer("open a", None), few)
-    assert len(ledger.answers()) == 2
-    assert events_of(ledger.answers()) == [EVENT]
+    ledger.append(Step("open a"))
+    with pytest.raises(VoteRefusedError, match="answered before"):
+        ledger.append(Step("open a"))
+    assert [a.event for a in ledger.answers()] == [EVENT]
 
 
 def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:

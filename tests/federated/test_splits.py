@@ -246,6 +246,13 @@ def renamed(keys: dict[str, Any]) -> None:
     keys["5"] = keys.pop(min(keys))
 
 
+def not_its_own(stage: str, message: Message) -> None:
+    if stage == "share_keys":
+        own = str(message.metadata.dst_node_id)
+        key = public_key_to_bytes(generate_key_pairs()[1])
+        message.content[CONFIG][own] = [message.content[CONFIG][own][0], key]
+
+
 def exchanged(keys: dict[str, Any]) -> None:
     keys[min(keys)], keys[max(keys)] = keys[max(keys)], keys[min(keys)]
 
@@ -282,6 +289,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "share_keys a key written otherwise": (with_keys(rewritten), "keys that are none"),
     # Here it is the server that uses no such reply; a client would have no share of that name.
     "share_keys another name": (with_keys(renamed), ""),
+    "share_keys a key of its own": (not_its_own, "its own keys are not among those"),
     "share_keys names exchanged": (with_keys(exchanged), CANNOT_READ),
     "collect_masked_vectors srcs": (
         with_entry("collect_masked_vectors", "srcs", less),
