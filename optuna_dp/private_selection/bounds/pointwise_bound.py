@@ -56,7 +56,7 @@ POINTS_PER_SPREAD = 6.0
 
 # Multiplications that a search may take; fewer cells and coarser grids where it would take more.
 _WORK = 8e8
-_FEWEST_CELLS = 100
+_FEWEST_CELLS = 80
 # What numpy does beside each sum, and what LAPACK saves, in multiplications.
 _OVERHEAD = 24
 _SOLVED_AT_ONCE = 8
@@ -71,7 +71,7 @@ _NEGLIGIBLE_TAIL = 1e-15
 _PMF_ROUNDING = 1e-12
 # Of E[T], what the runs after the head of a negative binomial law may carry.
 _TAIL_SHARE = 0.01
-_MAX_HEAD = 1000
+_MAX_HEAD = 3000
 # Runs treated one by one at most where no bound for the rest is at hand: P[T > N] is charged.
 _MAX_RUNS = 2000
 # A bound that charges more than this is not worth its time: the profile bound is smaller by then.
@@ -390,7 +390,14 @@ def recursion(
     else:
         v1 = won(v2, law.head)
     v2, v1 = v2.scaled(weight), v1.scaled(weight)
+    # Both in one step: where steps are small, what numpy does besides the sums is most of it.
+    twice = later.repeated(2)
     for k in range(law.head - 1, 0, -1):
-        v2 = unit.scaled(float(law.pmf[k - 1])).plus(k_of(k + 1).apply(v2))
-        v1 = won(v2, k).plus(k_of(k).apply(v1))
+        if k > startup:
+            both = twice.apply(v2.joined(v1))
+            v2, v1 = both.take(slice(cells)), both.take(slice(cells, None))
+        else:
+            v2, v1 = k_of(k + 1).apply(v2), k_of(k).apply(v1)
+        v2 = unit.scaled(float(law.pmf[k - 1])).plus(v2)
+        v1 = won(v2, k).plus(v1)
     return v1

@@ -57,6 +57,15 @@ class Kernel:
         #: The factor of V(0, 1).
         self.keep_left: FloatArray = np.minimum(keep_hi @ np.exp(-grid.taps) * (1.0 - SLACK), 1.0)
 
+    def repeated(self, times: int) -> Kernel:
+        """Returns the operators of all cells, and of all cells again."""
+        return Kernel(
+            self.grid,
+            np.tile(self.keep_lo, (times, 1)),
+            np.tile(self.keep_hi, (times, 1)),
+            np.tile(self.keep_infinite, times),
+        )
+
     def apply(self, values: Values) -> Values:
         """Returns an upper bound on K V."""
         g = self.grid
