@@ -213,7 +213,7 @@ def test_two_classes_are_measured_with_more_than_one_draw() -> None:
 
 def test_a_decay_that_bends_the_walk_is_followed() -> None:
     """Strong decay forgets early noise; how much is a geometric sum."""
-    steps, decay = 200, 0.1
+    steps, decay = 200, 0.02
     found = odp.rehearse_arrays(
         linear, SOFTMAX, INPUTS, weight_decay=decay, **PUBLIC | {"steps": steps}
     )
