@@ -174,14 +174,14 @@ def _check(
     target: float | None,
     solve: Unknown | None,
 ) -> None:
-    unneeded = {
+    training = {
         "--noise-multiplier": noise,
         "--sample-rate": rate,
         "--steps": steps,
         "--score-noise": score_noise,
     }
     if event is not None:
-        for name, value in unneeded.items():
+        for name, value in training.items():
             if value is not None:
                 raise InvalidArgumentError(
                     name, value, "it cannot be combined with --event", "Use one or the other."
@@ -192,7 +192,7 @@ def _check(
             )
     else:
         for name in ("--sample-rate", "--steps"):
-            if unneeded[name] is None:
+            if training[name] is None:
                 raise InvalidArgumentError(
                     name, None, "it is needed to say what one run costs", "Or use --event."
                 )
