@@ -79,7 +79,7 @@ def noise_of_one(epsilon: float) -> float:
         target_epsilon=epsilon,
         delta=DELTA,
         run=lambda noise: odp.dp_sgd(noise_multiplier=noise, sample_rate=RATE, steps=STEPS),
-        trials=odp.Once(),
+        trials=odp.Binomial(1, mean=1),  # one run for certain
     )
     return float(found.value)
 

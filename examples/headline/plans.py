@@ -287,8 +287,7 @@ def no_privacy(size: Size, target: float) -> Plan:
     return Plan(0.0, None, runs, runs, None, None)
 
 
-# None: an arm that was measured, and that the package no longer has. Its numbers stand.
-ARMS: dict[str, Callable[[Size, float], Plan] | None] = {
+ARMS: dict[str, Callable[[Size, float], Plan]] = {
     "no tuning, SGD": single,
     "no tuning, Adam": single,
     "grid, composed": composed,
@@ -298,7 +297,6 @@ ARMS: dict[str, Callable[[Size, float], Plan] | None] = {
     "RandTune": selected,
     "RandTune, 30 runs": partial(selected, mean=MEAN_MANY),
     "DP-HyPO": partial(selected, bounds=DENSITY_BOUNDS),
-    "pilots, RandTune": None,
     "propose-test": propose_test,
     "noisy max": noisy_max,
     "budget": budget,
@@ -306,7 +304,6 @@ ARMS: dict[str, Callable[[Size, float], Plan] | None] = {
     "free choice": free_choice,
     "no privacy": no_privacy,
 }
-RUNNABLE = tuple(arm for arm, plan in ARMS.items() if plan is not None)
 # These exceed the budget; they are ceilings, not results.
 CEILINGS = ("free choice", "no privacy")
 
@@ -326,7 +323,7 @@ def plan_all(cells: list[tuple[str, float]], arms: list[str], path: Path) -> dic
     known = json.loads(path.read_text()) if path.exists() else {}
     for name, epsilon in cells:
         for arm, make in ARMS.items():
-            if make is None or arm not in arms or key(name, epsilon, arm) in known:
+            if arm not in arms or key(name, epsilon, arm) in known:
                 continue
             plan = make(size_of(name), epsilon)
             known[key(name, epsilon, arm)] = plan.to_json()

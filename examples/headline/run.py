@@ -24,7 +24,7 @@ from pathlib import Path
 import flights
 import optuna
 from arms import Bench, Outcome, run_arm
-from plans import CELLS, RUNNABLE, Plan, key, plan_all
+from plans import ARMS, CELLS, Plan, key, plan_all
 from tasks import NAMES, REPETITIONS, SMALL, size_of, split
 
 HERE = Path(__file__).parent
@@ -63,7 +63,7 @@ def group(
 ) -> Iterator[str]:
     """One repetition of those of the arms that are not done, as lines of the file."""
     noise = plans[key(name, epsilon, "no tuning, SGD")].noise
-    wanted = [arm for arm in RUNNABLE if arm in arms]
+    wanted = [arm for arm in ARMS if arm in arms]
     missing = [arm for arm in wanted if (name, epsilon, repetition, arm) not in done]
     if not missing:
         return
@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, help="instead of those of tasks.py")
     parser.add_argument("--data", choices=NAMES, action="append", help="all there are by default")
-    parser.add_argument("--arm", choices=RUNNABLE, action="append", help="all by default")
+    parser.add_argument("--arm", choices=ARMS, action="append", help="all by default")
     parser.add_argument("--quick", action="store_true", help="one repetition of one group")
     parser.add_argument("--results", type=Path, default=HERE)
     options = parser.parse_args()
@@ -99,7 +99,7 @@ def main() -> None:
     options.results.mkdir(parents=True, exist_ok=True)
     runs = options.results / "runs.csv"
     done = finished(runs)
-    arms = options.arm or list(RUNNABLE)
+    arms = options.arm or list(ARMS)
     plans = plan_all(cells, arms, options.results / "plans.json")
     wanted = {
         name: 1 if options.quick else options.repetitions or REPETITIONS[name] for name in NAMES

@@ -2,8 +2,9 @@
 
     python run.py --minutes 50        # appends curves to curves.csv, in a fixed order
     python run.py --quick             # a few curves with two repetitions, to the screen
-    python run.py --tables            # the page's numbers, from curves.csv
-    python run.py --digits            # one run at the rule, as in the headline
+    python run.py --collapse          # the curves of the page's figure
+    python run.py --one-run           # one training at the rule, on the headline's splits
+    python tables.py                  # the page's numbers, from curves.csv
 
 A curve is one task, model, optimiser, epsilon, batch and length, at fixed learning rates: those at
 which the noise of a weight comes to each of NOISES. Curves are drawn at random from everything
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from tasks import NAMES, Task, load
-from training import OPTIMISERS, Model, Optimiser, accuracies, train
+from training import OPTIMISERS, Model, Optimiser, accuracies, train, with_constant
 
 import optuna_dp as odp
 from optuna_dp.planning.batch import noise_of_training
@@ -32,6 +33,7 @@ DELTA = 1e-5
 # From a fiftieth to 2.6, by factors of 1.5.
 NOISES = 0.02 * 1.5 ** np.arange(13)
 CURVES = Path(__file__).with_name("curves.csv")
+FIGURE = Path(__file__).with_name("figure.csv")
 SMALL = {
     "models": (
         Model(),
@@ -77,6 +79,13 @@ class Setting:
         rate = self.batch / load(self.task).records
         return noise_of_training(self.epsilon, DELTA, min(rate, 1.0), self.steps)
 
+    def work(self) -> float:
+        """Multiplications, about."""
+        task = load(self.task)
+        sizes = [task.x.shape[1], *self.model.widths, task.classes]
+        weights = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
+        return 6.0 * weights * self.batch * self.steps * self.repetitions * len(NOISES)
+
     def rate(self, noise_multiplier: float, noise_per_weight: float) -> float:
         tiny = 1e-6  # the rate is in proportion, and so small a one is not capped
         rate = odp.learning_rate(
@@ -105,10 +114,7 @@ def draw(task_name: str, rng: np.random.Generator) -> Setting:
             int(space["steps"][rng.integers(len(space["steps"]))]),
             24 if task.records < 500 else 8 if task.records < 5000 else 4,
         )
-        sizes = [task.x.shape[1], *model.widths, task.classes]
-        weights = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
-        work = 6.0 * weights * batch * setting.steps * setting.repetitions * len(NOISES)
-        if batch <= task.records and work <= _MOST_WORK:
+        if batch <= task.records and setting.work() <= _MOST_WORK:
             return setting
 
 
@@ -174,8 +180,8 @@ def size(
     return math.sqrt(float(np.mean(squares)))
 
 
-def collect(minutes: float) -> None:
-    """Appends curves until the time is over."""
+def collect(minutes: float, most_work: float) -> None:
+    """Appends curves until the time is over, those that take more work than so much left out."""
     end = time.monotonic() + 60.0 * minutes
     known = set()
     if CURVES.exists():
@@ -189,10 +195,74 @@ def collect(minutes: float) -> None:
         if number in known:
             continue
         rng = np.random.default_rng([2026, number])
-        rows = curve(draw(NAMES[number % len(NAMES)], rng), rng)
+        setting = draw(NAMES[number % len(NAMES)], rng)
+        if setting.work() > most_work:
+            continue
+        rows = curve(setting, rng)
         with CURVES.open("a", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)
             writer.writerows({"curve": number, **row} for row in rows)
+
+
+def collapse() -> None:
+    """Writes the figure's curves: one model, batch and length, all optimisers and epsilons."""
+    with FIGURE.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        for optimiser in OPTIMISERS:
+            for epsilon in (1.0, 3.0, 8.0):
+                setting = Setting("digits", Model(), optimiser, epsilon, 64, 211)
+                rows = curve(setting, np.random.default_rng(int(epsilon)))
+                writer.writerows({"curve": f"{optimiser} {epsilon:g}", **row} for row in rows)
+
+
+def one_run(repetitions: int = 24) -> None:
+    """One training at the rule, on the headline's splits: no pilots, no score."""
+    print("| task | epsilon | batch, steps | noise of a weight | rehearsal | its rate |")
+    print("|---|---|---|---|---|---|")
+    for name, records, epsilons in (
+        ("digits", 1348, (1.0, 3.0, 8.0)),
+        ("breast_cancer", 427, (1.0, 3.0)),
+        ("breast_cancer, [0, 1]", 427, (1.0, 3.0)),
+    ):
+        task, place = load(name), NAMES.index(name.split(",")[0])
+        draws = [np.random.default_rng([r, place]).random(len(task.x)) for r in range(repetitions)]
+        splits = [(np.flatnonzero(d >= 0.25), np.flatnonzero(d < 0.25)) for d in draws]
+        inputs = with_constant(odp.made_up_inputs(*task.schema))
+        for epsilon in epsilons:
+            more = odp.batch_choices(epsilon=epsilon, records=records, epochs=10, work=4).favored
+            usual = math.ceil(10 * records / 64)
+            for batch, steps in ((64, usual), (more.batch_size, more.steps)):
+                noise = noise_of_training(epsilon, DELTA, min(batch / records, 1.0), steps)
+                public = {"noise_multiplier": noise, "steps": steps, "batch_size": batch}
+                found = odp.rehearse_arrays(
+                    lambda weights, x: x @ weights[0],
+                    [np.zeros((task.x.shape[1] + 1, task.classes))],
+                    inputs,
+                    **public,
+                )
+                weights = train(
+                    Model(),
+                    task.x,
+                    task.y,
+                    [pair[0] for pair in splits],
+                    task.classes,
+                    optimiser="sgd",
+                    rates=np.array([odp.learning_rate(**public), found.learning_rate]),
+                    noise_multiplier=noise,
+                    sample_rates=np.full(repetitions, min(batch / records, 1.0)),
+                    batch=batch,
+                    steps=steps,
+                    rng=np.random.default_rng([8, place]),
+                )
+                hits = accuracies(Model(), weights, task.x, task.y, [pair[1] for pair in splits])
+                means, errors = hits.mean(axis=0), hits.std(axis=0, ddof=1) / repetitions**0.5
+                shown = " | ".join(
+                    f"{100 * mean:.1f} ± {196 * error:.1f}"
+                    for mean, error in zip(means, errors, strict=True)
+                )
+                row = f"{name} | {epsilon:g} | {batch}, {steps} | {shown}"
+                print(f"| {row} | {found.learning_rate:.2g} |", flush=True)
 
 
 def quick() -> None:
@@ -209,12 +279,19 @@ def quick() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--most-work", type=float, default=_MOST_WORK)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--collapse", action="store_true")
+    parser.add_argument("--one-run", action="store_true")
     given = parser.parse_args()
+    if given.collapse:
+        collapse()
+    if given.one_run:
+        one_run()
     if given.quick:
         quick()
     if given.minutes:
-        collect(given.minutes)
+        collect(given.minutes, given.most_work)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.budget.learning_rate import LARGEST_STEP
+from optuna_dp.planning.rehearsal import LINEAR_SIZE, SIZE
+
 FOLDER = Path(__file__).parent
 FIGURE = FOLDER.parents[1] / "docs" / "_static" / "known-without-data.svg"
 BOUNDS = (0.08, 0.6)
@@ -59,9 +62,9 @@ class Curve:
         return math.exp(float(flat.mean()))
 
 
-def read() -> list[Curve]:
-    """Returns all curves."""
-    with (FOLDER / "curves.csv").open() as file:
+def read(name: str = "curves.csv") -> list[Curve]:
+    """Returns all curves of a file."""
+    with (FOLDER / name).open() as file:
         rows = list(csv.DictReader(file))
     groups: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
@@ -108,6 +111,16 @@ def left_out(curves: list[Curve], rule: str) -> tuple[Losses, dict[str, float]]:
         constants[task] = float(CONSTANTS[at])
         found[tasks == task] = table[tasks == task, at]
     return found, constants
+
+
+def shipped(curve: Curve) -> float:
+    """Loss of what ``rehearse`` does: the target by model, and no larger rate of SGD than 5."""
+    noise = float(curve.noise_of_size(LINEAR_SIZE if curve.model == "softmax" else SIZE))
+    largest = {"sgd": LARGEST_STEP, "momentum": 0.1 * LARGEST_STEP}.get(curve.optimiser)
+    if largest is not None:
+        at = np.interp(math.log(largest), np.log(curve.rate), np.log(curve.noise))
+        noise = min(noise, math.exp(at))
+    return float(curve.loss_at(noise))
 
 
 def summary(losses: Losses) -> str:
@@ -173,17 +186,69 @@ def tables() -> None:
     for constant in (0.8, 1.0, 1.2, 1.7):
         losses = np.array([float(c.loss_at(c.noise_of_size(constant))) for c in curves])
         print(f"| rehearsal | {constant} | {summary(losses)} | |")
+    shown["as shipped"] = np.array([shipped(c) for c in curves])
+    targets = f"{SIZE}, linear {LINEAR_SIZE}"
+    print(f"| rehearsal as shipped | {targets} | {summary(shown['as shipped'])} | |")
     shown["usual rates"] = np.array([usual(c) for c in curves])
     print(f"| SGD 0.1, momentum 0.01, Adam 0.001 | | {summary(shown['usual rates'])} | |")
     for key in ("task", "model", "optimiser", "epsilon", "steps"):
         by(curves, shown, key)
+    # Normal inputs in place of one-hot blocks: 132 features of length 11.5, not 5 of length 2.3.
+    flights = [c for c in curves if c.task == "flights carrier" and c.model == "softmax"]
+    wrong = [float(c.loss_at(LINEAR_SIZE / math.sqrt(132.0 * 15.0 / 16.0))) for c in flights]
+    right = [shipped(c) for c in flights]
+    print(
+        f"\nflights, softmax, {len(flights)} curves: {np.mean(right):.1f} points lost; "
+        f"{np.mean(wrong):.1f} if one-hot blocks are made up as normal features"
+    )
     worst = np.argsort(-shown["rehearsal"])[:8]
     print("\nThe rehearsal's worst:")
     for place in worst:
         print(f"  {shown['rehearsal'][place]:.1f}  {curves[place]}")
 
 
+def figure() -> None:
+    """Draws the page's figure; needs matplotlib."""
+    import matplotlib.pyplot as plt
+
+    plt.style.use(FOLDER.parents[1] / "docs" / "figures.mplstyle")
+    colours = {"sgd": "#4477aa", "momentum": "#ee6677", "adam": "#228833", "adamw": "#aa9944"}
+    lines = {1.0: ":", 3.0: "--", 8.0: "-"}
+    chart, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.4))
+    for curve in read("figure.csv"):
+        for axes, at in ((left, curve.rate), (middle, curve.noise)):
+            axes.plot(
+                at,
+                curve.accuracy,
+                lines[curve.epsilon],
+                color=colours[curve.optimiser],
+                linewidth=1.2,
+                label=curve.optimiser if curve.epsilon == 8.0 else None,
+            )
+    left.set(xscale="log", xlabel="learning rate", ylabel="accuracy, %", title="digits, softmax")
+    middle.set(xscale="log", xlabel="noise of a weight", title="the same curves")
+    left.legend(fontsize=8)
+    curves = read()
+    noises = np.geomspace(0.02, 2.6, 60)
+    losses = np.array([curve.loss_at(noises) for curve in curves])
+    for share, colour in ((0.5, "#4477aa"), (0.75, "#ee6677"), (0.9, "#228833")):
+        right.plot(noises, np.quantile(losses, share, axis=0), color=colour, label=f"{share:.0%}")
+    right.set(
+        xscale="log",
+        ylim=(0, 30),
+        xlabel="noise of a weight",
+        ylabel="points below the best",
+        title=f"quantiles of {len(curves)} curves",
+    )
+    right.legend(fontsize=8)
+    chart.tight_layout()
+    chart.savefig(FIGURE, metadata={"Date": None})
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--figure", action="store_true")
-    tables()
+    if parser.parse_args().figure:
+        figure()
+    else:
+        tables()

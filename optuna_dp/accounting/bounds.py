@@ -25,7 +25,8 @@ def smallest_epsilon(
     log delta) goes before the bisection, which then knows most of its answers: the number is
     the same, for a third of the evaluations.
     """
-    over = functools.cache(lambda eps: math.log(max(float(profile(eps)), 1e-320) / delta))
+    # Of normal floats only: others may count as zero (torch.set_flush_denormal).
+    over = functools.cache(lambda eps: math.log(max(float(profile(eps)) / delta, 1e-300)))
     if over(0.0) <= 0.0:
         return 0.0
     low, high = 0.0, 1.0
@@ -67,23 +68,27 @@ class _OneDirection(Protocol):
 
 
 class ProfileMethod(Method):
-    """The larger of the profiles of the two directions."""
+    """The larger of the profiles of the two directions.
+
+    Attributes:
+        directions: The two profiles.
+    """
 
     def __init__(
         self, forward: _OneDirection, reverse: _OneDirection, reason: str | None = None
     ) -> None:
-        self._directions = (forward, reverse)
+        self.directions = (forward, reverse)
         self._reason = reason
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """See :class:`Method`."""
-        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self._directions)
+        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self.directions)
         return np.maximum(forward, reverse)
 
     def epsilon(self, delta: float) -> float:
         """See :class:`Method`: the larger of both, the second one sought only if it is."""
         found = 0.0
-        for direction in self._directions:
+        for direction in self.directions:
             if found < np.inf and float(direction.delta(found)) > delta:
                 found = max(found, smallest_epsilon(direction.delta, delta))
         # Where a profile is flat its last bit may grow again.

@@ -27,7 +27,7 @@ _STEP_OF_TOTAL = 1.0 / 400.0
 # Atoms of one mechanism's PLD and of the composition's: bounds memory to a few hundred MB. Beyond,
 # the grid gets coarser, which only adds delta.
 MAX_ATOMS = 250_000
-_MAX_COMPOSED_ATOMS = 2_000_000
+_MAX_COMPOSED_ATOMS = 500_000
 
 
 def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:

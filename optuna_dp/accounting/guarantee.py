@@ -102,10 +102,12 @@ class Guarantee(Record):
         """Returns the smallest mu known for which the release is mu-Gaussian-DP, up to ``tail``.
 
         No test of whether a record is in the data does better on the released output than the
-        best test of N(0, 1) against N(mu, 1), by more than ``tail`` in power; so at every epsilon,
-        :meth:`delta` is at most that of a Gaussian mechanism of noise multiplier 1 / mu plus
-        ``tail``. Without an allowance mu would be infinite wherever numbers are rounded, and for
-        sampled Gaussians it would speak of outputs that never occur.
+        best test of N(0, 1) against N(mu, 1), by more than ``tail`` in power. So at every epsilon
+        the true delta of the release is at most that of a Gaussian mechanism of noise multiplier
+        1 / mu plus ``tail``. The bound that :meth:`delta` returns may lie above that where it is
+        not convex in e^epsilon, as every true profile is. Without an allowance mu would be
+        infinite wherever numbers are rounded, and for sampled Gaussians it would speak of outputs
+        that never occur.
 
         Args:
             tail: In [1e-12, 1).

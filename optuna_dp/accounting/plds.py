@@ -27,6 +27,7 @@ POINTS = 8000
 _CENTRAL_DELTA = 1e-10
 # At which the public profile is read, should dp-accounting hide its distributions.
 _POINTS = 1000
+_LARGEST_EXPONENT = 700.0
 
 
 def private_parts(accountant: Any) -> tuple[Any, Any] | None:
@@ -146,7 +147,9 @@ def deltas_at(side: Any, epsilons: FloatArray) -> FloatArray:
         losses, probs, infinite = atoms
         falling = probs[::-1]
         upper = np.cumsum(np.concatenate([[infinite], falling]))
-        lower = np.cumsum(np.concatenate([[0.0], falling * np.exp(-losses[::-1])]))
+        # Of factors beyond what floats hold less is taken off, which is safe.
+        factors = np.exp(np.minimum(-losses[::-1], _LARGEST_EXPONENT))
+        lower = np.cumsum(np.concatenate([[0.0], falling * factors]))
         above = losses.size - np.searchsorted(losses, epsilons, side="right")
         values = upper[above] - np.exp(epsilons) * lower[above]
     return np.clip(values, 0.0, 1.0)

@@ -112,8 +112,9 @@ class BudgetPlan:
         )
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         on = "" if self.sample is None else f", each on a secret sample of {self.sample:g}"
+        then = f"{rungs}{on}, then " if rungs else ""
         return (
-            f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {rungs}{on}, then one "
+            f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
             f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
         )
 
@@ -129,13 +130,19 @@ class BudgetPlan:
 
     @property
     def pilot(self) -> Fidelity:
-        """What a pilot of the first rung may spend."""
+        """What a pilot of the first rung may spend.
+
+        Raises:
+            InvalidArgumentError: If the plan has no pilots.
+        """
+        if not self.rungs:
+            raise InvalidArgumentError("pilots", 0, "a plan of one run has no pilot")
         return self.rungs[0]
 
     @property
     def sample(self) -> float | None:
         """Chance of a record to join a pilot's sample; None if pilots run on everything."""
-        return self.rungs[0].sample
+        return self.rungs[0].sample if self.rungs else None
 
     @property
     def event(self) -> dp_event.DpEvent:
@@ -215,7 +222,7 @@ class BudgetPlan:
         rate, batch = data["sample_rate"], data["batch_size"]
         if (rate is None) != (batch is None):
             raise _not_ours("data", data)
-        if not isinstance(data["rungs"], list) or not data["rungs"]:
+        if not isinstance(data["rungs"], list):
             raise _not_ours("data", data)
         sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
         rungs = [_run_from_json(run, sample) for run in data["rungs"]]
@@ -276,10 +283,10 @@ def assembled(
 
 
 def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
-    """Returns how many pilots each rung has: whole numbers that do not grow."""
+    """Returns how many pilots each rung has: whole numbers that do not grow; none for 0 or ()."""
     given = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not given:
-        raise InvalidArgumentError(name, value, "it must name at least one rung of pilots")
+    if not given or (type(value) is int and value == 0):
+        return ()
     sizes = tuple(validation.whole(name, size, 1) for size in given)
     if any(later > earlier for earlier, later in itertools.pairwise(sizes)):
         raise InvalidArgumentError(

@@ -123,11 +123,8 @@ class Budget(Procedure):
 
     def progress(self, runs: Sequence[FrozenTrial]) -> str:
         """See :class:`Procedure`; nothing about the runs is secret."""
-        number = max((trial.number for trial in runs if ended(trial)), default=0)
-        if number >= self.settings.pilots:
-            return "the last run"
-        done = sum(map(ended, runs))
-        return f"pilot {done} of {self.settings.pilots}"
+        done, pilots = sum(map(ended, runs)), self.settings.pilots
+        return f"pilot {done} of {pilots}" if done <= pilots else "the last run"
 
     # What is released.
 

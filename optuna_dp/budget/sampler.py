@@ -58,6 +58,14 @@ _logger = logging.getLogger("optuna_dp")
 _PROPOSAL = "proposal"
 
 
+def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
+    given = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
+    usual = {"proposer": None, "choose": "best", "pilot_batch_size": 1}
+    for name, value in given.items():
+        if value != usual[name]:
+            raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
+
+
 class BudgetSampler(SlotSampler):
     """A few noisy pilot runs, then one last run with what they found, within a budget plan.
 
@@ -66,6 +74,9 @@ class BudgetSampler(SlotSampler):
     picks. Every run is charged for by composition, so nothing is secret: hyperparameters and
     scores may be shown while the study runs. The objective asks :func:`optuna_dp.fidelity` what
     it may spend.
+
+    A plan without pilots is one run. Its objective usually asks for no hyperparameters, because
+    they follow from public numbers; those that it asks for are drawn at random, or enqueued.
 
     Whatever depends on the data only through the runs' private outputs is allowed: an enqueued
     trial is a pilot; a pruner may compare pilots of the first rung (the values reported to it must
@@ -151,7 +162,9 @@ class BudgetSampler(SlotSampler):
             )
         if self._search_space is not None:
             check_space(self._search_space)
-        self._proposed = plan.rung_sizes[0]
+        if not plan.pilots:
+            _refuse_without_pilots(proposer, choose, pilot_batch_size)
+        self._proposed = plan.rung_sizes[0] if plan.pilots else 0
         self._proposer = Proposer(proposer, self._proposed, self._seed)
         self._timeout = None if timeout is None else positive("timeout", timeout)
         self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
@@ -186,7 +199,7 @@ class BudgetSampler(SlotSampler):
     # Who may run, and when.
 
     def _raise_error_if_multi_objective(self, study: Study) -> None:
-        if study._is_multi_objective() and not callable(self._choose):
+        if self._pilots and study._is_multi_objective() and not callable(self._choose):
             raise InvalidArgumentError(
                 "choose",
                 self._choose,
@@ -292,7 +305,7 @@ class BudgetSampler(SlotSampler):
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
         """Records the hyperparameters of the last run just before it begins."""
-        if trial.number < self._pilots:
+        if trial.number < self._pilots or not self._pilots:
             return
         earlier = [t for t in trials_of(study) if t.number < self._pilots]
         pilots, signs = with_outputs(earlier, self._budget.rung_of), _signs_of(study)

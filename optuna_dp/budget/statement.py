@@ -85,14 +85,23 @@ ended, logs, or attributes and reported values that are no part of the stated ou
             else f"{', '.join(sorted(settings.search_space))}: the search space fixed beforehand, "
             "of which a run may use a part; the proposer proposes whatever else it asks for"
         )
+        if not plan.pilots:
+            origin = "drawn at random from their ranges, or given by a person"
+            search = "one run, without pilots"
+        else:
+            origin = (
+                f"{_CHOICES.get(how, f'chosen by {how} from the outputs of pilots')}, "
+                "unless a person who saw the pilots' outputs gave others"
+            )
+            search = (
+                f"{plan.pilots} pilots, whose outputs are released, then one last run. The "
+                "guarantee is that of releasing the outputs of all runs"
+            )
         return {
-            "Search": f"{design.sampler}: {plan.pilots} pilots, whose outputs are released, then "
-            "one last run. The guarantee is that of releasing the outputs of all runs",
+            "Search": f"{design.sampler}: {search}",
             **rungs,
             **({} if plan.sample is None else {"The samples": _SAMPLES.format(plan.sample)}),
-            "The last run": f"{in_words(plan.final.event)}{spare}. Its hyperparameters: "
-            f"{_CHOICES.get(how, f'chosen by {how} from the outputs of pilots')}, "
-            "unless a person who saw the pilots' outputs gave others",
+            "The last run": f"{in_words(plan.final.event)}{spare}. Its hyperparameters: {origin}",
             "The score": "planned, not checked: "
             + _SCORES[plan.score]
             + ("" if settings.scores_last_run else "; the last run's is not charged for"),

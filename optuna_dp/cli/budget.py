@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.planning.batch import BatchChoices
     from optuna_dp.planning.budget_alternatives import Alternative
 
 
@@ -24,11 +26,18 @@ _TRAINED, _SPENT = "What is trained", "What is spent"
 def budget(
     epsilon: Annotated[float, option("NUMBER", "What everything together may cost.", _SPENT)],
     records: Annotated[int, option("COUNT", "Number of training records.", _TRAINED)],
-    batch_size: Annotated[float, option("NUMBER", "Expected records in a batch.", _TRAINED)],
     epochs: Annotated[float, option("NUMBER", "Passes over the data of the last run.", _TRAINED)],
+    batch_size: Annotated[
+        float | None,
+        option("NUMBER", "Expected records in a batch; by default what suits.", _TRAINED),
+    ] = None,
+    work: Annotated[
+        float | None, option("NUMBER", "Without --batch-size: times the computing.", _TRAINED)
+    ] = None,
     delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
-        str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.", _SPENT)
+        str | None,
+        option("N,N", "Pilots of each rung, as 16,4 (the default) or 8; 0: none.", _SPENT),
     ] = None,
     pilot_epochs: Annotated[
         float | None, option("NUMBER", "Passes of a pilot; default --epochs.", _TRAINED)
@@ -53,6 +62,7 @@ def budget(
 
     with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
+        from optuna_dp.planning.batch import batch_choices
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
@@ -66,6 +76,7 @@ def budget(
             "records": records,
             "batch_size": batch_size,
             "epochs": epochs,
+            "work": work,
             "spare_runs": spare_runs or None,
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
@@ -76,6 +87,14 @@ def budget(
         with Console(stderr=True).status("Accounting ..."):
             plan = plan_budget(**given)
             found = alternatives(plan)
+            batches = batch_choices(
+                epsilon=epsilon,
+                delta=delta,
+                records=records,
+                epochs=epochs,
+                work=1.0 if work is None else work,
+                neighboring_relation=plan.neighboring_relation,
+            )
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -84,17 +103,22 @@ def budget(
         record = {
             "plan": plan.to_json(),
             "epsilon": spent,
+            "batches": {
+                "rows": [asdict(row) for row in batches.rows],
+                "favored": asdict(batches.favored),
+                "doubled": asdict(batches.doubled),
+            },
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, found, given, script)
+    _print(Console(), plan, spent, batches, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        return () if text.strip() == "0" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidArgumentError(
             "--pilots", text, "it must be whole numbers with commas between them, such as 16,4"
@@ -104,11 +128,17 @@ def _rungs(text: str) -> tuple[int, ...]:
 def _recommendation(plan: BudgetPlan) -> str:
     """One sentence. What it rests on is in docs/explanation/what-tuning-costs.md."""
     last = plan.final
+    if not plan.pilots:
+        return (
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
+            "that follows from it and clipping norm 1; take pilots if the model or its features "
+            "are open."
+        )
     rungs = ", then ".join(str(size) for size in plan.rung_sizes)
     return (
         f"Run {rungs} pilots in the open and train once at noise multiplier "
-        f"{last.noise_multiplier:.3g}; if you already know good hyperparameters, train once "
-        "without tuning instead."
+        f"{last.noise_multiplier:.3g}; if learning rate, clipping norm and batch are all there "
+        "is to choose, train once without pilots instead (--pilots 0)."
     )
 
 
@@ -116,6 +146,7 @@ def _print(
     console: Console,
     plan: BudgetPlan,
     spent: float,
+    batches: BatchChoices,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -124,6 +155,11 @@ def _print(
 
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
+    )
+    console.print("Batch sizes, for one training that costs everything")
+    console.print(f"{batches}\n", highlight=False)
+    console.print(
+        "signal: share of what could be attained with every record in every step.\n", style="dim"
     )
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
@@ -158,9 +194,25 @@ def _print(
 
 def _script(arguments: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return _SCRIPT.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
+    script = _SCRIPT
+    if arguments.get("pilots") == ():
+        script = script.replace(_SEARCHED, _FIXED)
+    return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 
 
+_SEARCHED = """\
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
+    weights = train(
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
+"""
+_FIXED = """\
+    weights = train(
+        run.learning_rate("sgd"),  # follows from public numbers, for features of order one
+        1.0,  # clipping norm
+"""
 _SCRIPT = '''\
 """Private tuning within a budget. Put your data and model where it says HERE."""
 

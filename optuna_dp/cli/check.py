@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -38,13 +41,16 @@ def check(
     minimize: Annotated[
         bool, typer.Option("--minimize", help="The study minimizes its score.")
     ] = False,
+    time_limit: Annotated[
+        float, option("SECONDS", "How long one run may take; what takes longer is a finding.")
+    ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
     """Run an objective a few times and look for what makes its stated cost untrue.
 
-    The file is imported, so what starts the study belongs under `if __name__ == "__main__":`. No
-    budget is spent. Exit code 0: nothing found, which proves nothing; 1: something to mend;
-    2: it could not be checked.
+    The file is imported, so what starts the study belongs under `if __name__ == "__main__":`; a
+    file that starts one without is stopped there, and told so. No budget is spent. Exit code 0:
+    nothing found, which proves nothing; 1: something to mend; 2: it could not be checked.
 
     Example: optuna-dp check train.py:objective --event RUN
     """
@@ -54,9 +60,11 @@ def check(
             raise InvalidArgumentError(
                 "OBJECTIVE", objective, "it must be a file and a name, as in script.py:objective"
             )
-        module = _imported(path)
+        module, started = _imported(path)
         found = _named(module, path, name, "OBJECTIVE")
-        from optuna_dp.testing.objective_check import check_objective  # start-up time
+        # Start-up time: the checks need scipy and more.
+        from optuna_dp.testing.objective_check import check_objective
+        from optuna_dp.testing.objective_faults import of_no_main_guard
 
         with _standard_output_kept():
             report = check_objective(
@@ -66,13 +74,47 @@ def check(
                 data=None if data is None else _named(module, path, data, "--data"),
                 public_score=public_score,
                 direction="minimize" if minimize else "maximize",
+                time_limit=time_limit,
+                progress=_progress(),
             )
+    if started:
+        report = dataclasses.replace(report, findings=(of_no_main_guard(), *report.findings))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=0 if report.ok else 1)
 
 
-def _imported(path: str) -> Any:
-    """Runs a file as a module of its own; what it imports from its folder is found."""
+def _progress() -> Callable[[str], None]:
+    """Returns what says on stderr which run begins, and after how many seconds."""
+    begun = time.monotonic()
+    return lambda words: typer.echo(f"{time.monotonic() - begun:6.1f} s: {words}", err=True)
+
+
+class _StudyStarted(BaseException):
+    """Not an Exception, so that a script which catches those stops as well."""
+
+
+@contextlib.contextmanager
+def _no_study_starts() -> Iterator[None]:
+    """Stops whatever begins a trial."""
+    from optuna.study import Study  # start-up time
+
+    def stop(*arguments: Any, **settings: Any) -> Any:
+        raise _StudyStarted
+
+    own = Study.optimize, Study.ask
+    Study.optimize, Study.ask = stop, stop  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Study.optimize, Study.ask = own  # type: ignore[method-assign]
+
+
+def _imported(path: str) -> tuple[Any, bool]:
+    """Runs a file as a module of its own; what it imports from its folder is found.
+
+    Returns:
+        The module, and whether the file would have started a study.
+    """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
         raise InvalidArgumentError("OBJECTIVE", path, "there is no such Python file")
@@ -83,9 +125,11 @@ def _imported(path: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
     sys.modules[name] = module  # classes of the file can be found by name
-    with _standard_output_kept():
+    with _standard_output_kept(), _no_study_starts():
         try:
             spec.loader.exec_module(module)
+        except _StudyStarted:
+            return module, True  # what it defines before that is there
         except (Exception, SystemExit) as error:  # whatever the file does when it is imported
             raise InvalidArgumentError(
                 "OBJECTIVE",
@@ -93,7 +137,7 @@ def _imported(path: str) -> Any:
                 f"importing it ends with {type(error).__name__}: {error}",
                 'Put what starts the study under if __name__ == "__main__".',
             ) from error
-    return module
+    return module, False
 
 
 def _standard_output_kept() -> contextlib.redirect_stdout[TextIO]:

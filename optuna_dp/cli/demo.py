@@ -77,10 +77,12 @@ def _search(console: Console, plan: BudgetPlan) -> Release:
 
     def show(study: Any, trial: Any) -> None:
         run, done = plan.fidelity(trial.number), trial.number + 1
+        if trial.number == 0 or plan.fidelity(trial.number - 1).rung != run.rung:
+            console.print(f"Noise {run.noise_multiplier:.2f}:")
         name = f"pilot {done} of {plan.pilots}" if run.is_pilot else "[bold]last run[/bold]"
         score = "no score" if trial.value is None else f"accuracy {trial.value:.3f}"
         shown = ", ".join(f"{key} {value:.3g}" for key, value in trial.params.items())
-        console.print(f"  {name}: noise {run.noise_multiplier:.2f}, {score}  [dim]{shown}[/dim]")
+        console.print(f"  {name}: {score}  [dim]{shown}[/dim]")
 
     return _tuned(plan, digits.BudgetObjective(), show)
 

@@ -118,6 +118,8 @@ def plan(
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
         # Lazy: start-up time.
+        from threadpoolctl import threadpool_limits
+
         from optuna_dp.planning import selection_plan
 
         found = selection_plan.selection_plan(
@@ -136,12 +138,14 @@ def plan(
             solve=None if solve is None else _UNKNOWNS[solve],
             startup_runs=startup_runs,
         )
-        # Rows are computed when they are read, and may be refused then.
         attacks = target_epsilon is None if attacks is None else attacks
-        if as_json:
-            typer.echo(json.dumps(found.to_json(attack=attacks), indent=2, sort_keys=True))
-        else:
-            print_plan(found, attacks=attacks)
+        # Rows are computed here. Their linear systems are small: on a busy machine several threads
+        # spend four times as long, most of it waiting for each other.
+        with threadpool_limits(1):
+            if as_json:
+                typer.echo(json.dumps(found.to_json(attack=attacks), indent=2, sort_keys=True))
+            else:
+                print_plan(found, attacks=attacks)
 
 
 # What the library calls differently, beside what the user typed.
@@ -170,14 +174,14 @@ def _check(
     target: float | None,
     solve: Unknown | None,
 ) -> None:
-    unneeded = {
+    training = {
         "--noise-multiplier": noise,
         "--sample-rate": rate,
         "--steps": steps,
         "--score-noise": score_noise,
     }
     if event is not None:
-        for name, value in unneeded.items():
+        for name, value in training.items():
             if value is not None:
                 raise InvalidArgumentError(
                     name, value, "it cannot be combined with --event", "Use one or the other."
@@ -188,7 +192,7 @@ def _check(
             )
     else:
         for name in ("--sample-rate", "--steps"):
-            if unneeded[name] is None:
+            if training[name] is None:
                 raise InvalidArgumentError(
                     name, None, "it is needed to say what one run costs", "Or use --event."
                 )

@@ -63,7 +63,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     if rate is None:
         raise InvalidArgumentError("plan", plan, "its runs are not DP-SGD")
     # A selection's runs are all scored; each like a pilot of the highest rung.
-    score = plan.rungs[-1].score_noise_multiplier
+    score = (*plan.rungs, plan.final)[-2 if plan.rungs else -1].score_noise_multiplier
 
     def training(noise: float) -> Any:
         return sgd_training(noise, rate, steps)
@@ -120,14 +120,21 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     start = replace(NOISE, start=-math.log(plan.final.noise_multiplier))
     pilots = sum(n * rung.steps for n, rung in zip(plan.rung_sizes, plan.rungs, strict=True))
     few = selected(10)
+    noise = plan.final.noise_multiplier
+    if plan.pilots:
+        mine = [
+            Alternative(
+                "pilots, then one run (this plan)",
+                noise,
+                f"{plan.pilots} + 1",
+                pilots / steps + 1.0,
+            ),
+            Alternative("no tuning", single(training), "1", 1.0),
+        ]
+    else:
+        mine = [Alternative("one run (this plan)", noise, "1", 1.0)]
     return [
-        Alternative(
-            "pilots, then one run (this plan)",
-            plan.final.noise_multiplier,
-            f"{plan.pilots} + 1",
-            pilots / steps + 1.0,
-        ),
-        Alternative("no tuning", single(training), "1", 1.0),
+        *mine,
         rand_tune(10, few),
         rand_tune(30, selected(30)),
         Alternative(

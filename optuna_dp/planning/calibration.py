@@ -23,8 +23,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
-from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
-from optuna_dp.private_selection.bounds.history_only import history_only_bound
+from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.guarantee import selection_guarantee
@@ -37,10 +36,10 @@ LARGEST_MEAN = 1e4
 _SMALLEST_MEAN = 1e-3
 LARGEST_RATIO = 1e3
 
-# Grids of the history bound that only say where to look.
-_COARSE = {"step": 0.04, "points_per_spread": 4.0}
+# Cells of the pointwise bound that only say where to look.
+_FEW_CELLS = 100
 # Epsilon by the bound that counts over what these say, more or less.
-CLOSE_OVER_ROUGH = 0.935
+CLOSE_OVER_ROUGH = 0.97
 
 
 @dataclass(frozen=True)
@@ -210,9 +209,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
         return max(both.epsilon(delta), both.reversed().epsilon(delta))
     found, sides = _by_data_profile(selection, delta)
     if _learns_from_outputs(event):
-        better = history_only_bound(
-            sides[0], event.trials, event.density_bounds, event.startup_runs
-        )
+        better = pointwise_bound(sides[0], event.trials, event.density_bounds, event.startup_runs)
         found = min(found, better.epsilon(delta))
     return found
 
@@ -228,10 +225,10 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
     if not isinstance(event, PrivateSelectionDpEvent) or not _learns_from_outputs(event):
         return profile_epsilon(selection, delta)
     found, sides = _by_data_profile(selection, delta)
-    forward, reverse = (
-        HistoryProfile(side, event.trials, event.density_bounds, **_COARSE) for side in sides
+    coarse = pointwise_bound(
+        sides[0], event.trials, event.density_bounds, event.startup_runs, _FEW_CELLS
     )
-    return min(found, ProfileMethod(forward, reverse).epsilon(delta))
+    return min(found, coarse.epsilon(delta))
 
 
 def _learns_from_outputs(event: PrivateSelectionDpEvent) -> bool:

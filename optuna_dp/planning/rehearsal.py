@@ -42,7 +42,7 @@ SIZE, LINEAR_SIZE = 1.0, 1.7
 LEAST_NOISE_PER_WEIGHT, LARGEST_NOISE_PER_WEIGHT = 0.08, 0.6
 FEWEST_STEPS = 20
 LEAST_NOISE_MULTIPLIER = 0.05
-# Below it the rule was 4 to 5 points too careful; from this share on a class is a majority.
+# Below it up to 5 points were lost; from this share on the model of the majority is hard to beat.
 _FEW_FEATURES, _LARGE_CLASS = 10, 0.7
 # Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
 _TOLERANCE = 0.05
@@ -529,8 +529,8 @@ def _remarks(
     found = []
     if features is not None and features < _FEW_FEATURES:
         found.append(
-            f"With {features} features the rehearsed rate is often too small, by up to a factor "
-            "of four."
+            f"With {features} features the rehearsed rate is less certain: up to 5 points of "
+            "accuracy were lost with so few."
         )
     if largest_class is not None and (
         validation.open_unit("largest_class", largest_class) >= _LARGE_CLASS

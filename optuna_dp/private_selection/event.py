@@ -130,9 +130,9 @@ class PrivateSelectionDpEvent(OwnEvent):
         found: dict[str, Method] = {"data_profile": ProfileMethod(forward, backward)}
         if self.learns_from_outputs:
             # Lazy: only density bounds need it.
-            from optuna_dp.private_selection.bounds.history_only import history_only_bound
+            from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
 
-            found["history_profile"] = history_only_bound(
+            found["history_profile"] = pointwise_bound(
                 pair, self.trials, self.density_bounds, self.startup_runs
             )
         return found

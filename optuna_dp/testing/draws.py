@@ -12,7 +12,6 @@ import os
 import random
 import sys
 import sysconfig
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +33,23 @@ _STANDARD = tuple(
 
 # Lines of the user's code that led to a draw, the innermost first.
 Place = tuple[tuple[str, int], ...]
+
+
+@dataclass
+class Times:
+    """When something was drawn at a place.
+
+    Attributes:
+        count: How often.
+        first: Number of the first draw among all of the run.
+        last: Number of the last one.
+        kinds: Of the sources: "system", "numpy", "random" and "torch".
+    """
+
+    count: int = 0
+    first: int = 0
+    last: int = 0
+    kinds: set[str] = field(default_factory=set)
 
 
 @functools.cache
@@ -71,22 +87,45 @@ class Draws:
     Attributes:
         entropy: How much of the operating system's randomness was drawn so far.
         generators: By identity.
-        places: How often something was drawn at each place.
+        places: When something was drawn at each place.
         last: The place of the last draw.
+        count: How often something was drawn.
         lines: Lines looked at.
     """
 
     entropy: Callable[[], int] | None = None
     generators: dict[int, Generator] = field(default_factory=dict)
-    places: Counter[Place] = field(default_factory=Counter)
+    places: dict[Place, Times] = field(default_factory=dict)
     last: Place = ()
+    count: int = 0
     lines: int = 0
-    _globals: Any = None
+    _globals: dict[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         """Whether every line was looked at."""
         return 0 < self.lines < _MOST_LINES
+
+    def end_with(self, steps: int) -> bool:
+        """Whether the last draw is one of the training's, which draws in each of so many steps.
+
+        Whatever is drawn in a loop of its own after the training began after it had ended.
+        """
+        if not self.complete or not self.last:
+            return False
+        last = self.places[self.last]
+        before = (t for t in self.places.values() if t.count >= steps and t.last < last.first)
+        return last.count >= steps and not any(before)
+
+    def noise_after(self, steps: int) -> bool:
+        """Whether something is drawn after a training that draws in each of so many steps.
+
+        PyTorch's own generator does not count: a loader draws from it when it is read.
+        """
+        training = [t.last for t in self.places.values() if t.count >= steps > 0]
+        return bool(training) and any(
+            t.first > max(training) and t.kinds - {"torch"} for t in self.places.values()
+        )
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -121,28 +160,32 @@ class Draws:
         return self._trace
 
     def _look(self, frame: FrameType) -> None:
-        drawn = False
+        kinds = set()
         for known in self.generators.values():
             state = _state(known.generator)
             if state != known.last:
-                known.last, drawn = state, True
+                known.last = state
                 known.changes += 1
+                kinds.add(_kind(known.generator))
         now = self._read_globals()
-        if now != self._globals:
-            self._globals, drawn = now, True
-        if drawn:
+        kinds |= {kind for kind, state in now.items() if state != self._globals.get(kind)}
+        self._globals = now
+        if kinds:
             self.last = tuple(_users_lines(frame))
-            self.places[self.last] += 1
+            self.count += 1
+            times = self.places.setdefault(self.last, Times(first=self.count))
+            times.count, times.last = times.count + 1, self.count
+            times.kinds |= kinds
 
-    def _read_globals(self) -> Any:
+    def _read_globals(self) -> dict[str, Any]:
         assert self.entropy is not None
         torch = sys.modules.get("torch")
-        return (
-            self.entropy(),
-            random.getstate(),
-            _packed(np.random.get_state(legacy=False)),
-            None if torch is None else torch.get_rng_state().numpy().tobytes(),
-        )
+        return {
+            "system": self.entropy(),
+            "random": random.getstate(),
+            "numpy": _packed(np.random.get_state(legacy=False)),
+            "torch": None if torch is None else torch.get_rng_state().numpy().tobytes(),
+        }
 
 
 def _users_lines(frame: FrameType | None) -> Iterator[tuple[str, int]]:

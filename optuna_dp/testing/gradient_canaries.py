@@ -1,7 +1,10 @@
 """Canaries among the gradients of a DP-SGD training: is each step as noisy as it says?
 
 In each step, each of some coordinates of the gradient becomes a canary: by a fair coin, a made-up
-record is added to the batch whose clipped gradient is the clipping norm along that coordinate.
+record is added to the batch whose gradient lies along that coordinate and is a thousand times as
+long as the clipping norm. A training that clips each record's gradient makes it as long as the
+norm; one that clips the mean, or forgets a layer, leaves it longer, so that it is guessed more
+often, or stands out from the others by more than any noise.
 Somebody who knows everything but the coins sees the noisy sum and guesses them. Where a step adds
 Gaussian noise of ``noise_multiplier`` clipping norms, nobody guesses a coin right with more than
 the chance p = Phi(1 / (2 noise_multiplier)), whatever else is known; so the share V of right
@@ -31,6 +34,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +42,15 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.testing.gradient_steps import Steps
 
 _STAKE = 0.95
+# Of a canary's gradient over the clipping norm.
+LENGTH = 1000.0
+# A canary stands out that is so many deviations (of the others, by their median) too long. Their
+# median is off by a factor of 0.4 less than once in a million steps; 6 deviations are rarer.
+_FAR, _FEWEST_TO_COMPARE = 15.0, 32
+_MOST_PER_STEP = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +69,27 @@ class Coins:
 class GradientCanaries:
     """Puts canaries into the steps of a DP-SGD training and guesses which are in.
 
-    A training loop of your own calls :meth:`insert` on the sum of the clipped gradients and
-    :meth:`observe` on the sum with its noise::
+    A training loop of your own calls :meth:`examples` on the gradients of a batch before they are
+    clipped, and :meth:`observe` on their sum with its noise::
 
-        summed = canaries.insert(clipped.sum(axis=0), clipping_norm)
-        noisy = canaries.observe(summed + noise)
+        each = canaries.examples(each, clipping_norm)  # shape (batch, dimension)
+        clipped = each * np.minimum(1, clipping_norm / norms(each))[:, None]
+        noisy = canaries.observe(clipped.sum(axis=0) + noise)
+
+    A loop that has the sum of the clipped gradients only calls :meth:`insert` on that sum, and
+    then nothing is seen of how records are clipped. Arrays are numpy's or PyTorch's.
 
     Args:
-        per_step: Canaries in each step; at least 1. A gradient with fewer coordinates has as many
+        per_step: Canaries in each step, 1 to 10,000. A gradient with fewer coordinates has as many
             as it has coordinates.
 
     Attributes:
         shares: The share of right guesses in each step so far.
         counts: How many canaries each step had.
+        longer: The length, in clipping norms, of the longest canary that was not clipped; 0 if
+            all seem to be.
+        before_clipping: Whether all canaries came in before the clipping.
+        steps: What was observed, without the canaries.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed, or the two are not called in turn.
@@ -90,39 +109,82 @@ class GradientCanaries:
 
     def __init__(self, per_step: int = 64) -> None:
         self._per_step = validation.whole("per_step", per_step, 1)
+        if per_step > _MOST_PER_STEP:
+            raise InvalidArgumentError(
+                "per_step", per_step, f"at most {_MOST_PER_STEP} are of use"
+            )
         # Coins that the training cannot know, and no seed of its own can repeat.
         self._rng = np.random.default_rng(secrets.randbits(256))
         self._open: tuple[Coins, FloatArray, float] | None = None
         self.shares: list[float] = []
         self.counts: list[int] = []
+        self.longer = 0.0
+        self.before_clipping = True
+        self.steps = Steps()
 
-    def insert(self, clipped_sum: npt.ArrayLike, clipping_norm: float) -> FloatArray:
+    @classmethod
+    def none(cls) -> GradientCanaries:
+        """Returns an object that inserts nothing, and only notes the steps."""
+        found = cls()
+        found._per_step = 0
+        return found
+
+    def examples(self, gradients: Any, clipping_norm: float) -> Any:
+        """Returns the gradients of a batch with those of this step's canaries behind them.
+
+        Args:
+            gradients: One row for each record of the batch, before clipping, over all layers;
+                shape (batch, dimension).
+            clipping_norm: C, above 0.
+        """
+        each = _plain(gradients)
+        if each.ndim != 2:
+            raise InvalidArgumentError("gradients", each.shape, "it needs a row for each record")
+        norm, coins = self._begin(each.shape[1], clipping_norm)
+        length = np.linalg.norm(each, axis=1, keepdims=True)
+        clipped = each * np.minimum(1.0, norm / np.maximum(length, 1e-300))
+        self._open = coins, clipped.sum(axis=0), norm
+        chosen = coins.coordinates[coins.included]
+        rows = np.zeros((chosen.size, each.shape[1]))
+        rows[np.arange(chosen.size), chosen] = LENGTH * norm
+        return _like(gradients, np.concatenate([each, rows]))
+
+    def insert(self, clipped_sum: Any, clipping_norm: float) -> Any:
         """Returns the sum of clipped gradients with this step's canaries added, of equal shape."""
-        if self._open is not None:
-            raise InvalidArgumentError(
-                "clipped_sum", "a second sum", "observe has to be called after each insert"
-            )
-        before = np.array(clipped_sum, dtype=np.float64)
-        norm = validation.positive("clipping_norm", clipping_norm)
-        coins = self.toss(before.size)
+        before = _plain(clipped_sum)
+        norm, coins = self._begin(before.size, clipping_norm)
+        self.before_clipping = False
         self._open = coins, before, norm
-        return before + self._added(coins, norm, before.shape)
+        return _like(clipped_sum, before + self._added(coins, norm, before.shape))
 
-    def observe(self, noisy_sum: npt.ArrayLike) -> FloatArray:
+    def observe(self, noisy_sum: Any) -> Any:
         """Guesses from the noisy sum, and returns it without the canaries, of equal shape."""
         if self._open is None:
             raise InvalidArgumentError(
-                "noisy_sum", "a sum without canaries", "insert has to be called before observe"
+                "noisy_sum",
+                "a sum without canaries",
+                "insert or examples has to be called before observe",
             )
         coins, before, norm = self._open
-        noisy = np.asarray(noisy_sum, dtype=np.float64)
+        noisy = _plain(noisy_sum)
         if noisy.shape != before.shape:
             raise InvalidArgumentError(
-                "noisy_sum", noisy.shape, f"its shape must be that of insert, {before.shape}"
+                "noisy_sum", noisy.shape, f"its shape must be that of the sum, {before.shape}"
             )
         self._open = None
         self.guess(coins, (noisy - before).ravel()[coins.coordinates] / norm)
-        return noisy - self._added(coins, norm, before.shape)
+        without = noisy - self._added(coins, norm, before.shape)
+        self.steps.add(without, norm)
+        return _like(noisy_sum, without)
+
+    def _begin(self, dimension: int, clipping_norm: float) -> tuple[float, Coins]:
+        if self._open is not None:
+            raise InvalidArgumentError(
+                "canaries",
+                "a second sum",
+                "observe has to be called after each insert or examples",
+            )
+        return validation.positive("clipping_norm", clipping_norm), self.toss(dimension)
 
     def toss(self, dimension: int) -> Coins:
         """Returns new canaries for a gradient with so many coordinates."""
@@ -138,7 +200,14 @@ class GradientCanaries:
             coins: This step's canaries.
             seen: The noisy sum less what the records gave, in clipping norms, at each canary.
         """
+        if not coins.included.size:
+            return
         right = (seen > 0.5) == coins.included
+        if len(seen) >= _FEWEST_TO_COMPARE:
+            scale = 1.4826 * float(np.median(np.abs(seen - np.median(seen))))
+            longest = float(np.abs(seen).max())
+            if longest > 2.0 + _FAR * scale:
+                self.longer = max(self.longer, longest)
         self.shares.append(float(np.mean(right)))
         self.counts.append(len(right))
 
@@ -147,6 +216,21 @@ class GradientCanaries:
         flat = np.zeros(math.prod(shape))
         flat[coins.coordinates[coins.included]] = norm
         return flat.reshape(shape)
+
+
+def _plain(values: Any) -> FloatArray:
+    """Returns numbers of numpy or PyTorch as an array of its own."""
+    found = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    return np.array(found, dtype=np.float64)
+
+
+def _like(original: Any, values: FloatArray) -> Any:
+    """Returns an array in the form that the original has: PyTorch's on its device, or numpy's."""
+    if not hasattr(original, "detach"):
+        return values
+    import torch  # an extra; the caller has it
+
+    return torch.as_tensor(values, dtype=original.dtype, device=original.device)
 
 
 def best_chance(noise_multiplier: float) -> float:

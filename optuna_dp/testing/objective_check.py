@@ -11,22 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.testing import gradient_steps
 from optuna_dp.testing import objective_faults as faults
 from optuna_dp.testing.checked_run import Bench, CheckedRun, Stage
 from optuna_dp.testing.data_reads import Batches, watched
 from optuna_dp.testing.forked import repeats
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
 from optuna_dp.testing.objective_faults import Finding
+from optuna_dp.testing.training_check import of_neighbours
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.trial import Trial
 
     from optuna_dp.budget.plan import BudgetPlan
-
-# Records that are replaced in turn, until two have moved a step; few are in no batch at all.
-_MOST_NEIGHBOURS = 6
 
 
 @dataclass(frozen=True)
@@ -201,7 +198,11 @@ class _Check:
         if not self.may_go_on:
             self.findings += faults.of_endings(pair)
             return
-        self.findings += faults.of_pair(pair, stage, public_score=self._public_score)
+        self.findings += faults.of_pair(pair, first, stage, public_score=self._public_score)
+        if not self._public_score and faults.may_have_stopped(pair, stage):
+            seed = secrets.randbits(63)
+            third = bench.run("as short as the one before?", stage, seed, pair[0])
+            self.findings += faults.of_lengths([*pair, third], stage)
         if self.records and stage.event is not None:
             self.findings += faults.of_batches(pair, stage, self.records)
         self._judge_repeated(stage, pair, first)
@@ -255,21 +256,15 @@ class _Check:
         self.moved = False
         if not self._repeats or not pair[0].steps.sums or stage.event is None:
             return
-        rows = list(_rows(pair[0].batches, self.records))
-        seen = 0
-        for number, row in enumerate(rows[:_MOST_NEIGHBOURS]):
-            odd = self._bench.run(
+
+        def run(row: int, sign: float) -> CheckedRun:
+            return self._bench.run(
                 "one record replaced", stage, self._seeds[0], pair[0],
-                objective=objective(row, 1.0 if number % 2 else -1.0),
+                objective=objective(row, sign),
             )  # fmt: skip
-            found = faults.of_neighbour(pair[0], odd, stage)
-            seen += not gradient_steps.same(pair[0].steps, odd.steps)
-            self.moved = seen > 0
-            if found is not None:
-                self.findings.append(found)
-                return
-            if seen == 2:
-                return
+
+        found, self.moved = of_neighbours(pair[0], run, stage, self.records)
+        self.findings += found
 
     def variant(self, words: str, objective: Any) -> None:
         """Runs on made-up data."""
@@ -284,13 +279,6 @@ def _on(objective: Callable[..., Any], data: Any) -> Callable[[Trial, Batches], 
     return lambda trial, batches: objective(trial, watched(data, batches))
 
 
-def _rows(batches: Batches, records: int) -> Iterator[int]:
-    """Yields records to replace: of the first batch if it is known, else any."""
-    if batches.sets:
-        yield from (int(row) for row in batches.sets[0][:2])
-    yield from (records * (2 * i + 1) // (2 * _MOST_NEIGHBOURS) for i in range(_MOST_NEIGHBOURS))
-
-
 def _of_a_score(run: CheckedRun) -> str:
     return "" if run.value is None else run.outcome()
 
@@ -299,10 +287,8 @@ def _stages(event: Any, plan: BudgetPlan | None) -> list[Stage]:
     if plan is None:
         return [Stage("", 0, event)]
     try:
-        return [
-            Stage("pilot", 0, plan.fidelity(0).event),
-            Stage("last run", plan.pilots, plan.final.event),
-        ]
+        pilots = [Stage("pilot", 0, plan.fidelity(0).event)] if plan.pilots else []
+        return [*pilots, Stage("last run", plan.pilots, plan.final.event)]
     except (AttributeError, OptunaDPError):
         raise InvalidArgumentError("plan", plan, "it must be what plan_budget returned") from None
 

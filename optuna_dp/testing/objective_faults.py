@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optuna_dp.exact_values import is_share
+from optuna_dp.exact_values import common_unit, is_share
 from optuna_dp.testing import data_reads, draws
 from optuna_dp.testing import gradient_steps as gradients
 from optuna_dp.testing import watched_opacus as opacus
@@ -41,19 +42,37 @@ class Finding:
         return f"{self.name}: {self.what} {self.change}"
 
 
-def of_pair(runs: Sequence[CheckedRun], stage: Stage, *, public_score: bool) -> Iterator[Finding]:
-    """Yields what two runs with the same hyperparameters show."""
+def of_pair(
+    runs: Sequence[CheckedRun], first: CheckedRun | None, stage: Stage, *, public_score: bool
+) -> Iterator[Finding]:
+    """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if not public_score:
         # What other trials are made of says nothing about this one's score.
         if not any(run.reads for run in runs):
-            yield from _of_scores(runs)
+            yield from _of_scores(runs, first, stage)
         yield from _of_reports(runs, stage)
-        yield from _of_lengths(runs, stage)
+        yield from of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
+
+
+def of_training(runs: Sequence[CheckedRun], stage: Stage, records: int) -> Iterator[Finding]:
+    """Yields what two runs of a training show that has no score."""
+    yield from _of_seeds(runs, stage)
+    yield from of_lengths(runs, stage)
+    yield from of_batches(runs, stage, records)
+    yield from _of_opacus(runs, stage)
+
+
+def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:
+    """Whether as many batches were seen as are needed to tell how they are drawn."""
+    rates = [one.sample_rate for one in alternatives(stage.event)]
+    return bool(rates) and any(
+        data_reads.seen(run.batches, max(rates), records) or run.opacus.batch_sizes for run in runs
+    )
 
 
 def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -86,26 +105,36 @@ def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             )
 
 
-def _of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
-    """Yields early stops that nothing pays for."""
-    lengths = [run.steps.count or run.batches.count for run in runs]
+def of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
+    """Yields early stops that nothing pays for, seen by runs of unequal length."""
+    lengths = [length(run) for run in runs]
     if any(run.kind or run.value is None for run in runs) or _paid(stage) or stage.event is None:
         return
-    if min(lengths) and lengths[0] != lengths[1]:
+    if min(lengths) and len(set(lengths)) > 1:
         yield Finding(
             "early stop",
-            f"Two runs with the same hyperparameters take {lengths[0]} and {lengths[1]} steps, "
+            f"Runs with the same hyperparameters take {min(lengths)} and {max(lengths)} steps, "
             "and the event pays for nothing but the training and the score.",
             "Take a fixed number of steps, or stop by noisy values and compose their cost into "
             "the event; add noise in a step whose batch is empty, too.",
         )
 
 
+def length(run: CheckedRun) -> int:
+    """Returns how many steps a run took, or batches it read; 0 if neither was seen."""
+    return run.steps.count or run.batches.count
+
+
+def may_have_stopped(runs: Sequence[CheckedRun], stage: Stage) -> bool:
+    """Whether runs of equal length were shorter than the event states, perhaps by chance."""
+    return 0 < length(runs[0]) == length(runs[1]) < _steps(stage)
+
+
 def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     a, b = runs
     same = [name for name in a.states if a.states[name] == b.states.get(name)]
     written = draws.fixed(a.draws, b.draws)
-    steps = min((t.steps for t in alternatives(stage.event)), default=0)
+    steps = _steps(stage)
     # Fewer draws may be a split or first weights, which need no noise.
     certain = bool(same) or a.opacus.has_noise_of(b.opacus)
     if same:
@@ -141,18 +170,29 @@ def _of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
         )
 
 
-def _of_scores(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+def _of_scores(
+    runs: Sequence[CheckedRun], first: CheckedRun | None, stage: Stage
+) -> Iterator[Finding]:
     values = [run.value for run in runs if run.value is not None]
     if len(values) == 2 and values[0] == values[1]:
         yield Finding(
             "repeated score", f"Two runs have the very same score, {values[0]!r}.", _ADD_NOISE
         )
-    if len(values) == 2 and all(map(is_share, values)):
+    three = {*values, first.value} if first is not None and first.value is not None else {*values}
+    finite = [value for value in three if math.isfinite(value)]
+    if len(values) == 2 and (all(map(is_share, values)) or common_unit(finite)):
         yield Finding(
             "exact score",
             f"The scores {values[0]!r} and {values[1]!r} are shares of a number of records.",
             _ADD_NOISE,
+            # Counts with noise in whole numbers are shares as well.
+            certain=not all(run.draws.noise_after(_steps(stage)) for run in runs),
         )
+
+
+def _steps(stage: Stage) -> int:
+    """Returns the smallest number of noisy steps that the event states; 0 if it states none."""
+    return min((training.steps for training in alternatives(stage.event)), default=0)
 
 
 def _paid(stage: Stage) -> int:
@@ -265,13 +305,12 @@ def of_repeated(
             f"({run.attributes[seen[0]]!r}).",
             _ADD_NOISE,
         )
-    steps = min((t.steps for t in alternatives(stage.event)), default=0)
-    drawn = run.draws, other.draws
+    steps = _steps(stage)
     if (
         steps > 1
         and not is_share(run.value)  # said already
         and not _paid(stage)
-        and all(one.complete and one.places[one.last] >= steps for one in drawn)
+        and all(one.end_with(steps) for one in (run.draws, other.draws))
     ):
         yield Finding(
             "exact score",
@@ -372,6 +411,16 @@ def of_no_fidelity() -> Finding:
     )
 
 
+def of_no_main_guard() -> Finding:
+    """Returns what a script lacks that starts its study when it is imported."""
+    return Finding(
+        "no main guard",
+        "Importing the script starts its study; it was stopped before the first trial.",
+        'Put what starts the study under if __name__ == "__main__": workers and checks import '
+        "the script.",
+    )
+
+
 def not_checked(
     stages: Sequence[tuple[Stage, Sequence[CheckedRun]]], records: int, moved: bool | None
 ) -> Iterator[str]:
@@ -399,8 +448,7 @@ def not_checked(
                 "clipping, BatchNorm and statistics of private records: no step was seen that one "
                 "record moves. Audit the training with data=."
             )
-        rate = max(one.sample_rate for one in stated)
-        if not any(data_reads.seen(run.batches, rate, records) for run in runs):
+        if not any(batches_seen(pair, stage, records) for stage, pair in stages):
             yield "who joins the batches: they are not read from data one after the other."
     if not can_be_limited():
         yield "hangs: no time limit can be set here."

@@ -1,7 +1,7 @@
 """Canaries in the steps of an Opacus training, whatever code runs it.
 
-While :func:`canaries_in_opacus` is active, every ``DPOptimizer`` puts the canaries' gradients, ten
-times as long as the clipping norm, among those of the batch. They are clipped with the others, and
+While :func:`canaries_in_opacus` is active, every ``DPOptimizer`` puts the canaries' gradients, far
+longer than the clipping norm, among those of the batch. They are clipped with the others, and
 noise is added to the sum; so a training that clips too little is found out like one that adds too
 little noise. Batches are drawn as ever: how is not seen here (see ``optuna_dp.check_objective``).
 """
@@ -15,10 +15,7 @@ from typing import Any
 import numpy as np
 
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
-from optuna_dp.testing.gradient_canaries import Coins, GradientCanaries
-
-# So long that a training which forgets to clip shows at once.
-_LENGTH = 10.0
+from optuna_dp.testing.gradient_canaries import LENGTH, Coins, GradientCanaries
 
 
 @contextmanager
@@ -144,7 +141,7 @@ class _CanarySteps:
         import torch  # an extra; Opacus needs it
 
         chosen = coins.coordinates[coins.included]
-        length = _LENGTH * float(self._optimizer.max_grad_norm)
+        length = LENGTH * float(self._optimizer.max_grad_norm)
         begin = 0
         for p in self._optimizer.params:
             samples = p.grad_sample

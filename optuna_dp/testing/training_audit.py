@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,15 +19,24 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing import gradient_canaries as gradients
 from optuna_dp.testing import guessing_bound
+from optuna_dp.testing.objective_faults import Finding
 from optuna_dp.testing.stated_training import StatedTraining, training_in
+from optuna_dp.testing.training_check import (
+    BATCHES,
+    CLIPPING,
+    NORMALISATION,
+    check_training,
+)
 
-Verdict = Literal["violates", "consistent", "too weak to tell"]
+Verdict = Literal["violates", "not refuted", "too weak to tell"]
 Included = npt.NDArray[np.bool_]
 
 # Guesses about all canaries, or about the most telling of them only. Which share tells most
 # depends on the training, so several are tried, each with its part of the error.
 _SHARES_GUESSED = (1.0, 0.5, 0.2, 0.1, 0.05)
 _POWER_ENOUGH = 0.9
+_MOST_CANARIES = 20_000
+_BEFORE = "what was done with the data before the training was called"
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,9 @@ class TrainingAudit:
     """What an audit of one training found.
 
     Attributes:
-        verdict: "violates" (the training is refuted, at ``confidence``), "consistent" (it is not,
-            and one with half the noise would have been found out in nine of ten audits), or
-            "too weak to tell".
+        verdict: "violates" (the training is refuted, at ``confidence`` or by ``findings``), "not
+            refuted" (nothing was found where something was looked for, and half the noise would
+            have been found in nine of ten audits; see ``not_seen``), or "too weak to tell".
         epsilon: With the stated confidence, the training costs more than this at ``delta``: see
             :func:`audit_training` for what that means in each way of auditing. 0 if nothing is
             known.
@@ -51,6 +60,8 @@ class TrainingAudit:
             most this noise multiplier; inf if nothing is known. None for a black box.
         guesses: Guesses made.
         right: How many of them were right.
+        findings: What was found beside the canaries; only with ``data``.
+        not_seen: What the audit could not see, in words.
     """
 
     verdict: Verdict
@@ -63,16 +74,27 @@ class TrainingAudit:
     noise_multiplier: float | None
     guesses: int
     right: int
+    findings: tuple[Finding, ...] = ()
+    not_seen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        share = f"{self.right} of {self.guesses} guesses were right"
+        return "\n".join(
+            [
+                self._of_canaries(),
+                *(f"{'FAULT' if f.certain else 'hint '} {f}" for f in self.findings),
+                f"not seen: {'; '.join(self.not_seen)}.",
+            ]
+        )
+
+    def _of_canaries(self) -> str:
+        share = f"{self.right} of {self.guesses} guesses were right (p = {self.p_value:.2g})"
         power = (
             "how often half the noise would be found out is not known"
             if self.power is None
             else f"half the noise would be found out {self.power:.0%} of the time"
         )
-        if self.verdict != "violates":
-            return f"{self.verdict}: {share} (p = {self.p_value:.2g}); {power}"
+        if self.p_value > 1.0 - self.confidence:
+            return f"{self.verdict}: {share}; {power}"
         noise = (
             ""
             if self.noise_multiplier is None
@@ -85,7 +107,7 @@ class TrainingAudit:
         )
         return (
             f"violates, {bound}, at delta {self.delta:g} and {self.confidence:.0%} confidence: "
-            f"{share} (p = {self.p_value:.2g})"
+            f"{share}"
         )
 
 
@@ -95,9 +117,10 @@ def audit_training(
     *,
     access: Literal["scores", "gradients", "opacus"] = "scores",
     canaries: int | None = None,
+    data: Any = None,
     half_noise: Callable[[Included], Any] | None = None,
     delta: float = 1e-5,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     neighboring_relation: str = "add_or_remove_one",
 ) -> TrainingAudit:
     """Looks for a violation of a training's event in one training, with many canaries.
@@ -119,13 +142,20 @@ def audit_training(
         train: With ``access="scores"``, it is given which canaries are in, shape (canaries,),
             trains on them and on any other records, and returns a score for every canary: higher
             where it looks more like one trained on (minus its loss, say). With ``"gradients"`` it
-            is given a :class:`GradientCanaries`, on which it calls ``insert`` and ``observe`` in
-            every step. With ``"opacus"`` it is called without arguments, and every Opacus
-            optimizer in it gets canaries.
+            is given a :class:`GradientCanaries`, on which it calls ``examples`` (or ``insert``)
+            and ``observe`` in every step. With ``"opacus"`` it is called without arguments, and
+            every Opacus optimizer in it gets canaries. With ``data``, it is given that as last
+            argument.
         event: What the training costs. For gradients it has to hold one :func:`optuna_dp.dp_sgd`;
             a score beside it is left out.
         access: What the audit sees. Gradients tell far more than scores do.
-        canaries: Of the training (default 1000), or of each step of gradients (default 64).
+        canaries: Of the training (default 1000, at most 20,000), or of each step of gradients
+            (default 64, at most 10,000).
+        data: For gradients: an array or tensor of records, or several of equal length. The
+            training is then run a few times more, also with one record replaced, to see how far
+            that moves a step (:mod:`optuna_dp.testing.gradient_steps`), who joins the batches,
+            fixed seeds and early stops. What is found so is no matter of chance, but for batches
+            (below 1e-7).
         half_noise: For scores: the same training with half the noise, called four times to
             measure the power. Without it, what is not refuted is "too weak to tell".
         delta: In (0, 1); for ``epsilon`` and ``claimed``.
@@ -153,7 +183,13 @@ def audit_training(
     error = 1.0 - validation.open_unit("confidence", confidence)
     guarantee = Guarantee(as_event("event", event), neighboring_relation)
     if access == "scores":
+        if data is not None:
+            raise InvalidArgumentError("data", type(data).__name__, "it is for gradients only")
         count = validation.whole("canaries", 1000 if canaries is None else canaries, 10)
+        if count > _MOST_CANARIES:
+            raise InvalidArgumentError(
+                "canaries", count, f"it must be at most {_MOST_CANARIES}: more tell no more"
+            )
         return _by_scores(train, guarantee, count, half_noise, delta, error)
     if half_noise is not None:
         raise InvalidArgumentError(
@@ -163,14 +199,37 @@ def audit_training(
     given = gradients.GradientCanaries(
         validation.whole("canaries", 64 if canaries is None else canaries, 1)
     )
+    arguments = () if data is None else (data,)
     if access == "opacus":
         from optuna_dp.testing.opacus_canaries import canaries_in_opacus  # an extra
 
         with canaries_in_opacus(given):
-            train()
+            train(*arguments)
     else:
-        train(given)
-    return _by_gradients(given, stated, guarantee, delta, error)
+        train(given, *arguments)
+    found = _by_gradients(given, stated, guarantee, delta, error)
+    if data is None:
+        unseen = [CLIPPING if not given.before_clipping else NORMALISATION, BATCHES, "fixed seeds"]
+        findings: list[Finding] = []
+    else:
+        findings, unseen = check_training(train, event, data, opacus=access == "opacus")
+    if given.longer:
+        findings = [_of_long_canaries(given.longer), *findings]
+    certain = any(finding.certain for finding in findings)
+    return replace(
+        found,
+        verdict="violates" if certain else found.verdict,
+        findings=tuple(findings),
+        not_seen=(*unseen, _BEFORE),
+    )
+
+
+def _of_long_canaries(length: float) -> Finding:
+    return Finding(
+        "clipping",
+        f"A made-up record moves the sum by {length:.3g} clipping norms along one coordinate.",
+        "Clip the gradient of each record by one norm over all layers, the biases too.",
+    )
 
 
 def _by_gradients(
@@ -252,6 +311,7 @@ def _by_scores(
         noise_multiplier=None,
         guesses=made,
         right=right,
+        not_seen=("whatever the scores of these canaries do not show", _BEFORE),
     )
 
 
@@ -288,4 +348,4 @@ def _checked(scores: Any, count: int) -> FloatArray:
 def _verdict(violates: bool, power: float | None) -> Verdict:
     if violates:
         return "violates"
-    return "consistent" if power is not None and power >= _POWER_ENOUGH else "too weak to tell"
+    return "not refuted" if power is not None and power >= _POWER_ENOUGH else "too weak to tell"

@@ -47,7 +47,7 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
         if row.mean is None or height is None or not math.isfinite(row.epsilon):
             continue
         lines[row.name].append((row.mean, height))
-        if row.naive is not None and not noise:
+        if not noise and row.naive is not None:
             naive[row.mean] = row.naive
     target = "" if plan.target_epsilon is None else f" within epsilon {plan.target_epsilon:g}"
     figure = theme.figure(

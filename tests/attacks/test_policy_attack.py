@@ -24,7 +24,7 @@ from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.attacks.trade_off import trade_off
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.history_bound import HistoryProfile
+from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 
 DELTA = 1e-5
@@ -47,7 +47,7 @@ def test_history_attack_reaches_the_reference(noise, reference) -> None:
         attainable_pairs(event)[0], Geometric(10), BOUNDS, DELTA, "history"
     )
     assert attack.epsilon > reference
-    assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, HistoryProfile)
+    assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, PointwiseProfile)
     assert "earlier outputs" in attack.describe()
 
 
@@ -68,7 +68,7 @@ def test_attacks_stay_below_their_bounds(trials, bounds) -> None:
     plain = strongest_attack(pair, trials, DELTA).epsilon
     history = strongest_policy_attack(pair, trials, bounds, DELTA, "history").epsilon
     data = strongest_policy_attack(pair, trials, bounds, DELTA, "data").epsilon
-    assert plain <= history <= bound_of(event, trials, bounds, HistoryProfile)
+    assert plain <= history <= bound_of(event, trials, bounds, PointwiseProfile)
     assert plain <= data <= bound_of(event, trials, bounds, DataProfile)
     # Seeing the data is worth more than seeing private outputs, and the search shows it.
     assert data > history
@@ -80,7 +80,7 @@ def test_data_attack_breaks_the_history_bound() -> None:
     attack = strongest_policy_attack(
         attainable_pairs(event)[0], Geometric(10), BOUNDS, DELTA, "data"
     )
-    assert attack.epsilon > bound_of(event, Geometric(10), BOUNDS, HistoryProfile) + 1.0
+    assert attack.epsilon > bound_of(event, Geometric(10), BOUNDS, PointwiseProfile) + 1.0
     assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, DataProfile)
     assert "the data" in attack.describe()
 
@@ -165,17 +165,17 @@ def test_wrong_attacks_are_caught_on_a_small_tree(wrong, monkeypatch) -> None:
             history_attack, "policy_vertices", lambda w, c, big_c: real(w, 0.95 * c, 1.05 * big_c)
         )
     elif wrong == "block":  # the highest rank is one that can be left again
-        real_run = history_attack.one_run
+        real_run = history_attack._one_run
 
         def run(weights, visits, moves, stays):
             after = real_run(weights, visits, moves, stays)
             after[0] += visits.sum(axis=0) - after.sum(axis=0)
             return after
 
-        monkeypatch.setattr(history_attack, "one_run", run)
+        monkeypatch.setattr(history_attack, "_one_run", run)
     else:  # the last run's rank instead of the best so far
         monkeypatch.setattr(
-            history_attack, "one_run",
+            history_attack, "_one_run",
             lambda weights, visits, moves, stays: np.einsum(
                 "rzi,rz,qizy->qy", weights, visits, moves
             ),

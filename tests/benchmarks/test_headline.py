@@ -121,7 +121,7 @@ def test_the_figure_is_drawn_from_the_results(tmp_path: Path) -> None:
 def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
     script("run", "--quick", "--results", str(tmp_path))
     made = json.loads((tmp_path / "plans.json").read_text())
-    assert len(made) == len(plans.RUNNABLE)
+    assert len(made) == len(plans.ARMS)
     for name, plan in made.items():
         # The stored ones were run; today's planner may end elsewhere in the last per cent, and
         # with less noise where a bound is smaller than it was.
@@ -130,5 +130,5 @@ def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
             assert 0.99 * 3.0 <= plan["epsilon"] <= 3.0, name
     with (tmp_path / "runs.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
-    assert [r["arm"] for r in found] == list(plans.RUNNABLE)
+    assert [r["arm"] for r in found] == list(plans.ARMS)
     assert all(float(r["accuracy"]) > 0.5 for r in found)

@@ -21,7 +21,6 @@ from support import RUN, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
-from optuna_dp.releasing.callbacks import PROGRESS_KEY
 
 
 def smallest_x(pilots: Any) -> Any:
@@ -390,20 +389,6 @@ def test_the_callback_needs_no_run_and_takes_none() -> None:
         odp.release(study, RUN)
     with pytest.raises(ReleaseRefusedError, match="relation"):
         odp.release(finished(), neighboring_relation="replace_one")
-
-
-def test_the_books_count_every_run_at_its_own_cost() -> None:
-    plan = budget(2, 1)
-    study = study_of(sampler(plan))
-    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
-    books = study._storage.get_study_system_attrs(study._study_id)[PROGRESS_KEY]
-    assert books["every run"]["runs"] == 4
-    # Gaussians compose by adding precisions.
-    precision = 2 / 32.0**2 + 1 / 16.0**2 + 1 / 2.0**2
-    expected = odp.Guarantee(odp.gaussian(precision**-0.5)).by_method(1e-5)["rdp"]
-    found = books["every run"]["epsilon_by_naive_composition"]
-    assert found == pytest.approx(expected, rel=1e-6)
-    assert books["epsilon"] == odp.release(study).guarantee.epsilon(1e-5)
 
 
 def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:

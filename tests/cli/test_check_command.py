@@ -12,6 +12,10 @@ from typer.testing import CliRunner
 from optuna_dp.cli import app
 
 SCRIPT = """
+import sys
+import threading
+import time
+
 import numpy as np
 import optuna_dp as odp
 
@@ -31,6 +35,21 @@ def on_data(trial, records):
     return honest(trial)
 
 records = np.arange(3.0)
+
+def exits(trial):
+    sys.exit(0)
+
+def hangs(trial):
+    while True:
+        try:
+            time.sleep(1)
+        except Exception:
+            pass
+
+def leaves_a_thread(trial):
+    stop = threading.Event()
+    threading.Thread(target=lambda: stop.wait(60), daemon=True).start()
+    return honest(trial)
 """
 
 
@@ -65,7 +84,52 @@ def test_a_faulty_objective_ends_with_1(script: Path) -> None:
 def test_records_are_handed_over(script: Path) -> None:
     done = run(f"{script}:on_data", "--event", "event", "--data", "records")
     assert done.exit_code == 0, done.output
-    assert "6 runs" in done.stdout
+    assert "9 runs" in done.stdout
+
+
+def test_it_says_which_run_begins(script: Path) -> None:
+    done = run(f"{script}:honest", "--event", "event")
+    lines = [line for line in done.stderr.splitlines() if " s: run " in line]
+    assert len(lines) == 5
+    assert lines[0].endswith("run 1: the first run")
+
+
+@pytest.mark.parametrize(
+    ("objective", "name"),
+    [("exits", "exit"), ("hangs", "time limit"), ("leaves_a_thread", "threads left")],
+)
+def test_an_objective_that_does_not_end_as_it_should(
+    script: Path, objective: str, name: str
+) -> None:
+    done = run(f"{script}:{objective}", "--event", "event", "--time-limit", "1", "--json")
+    assert done.exit_code == 1, done.output
+    assert name in {found["name"] for found in json.loads(done.stdout)["findings"]}
+
+
+@pytest.mark.parametrize("start", ["study.optimize(honest, n_trials=3)", "study.ask()"])
+def test_a_script_without_a_main_guard_starts_nothing(script: Path, start: str) -> None:
+    lines = SCRIPT + f"\nimport optuna\nstudy = optuna.create_study()\n{start}\nopen('ran')\n"
+    script.write_text(lines)
+    done = run(f"{script}:honest", "--event", "event", "--json")
+    assert done.exit_code == 1, done.output
+    assert [found["name"] for found in json.loads(done.stdout)["findings"]] == ["no main guard"]
+
+
+def test_an_objective_that_never_asks_for_its_fidelity(script: Path) -> None:
+    script.write_text(
+        SCRIPT
+        + "plan = odp.plan_budget("
+        + "epsilon=3.0, records=50, batch_size=5, epochs=1, pilots=2, score='training')\n"
+        + "def asks(trial):\n"
+        + "    right = [trial.suggest_float('x', 0, 1) > 0.5] * 50\n"
+        + "    noise = odp.fidelity(trial).score_noise_multiplier\n"
+        + "    return odp.scoring.private_accuracy(right, size=50, noise_multiplier=noise)\n"
+    )
+    done = run(f"{script}:honest", "--plan", "plan")
+    assert done.exit_code == 1, done.output
+    assert "fidelity not asked" in done.stdout
+    assert "nothing found" not in done.stdout
+    assert run(f"{script}:asks", "--plan", "plan").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -99,6 +163,7 @@ def test_bad_input_of_a_check_is_one_clear_line(script: Path, arguments, says: s
     done = run(*(text.format(script=script, folder=script.parent) for text in arguments))
     assert done.exit_code == 2
     lines = [line for line in done.stderr.splitlines() if not line.startswith("a line of")]
+    lines = [line for line in lines if " s: run " not in line]
     assert len(lines) == 1
     assert lines[0].startswith("optuna-dp: ")
     assert says in lines[0]

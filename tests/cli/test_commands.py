@@ -204,7 +204,7 @@ def test_the_demo_runs_the_main_job() -> None:
     result = runner.invoke(app, ["demo", "--epsilon", "2", "--json"])
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
-    assert set(data["params"]) == {"learning_rate", "clipping_norm"}
+    assert set(data["params"]) == {"noise_per_weight", "clipping_norm"}
     assert len(data["attributes"]["pilots"]) == 20
     assert 1.98 <= data["statement"]["epsilon"] <= 2.0
 
@@ -213,13 +213,16 @@ def test_the_demo_counts_its_pilots_and_compares_three_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("optuna_dp.cli.demo.REPETITIONS", 2)
-    result = runner.invoke(app, ["demo"])
+    result = runner.invoke(app, ["demo"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if " of 20: " in line]
+    assert len(lines) == 20
+    assert all("clipping_norm" in line and "noise_per_weight" in line for line in lines)
     shown = " ".join(result.stdout.split())
     for words in (
-        "pilot 1 of 20: noise",
-        "pilot 20 of 20: noise",
-        "last run: noise",
+        "pilot 1 of 20: accuracy",
+        "pilot 20 of 20: accuracy",
+        "last run: accuracy",
         "Released noisy accuracy",
         "no tuning",
         "RandTune, mean 10",

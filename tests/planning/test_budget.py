@@ -302,3 +302,21 @@ def test_bad_input_gets_one_clear_line(given: dict[str, Any], words: str) -> Non
     assert words in message
     assert "\n" not in message
     assert len(message) < 400
+
+
+@pytest.mark.parametrize(("epsilon", "work"), [(1.0, None), (3.0, 4), (8.0, 4)])
+def test_without_a_batch_size_it_takes_the_favored_one(epsilon: float, work: float | None) -> None:
+    given: dict[str, Any] = {"records": 1348, "epochs": 10}
+    favored = odp.batch_choices(epsilon=epsilon, work=work or 1, **given).favored
+    plan = odp.plan_budget(epsilon=epsilon, work=work, pilots=2, **given)
+    assert plan.final.batch_size == favored.batch_size
+    assert plan.final.steps == favored.steps
+    assert plan.final.sample_rate == favored.batch_size / 1348
+    assert 0.99 * epsilon <= plan.guarantee.epsilon(1e-5) <= epsilon
+
+
+def test_work_is_refused_beside_a_batch_size() -> None:
+    for given in (DIGITS, {"run": lambda noise, steps: odp.gaussian(noise), "steps": 3}):
+        with pytest.raises(InvalidArgumentError) as refused:
+            odp.plan_budget(epsilon=3.0, work=2.0, **given)
+        assert refused.value.argument == "work"

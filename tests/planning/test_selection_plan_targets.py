@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,23 @@ def test_solving_for_the_noise(density_bounds: list[tuple[float, float]]) -> Non
         assert 0.98 * 1.5 <= guarantee.epsilon(DELTA) == row.epsilon <= 1.5
     by_mean = {r.mean: r.noise_multiplier for r in plan.rows if not r.adaptive}
     assert by_mean[3.0] < by_mean[10.0]
+
+
+@pytest.mark.parametrize("jump", [3.35, 3.45, 3.55, 3.66])
+def test_a_cost_that_jumps_is_evaluated_where_it_is_promised(jump: float) -> None:
+    """The search is led by a few points that all rows share, and there may be a jump between."""
+
+    def run(noise: float) -> Any:
+        return odp.gaussian(noise if noise > jump else 0.5 * noise)
+
+    plan = odp.selection_plan(
+        run, target_epsilon=1.5, laws=["geometric"], means=[3], density_bounds=[]
+    )
+    (row,) = plan.rows
+    assert row.noise_multiplier is not None
+    assert row.noise_multiplier > jump
+    found = odp.selection_guarantee(run(row.noise_multiplier), odp.Geometric(3)).epsilon(DELTA)
+    assert found == row.epsilon <= 1.5
 
 
 @pytest.mark.slow

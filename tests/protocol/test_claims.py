@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -109,6 +110,43 @@ def test_ask_gives_the_loser_the_next_trial() -> None:
     together(lambda: numbers.append(study.ask().number))
     assert sorted(numbers) == [1, 2]
     assert [t.state for t in study.trials[1:]] == [TrialState.RUNNING] * 2
+
+
+@pytest.mark.parametrize("how", ["well", "fails"])
+@pytest.mark.parametrize("name", ["rand_tune", "budget"])
+def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
+    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its update of the state comes between the other worker's last one and this one's claim."""
+    url, studies = f"sqlite:///{tmp_path / 'studies.db'}", []
+    for _ in range(2):
+        study = study_of(SAMPLERS[name](), storage=url, study_name="study", load_if_exists=True)
+        studies.append(study)
+    called: list[int] = []
+
+    def objective(trial: Trial) -> float:
+        called.append(trial.number)
+        return run_of(trial) if how == "well" or trial.number != 1 else float("nan")
+
+    studies[0].optimize(objective, n_trials=1)
+    studies[0].add_trial(create_trial(state=TrialState.WAITING))
+    backend = studies[1]._storage._backend  # type: ignore[attr-defined]
+    check, others = backend.check_trial_is_updatable, [studies[0]]
+
+    def meanwhile(trial_id: int, state: TrialState) -> None:
+        check(trial_id, state)
+        if state == TrialState.WAITING:
+            others.pop().optimize(objective, n_trials=1)
+
+    monkeypatch.setattr(backend, "check_trial_is_updatable", meanwhile)
+    studies[1].optimize(objective, n_trials=1)
+    assert called == [0, 1, 2]
+    states = [t.state.name for t in studies[1].trials]
+    assert states == ["COMPLETE", "COMPLETE" if how == "well" else "FAIL", "COMPLETE"]
+    studies[1].optimize(objective)
+    released(studies[1], name)
+    for study in studies:
+        study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
 
 
 def claimed_by(study: optuna.Study, number: int, **claims: str) -> None:

@@ -1,16 +1,14 @@
-"""The callback: the books it keeps, the stop, and that T does not show."""
+"""The callback: what it records and says, the stop, and that T does not show."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import optuna
 import pytest
 from dp_accounting import dp_event
-from optuna.trial import TrialState
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
@@ -20,43 +18,21 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
     UnsupportedEventError,
 )
-from optuna_dp.releasing.callbacks import PROGRESS_KEY
 
 
-def books(study: optuna.Study) -> dict[str, object]:
-    found: dict[str, object] = study._storage.get_study_system_attrs(study._study_id)[PROGRESS_KEY]
-    return found
-
-
-def test_the_guarantee_on_record_is_the_accountants_and_does_not_depend_on_progress() -> None:
+def test_the_guarantee_that_is_logged_is_the_accountants_and_does_not_depend_on_progress() -> None:
     law = odp.Geometric(mean=5)
     study = study_of(odp.RandTuneSampler(trials=law))
-    recorded = []
-    study.optimize(
-        objective,
-        callbacks=[odp.PrivacyCallback(RUN, delta=1e-6), lambda s, t: recorded.append(books(s))],
-    )
-    expected = odp.selection_guarantee(RUN, law).epsilon(1e-6)
-    assert {entry["epsilon"] for entry in recorded} == {expected}
-    assert [entry["finished"] for entry in recorded] == [False] * (len(recorded) - 1) + [True]
+    with logged() as lines:
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN, delta=1e-6)])
+    expected = f"epsilon {odp.selection_guarantee(RUN, law).epsilon(1e-6):.3f} at delta 1e-06"
+    said = [line for line in lines if "The release is guaranteed" in line]
+    assert len(said) == len(study.trials)
+    assert all(expected in line for line in said)
+    assert [line for line in said if "The last run has ended" in line] == said[-1:]
 
 
-def test_after_the_last_run_naive_composition_is_beside_it_and_marked() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(4)))
-    seen = []
-    study.optimize(
-        objective, callbacks=[odp.PrivacyCallback(RUN), lambda s, t: seen.append(books(s))]
-    )
-    assert ["every run" in entry for entry in seen] == [False, False, False, True]
-    naive: Any = seen[-1]["every run"]
-    assert naive["runs"] == 4
-    assert "not the guarantee" in naive["note"]
-    # Four Gaussians of noise 4 are one of noise 2.
-    one = odp.Guarantee(odp.gaussian(2.0)).by_method(1e-5)["rdp"]
-    assert naive["epsilon_by_naive_composition"] == pytest.approx(one, rel=1e-6)
-
-
-def test_it_writes_with_the_first_run_and_the_last_and_not_in_between() -> None:
+def test_it_writes_what_a_run_costs_once() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(9)))
     written = []
     storage = study._storage
@@ -71,38 +47,23 @@ def test_it_writes_with_the_first_run_and_the_last_and_not_in_between() -> None:
             ),
         )
         study.optimize(objective, n_trials=20, callbacks=[odp.PrivacyCallback(RUN)])
-    assert {runs for runs, _ in written} == {1, 9}
+    assert [runs for runs, _ in written] == [1]
 
 
-def test_a_worker_that_lags_behind_does_not_take_back_that_the_study_has_finished() -> None:
-    """It has seen the trials before the last run ended, and comes to write after it."""
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    finished = books(study)
-    before = [
-        t if t.number < 2 else optuna.trial.create_trial(state=TrialState.RUNNING)
-        for t in study.trials
-    ]
-    before[2].number = 2
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study._storage, "get_all_trials", lambda *args, **kwargs: before)
-        odp.PrivacyCallback(RUN, delta=1e-7)(study, study.get_trials(deepcopy=False)[1])
-    assert books(study) == finished
-
-
-def test_the_books_are_plain_json_and_not_user_attributes() -> None:
+def test_the_record_is_plain_json_and_no_user_attribute() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2)))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    json.dumps(books(study), allow_nan=False)
+    attrs = study._storage.get_study_system_attrs(study._study_id)
+    assert len(attrs) == 1
+    json.dumps(attrs, allow_nan=False)
     assert study.user_attrs == {}
     assert all(t.user_attrs == {} for t in study.trials)
 
 
-def test_an_infinite_guarantee_is_recorded_as_such() -> None:
+def test_an_infinite_guarantee_is_said_to_be_one() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2)))
     with logged() as lines:
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.approximate_dp(1.0, 1e-3))])
-    assert books(study)["epsilon"] is None
     assert any("no finite epsilon" in line for line in lines)
 
 

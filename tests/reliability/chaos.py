@@ -17,7 +17,7 @@ import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.reading import read_evidence
 
-from .checks import check_exactly_t, plan_of, release_of
+from .checks import check_charged, check_exactly_t, plan_of, release_of
 from .storages import session_name, sessions
 from .workers import BUDGET, SAMPLERS, Diary, Fate, Job, live_and_die
 
@@ -166,6 +166,7 @@ def live_through(
     release = release_of(study, odp.gaussian(4.0))
     trials = study.get_trials(deepcopy=False)
     if sampler == "budget":
+        check_charged(release, Diary.read(diary).granted)
         first = BUDGET.pilots
     else:
         assert plan.slots == slots

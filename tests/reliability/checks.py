@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import optuna
 from optuna.trial import TrialState
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
@@ -72,3 +75,18 @@ def release_of(study: optuna.Study, run: Any) -> odp.Release:
     if plan.design.procedure == PROCEDURE:
         return odp.release(study)
     return odp.release(study, run, failures="chance")
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Balle & Wang (2018): the epsilon of one Gaussian of sensitivity mu and deviation 1."""
+
+    def excess(e: float) -> float:
+        return norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta
+
+    return brentq(excess, 0.0, 100.0)
+
+
+def check_charged(release: odp.Release, granted: list[float]) -> None:
+    """A release charges for no less than objectives were granted: so many Gaussians of noise."""
+    spent = sum(1 / noise**2 for noise in granted) ** 0.5
+    assert release.guarantee.epsilon(1e-5) >= gaussian_epsilon(spent, 1e-5) * (1 - 1e-9)

@@ -94,7 +94,7 @@ def test_as_many_runs_take_place_as_the_new_plan_has(storage, count, waiting, sl
     for _ in range(waiting):
         storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
-    plan = StudyPlan.drawn(design_of(study.sampler), count, 0)
+    plan = StudyPlan.drawn(design_of(study.sampler), count, selects=True)
     assert succeed(storage, study._study_id, plan).slots == slots
     runs = set(range(slots)) - {0, 1 + waiting}
     assert len(runs) == count
@@ -154,7 +154,7 @@ def test_a_plan_that_slips_in_after_its_trial_failed_does_not_count(url_of) -> N
     """A database may let it through if the write was under way; the successor's plan holds."""
     with opened(url_of("sqlite")) as storage:
         study = dead_leader(storage)
-        lost = StudyPlan.drawn(design_of(study.sampler), 6, 0)
+        lost = StudyPlan.drawn(design_of(study.sampler), 6, selects=True)
         odp.recover(study, fail=[0])
         study.optimize(objective)
         before = plan_of(study)
@@ -200,7 +200,7 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
     study = dead_leader(storage, count=9)
     odp.recover(study, fail=[0])
     design = design_of(study.sampler)
-    plans = [StudyPlan.drawn(design, 9, 0) for _ in range(3)]
+    plans = [StudyPlan.drawn(design, 9, selects=True) for _ in range(3)]
     taken = [succeed(storage, study._study_id, plan) for plan in plans]
     # Two slots more, for the two trials that cannot run.
     holds = replace(plans[0], slots=11)
@@ -219,7 +219,7 @@ def test_a_late_successor_beyond_the_last_slot_is_no_matter(storage) -> None:
     study = dead_leader(storage, count=1)
     storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
-    plan = StudyPlan.drawn(design_of(study.sampler), 1, 0)
+    plan = StudyPlan.drawn(design_of(study.sampler), 1, selects=True)
     for _ in range(3):
         assert succeed(storage, study._study_id, plan).slots == 2
     odp.recover(study, fail=[1])

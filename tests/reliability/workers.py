@@ -47,6 +47,41 @@ SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
 }
 
 
+# Utilities cost nothing, and no candidate may be evaluated twice either.
+PROCEDURES: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
+    **SAMPLERS,
+    "noisy_max": lambda law: odp.NoisyMaxSampler(
+        X, candidates=6, n_partitions=1000, epsilon=8.0, resolve=0.5
+    ),
+    "propose_test": lambda law: odp.ProposeTestSampler(
+        X, candidates=6, n_partitions=20_000, epsilon=0.5, granularity=0.5, resolve=0.6
+    ),
+}
+
+# Of every call of an objective the trial's number, and the noise that it was granted: None where
+# the plan does not say what a run costs.
+Ledger = list[tuple[int, float | None]]
+
+
+def granted_to(trial: optuna.Trial) -> float | None:
+    """The noise that a run is granted; None where the plan does not say what a run costs."""
+    if not isinstance(trial.study.sampler, odp.BudgetSampler):
+        return None
+    return float(odp.fidelity(trial).noise_multiplier)
+
+
+def noting(ledger: Ledger) -> Callable[[optuna.Trial], float]:
+    """An objective that notes each of its calls; its score lies in [0, 1]."""
+
+    def objective(trial: optuna.Trial) -> float:
+        granted = granted_to(trial)
+        x = trial.suggest_float("x", -1.0, 1.0)
+        ledger.append((trial.number, granted))
+        return 1.0 - (x - 0.3) ** 2 / 2
+
+    return objective
+
+
 @dataclass(frozen=True)
 class Job:
     """One worker's part in one study."""
@@ -59,7 +94,7 @@ class Job:
 
 
 def serve(connection: Connection, stacks: str) -> None:
-    """Works off jobs until the connection is closed; answers with the numbers of its runs.
+    """Works off jobs until the connection is closed; answers with the ledger of its runs.
 
     On SIGUSR1 it writes to the file ``stacks`` where all its threads are.
     """
@@ -72,23 +107,17 @@ def serve(connection: Connection, stacks: str) -> None:
             job: Job = connection.recv()
         except EOFError:
             return
-        executed: list[int] = []
+        ledger: Ledger = []
         try:
             if job.url not in storages:
                 storages[job.url] = open_storage(job.url)
             study = optuna.load_study(
                 study_name=job.study,
                 storage=storages[job.url],
-                sampler=SAMPLERS[job.sampler](job.law),
+                sampler=PROCEDURES[job.sampler](job.law),
             )
-
-            def objective(trial: optuna.Trial, executed: list[int] = executed) -> float:
-                x = trial.suggest_float("x", -1.0, 1.0)
-                executed.append(trial.number)
-                return -((x - 0.3) ** 2)
-
-            study.optimize(objective, n_jobs=job.n_jobs)
-            connection.send(("done", executed))
+            study.optimize(noting(ledger), n_jobs=job.n_jobs)
+            connection.send(("done", ledger))
         except BaseException:  # The test is to see whatever went wrong here.
             connection.send(("failed", traceback.format_exc()))
 
@@ -167,7 +196,10 @@ def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) ->
 
 
 def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
-    """One mortal worker. Its diary: trials it took (ids), numbers of runs that began."""
+    """One mortal worker.
+
+    Its diary: trials it took (ids), numbers of runs that began, and what they were granted.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     note = lambda text: os.write(file, f"{os.getpid()} {text}\n".encode())  # noqa: E731
@@ -180,6 +212,9 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
         )
 
         def objective(trial: optuna.Trial) -> float:
+            granted = granted_to(trial)
+            if granted is not None:
+                note(f"granted {granted}")
             fate.tick(before=True)
             x = trial.suggest_float("x", -1.0, 1.0)
             note(f"began {trial.number}")
@@ -202,6 +237,7 @@ class Diary:
     takers: dict[int, int] = field(default_factory=dict)  # trial id -> process id
     taking: set[int] = field(default_factory=set)  # process ids: in the middle of it
     began: list[int] = field(default_factory=list)
+    granted: list[float] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
 
     @classmethod
@@ -218,6 +254,8 @@ class Diary:
                         diary.takers[int(value)] = int(pid)
                 elif what == "began":
                     diary.began.append(int(value))
+                elif what == "granted":
+                    diary.granted.append(float(value))
                 else:
                     diary.raised.append(value)
         return diary

@@ -254,7 +254,7 @@ def test_no_mechanism_imports_the_simulation():
         "exact_noise",
         "noisy_max",
         "partitions",
-        "utilities",
+        "utility_values",
     ):
         module = __import__(f"{package.__name__}.{name}", fromlist=["_"])
         tree = ast.parse(inspect.getsource(inspect.getmodule(module)))

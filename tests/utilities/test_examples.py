@@ -43,7 +43,7 @@ def test_the_page_of_proofs_has_the_sections_that_the_code_names():
         "## What the papers claim",
     ):
         assert section in page
-    sources = (ROOT / "optuna_dp" / "propose_test").glob("*.py")
+    sources = (ROOT / "optuna_dp" / "utilities").glob("*.py")
     named = {
         word
         for path in sources

@@ -278,9 +278,7 @@ def test_studies_without_a_density_that_learns_have_none_to_show() -> None:
 
 
 def test_a_plan_shows_every_row_beside_naive_composition() -> None:
-    plan = odp.selection_plan(
-        RUN, laws=["geometric"], density_bounds=[(0.9, 1.25)], means=[3, 9], attacks=False
-    )
+    plan = odp.selection_plan(RUN, laws=["geometric"], density_bounds=[(0.9, 1.25)], means=[3, 9])
     lines = shown(vis.plot_plan(plan))
     assert lines.pop("geometric") == [
         (row.mean, row.epsilon) for row in plan.rows if not row.adaptive
@@ -311,7 +309,6 @@ def test_a_search_without_a_finite_cost_is_left_out() -> None:
         laws=["geometric"],
         adaptive_laws=[],
         means=[50],
-        attacks=False,
     )
     assert all(math.isinf(row.epsilon) for row in plan.rows)
     assert shown(vis.plot_plan(plan)) == {}

@@ -49,11 +49,11 @@ def pair_of_selection(event: Selection, pair: DominatingPair) -> DominatingPair:
     ]
     if event.learns_from_outputs:
         # Lazy: only density bounds need it.
-        from optuna_dp.private_selection.bounds.history_only import history_only_bound
+        from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
 
-        better = history_only_bound(
+        better = pointwise_bound(
             pair, event.trials, event.density_bounds, event.startup_runs
-        ).directions()
+        ).directions
         profiles = [(*old, new) for old, new in zip(profiles, better, strict=True)]
 
     def smallest(which: int, epsilons: npt.ArrayLike) -> FloatArray:

@@ -1,4 +1,4 @@
-"""A cover of all step functions by cells, finer where the bound hangs on it: branch and bound.
+"""A cover of all step functions by cells, finer where the bound depends on it.
 
 Any cover is sound: Phi(t) is at most the largest value over its cells, coarse ones included
 (``docs/explanation/pointwise-bound.md``, "Cells"). So the search may stop at any time, and what
@@ -8,33 +8,40 @@ looks at the clock: the same event has the same bound on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from optuna_dp.arrays import BoolArray, FloatArray, IntArray
-from optuna_dp.private_selection.bounds.history_kernel import HistoryGrid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 
 # Deltas whose epsilons decide where cells are refined.
 _AIMS = (1e-2, 1e-5, 1e-8)
-# Cells refined at a time, at most; and of those the ones this important beside the first. What is
-# refined changes what is worth refining next, so that more at a time make a worse cover.
+_FIRST_CELLS = 24
+# Cells halved at a time, at most; and of those the ones this important beside the first. What is
+# halved changes what is worth halving next, so that more at a time make a worse cover.
 _BATCH = 40
 _LEAST_SHARE = 0.2
+# How soon p is halved beside the three steps, each of which moves a part of k0 only.
+_WEIGHT_OF_P = 4.0
 _FARTHEST_FALL = 6.0
 _STRAIGHT = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Boxes of (s1, s2, s3) that together contain every s1 <= s2 <= s3. Shapes (cells, 3)."""
+    """Boxes of (u1, u2, u3, p) that hold every u1 <= u2 <= u3, as coordinates of an axis.
+
+    Shapes (cells, 4).
+    """
 
     low: FloatArray
     high: FloatArray
 
-    def take(self, which: BoolArray) -> Cells:
+    def take(self, which: BoolArray | IntArray | slice) -> Cells:
         """Returns some of the cells."""
         return Cells(self.low[which], self.high[which])
 
@@ -46,7 +53,7 @@ class Cells:
 
 
 class Axis:
-    """A coordinate s of the quantiles u, on which cells are halved.
+    """A coordinate s of O-quantiles u, on which cells are halved.
 
     It moves where the law of T reacts to u: with the fall of log phi'(1 - u), and with u itself.
     """
@@ -60,113 +67,96 @@ class Axis:
         self.end = float(self._s[-1])
 
     def everything(self) -> Cells:
-        """Returns the one cell that holds all step functions."""
-        return Cells(np.zeros((1, 3)), np.full((1, 3), self.end))
+        """Returns cells that hold all step functions: intervals of p."""
+        low, high = np.zeros((_FIRST_CELLS, 4)), np.full((_FIRST_CELLS, 4), self.end)
+        ends = np.linspace(0.0, self.end, _FIRST_CELLS + 1)
+        low[:, 3], high[:, 3] = ends[:-1], ends[1:]
+        return Cells(low, high)
 
     def quantiles(self, s: FloatArray, finite_mass: float) -> FloatArray:
         """Returns u for each s; both ends exactly."""
         u = np.interp(s, self._s, self._u) * finite_mass
         return np.where(s <= 0.0, 0.0, np.where(s >= self.end, finite_mass, u))
 
-
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """A cover of all step functions, and the values of its cells."""
-
-    cover: Cells
-    values: Values
+    def some_step_function(self, cells: Cells, a: FloatArray) -> BoolArray:
+        """Returns whether a cell may hold any u1 <= u2 <= u3 with p = sum a_i u_i."""
+        low, high = self.quantiles(cells.low, 1.0), self.quantiles(cells.high, 1.0)
+        meets = (low[:, :3] @ a <= high[:, 3] + 1e-12) & (low[:, 3] <= high[:, :3] @ a + 1e-12)
+        return np.asarray(np.all(cells.low <= cells.high, axis=1) & meets)
 
 
 def search(
-    grid: HistoryGrid,
     axis: Axis,
-    step_sizes: FloatArray,
+    kernels: CellKernels,
     evaluate: Callable[[Cells], Values],
     cells: int,
-) -> Searched:
+) -> tuple[Cells, Values]:
     """Returns a cover and the values of its cells, after evaluating about so many cells.
 
     Args:
-        grid: The grid that ``evaluate`` uses.
         axis: The coordinate.
-        step_sizes: Weight of each of the three steps, shape (3,).
+        kernels: Says how k0 depends on the three steps, on the grid that ``evaluate`` uses.
         evaluate: Returns V1_1 of cells, an upper bound for every step function in each.
-        cells: How many cells may be evaluated, at least 1.
+        cells: How many cells may be evaluated.
     """
     cover = axis.everything()
-    values, spent = evaluate(cover), 1
-    weigh = Weights(grid)
+    values, spent = evaluate(cover), cover.low.shape[0]
+    sizes = np.append(np.maximum(kernels.g, kernels.h), _WEIGHT_OF_P)
+    share_of = _Shares(kernels.grid)
     while spent < cells:
-        importance = weigh(values) * ((cover.high - cover.low) @ step_sizes) ** 2
-        chosen = np.argsort(-importance)[:_BATCH]
-        chosen = chosen[importance[chosen] > _LEAST_SHARE * importance.max()]
+        share = share_of(values)
+        chosen = np.argsort(-share, kind="stable")[:_BATCH]
+        chosen = chosen[share[chosen] > _LEAST_SHARE * share.max()]
         if chosen.size == 0:
             break
-        widths = (cover.high[chosen] - cover.low[chosen]) * step_sizes
-        halves, _ = halved(Cells(cover.low[chosen], cover.high[chosen]), widths.argmax(axis=1))
+        halves = _halved(cover.take(chosen), sizes)
+        there = axis.some_step_function(halves, kernels.a)
+        halves, of = halves.take(there), np.tile(chosen, 2)[there]
         new = evaluate(halves)
-        spent += halves.low.shape[0]
-        kept = np.ones(cover.low.shape[0], dtype=bool)
+        # What holds for a cell holds for its halves.
+        np.minimum(new.inner, values.inner[of], out=new.inner)
+        spent += of.size
+        kept = np.ones(share.size, dtype=bool)
         kept[chosen] = False
-        cover = cover.take(kept).joined(halves)
-        values = values.take(kept).joined(new)
-    return Searched(cover, values)
+        cover, values = cover.take(kept).joined(halves), values.take(kept).joined(new)
+    return cover, values
 
 
-def halved(cells: Cells, along: IntArray) -> tuple[Cells, IntArray]:
-    """Returns the halves of cells, and of which: but for those without any s1 <= s2 <= s3.
+def _halved(cells: Cells, sizes: FloatArray) -> Cells:
+    """Returns the first halves of all cells, then the second ones.
 
     Args:
         cells: The cells.
-        along: Which of the three coordinates is halved, of each cell.
+        sizes: How much depends on each coordinate: cells are halved along the widest one.
     """
     row = np.arange(cells.low.shape[0])
-    middle = 0.5 * (cells.low[row, along] + cells.high[row, along])
+    along = ((cells.high - cells.low) * sizes).argmax(axis=1)
     first, second = cells.high.copy(), cells.low.copy()
-    first[row, along] = middle
-    second[row, along] = middle
+    first[row, along] = second[row, along] = 0.5 * (cells.low[row, along] + cells.high[row, along])
+    low, high = np.concatenate([cells.low, second]), np.concatenate([first, cells.high])
     # The order of the three shrinks a box to the hull of what is allowed in it.
-    low = np.maximum.accumulate(np.concatenate([cells.low, second]), axis=1)
-    high = np.concatenate([first, cells.high])
-    high = np.minimum.accumulate(high[:, ::-1], axis=1)[:, ::-1]
-    possible = np.all(low <= high, axis=1)
-    return Cells(low[possible], high[possible]), np.tile(row, 2)[possible]
+    low[:, :3] = np.maximum.accumulate(low[:, :3], axis=1)
+    high[:, :3] = np.minimum.accumulate(high[:, 2::-1], axis=1)[:, ::-1]
+    return Cells(low, high)
 
 
-class Weights:
-    """How much delta hangs on each cell, at the epsilons of a few deltas. A guide, no bound."""
+class _Shares:
+    """How much of delta depends on each cell, at the epsilons of a few deltas. No bound."""
 
-    def __init__(self, grid: HistoryGrid) -> None:
+    def __init__(self, grid: Grid) -> None:
         self._mass = grid.mass
         zero = int(np.argmin(np.abs(grid.x)))
-        shifts = np.arange(0, grid.size)
         taps = np.arange(grid.first_tap, grid.last_tap + 1)
         # The state l - eps, for eps on the grid of losses.
-        self._states = np.clip(taps[None, :] - shifts[:, None] + zero, 0, grid.size - 1)
+        states = taps[None, :] - np.arange(grid.size)[:, None] + zero
+        self._states = np.clip(states, 0, grid.size - 1)
 
     def __call__(self, values: Values) -> FloatArray:
         """Returns the share of each cell."""
-        weights = np.zeros(values.right.size)
-        for largest, _, share in self._where(values):
-            weights += np.bincount(largest, share, weights.size)
-        return weights
-
-    def excess(self, values: Values, excess: FloatArray) -> FloatArray:
-        """Returns how much of delta may be excess, by cell and step; shapes (cells, 3[, n])."""
-        blame = np.zeros(excess.shape[:2])
-        phi = np.maximum(values.inner.max(axis=0), 0.0)
-        for largest, at, share in self._where(values):
-            there = phi[at] > 0.0
-            cell, state = largest[there], at[there]
-            amount = (share[there] / phi[state])[:, None] * excess[cell, :, state]
-            np.add.at(blame, cell, amount)
-        return blame
-
-    def _where(self, values: Values) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Yields, for each aim, the largest cell, the state and the share of delta of each tap."""
         phi = np.maximum(values.inner.max(axis=0), 0.0)
         largest = values.inner.argmax(axis=0)
         deltas = phi[self._states] @ self._mass
+        shares = np.zeros(values.right.size)
         for aim in _AIMS:
             # The last epsilon whose delta is above the aim: beyond it there may be nothing at all.
             # It may be the last one of all: wide cells say little.
@@ -174,6 +164,6 @@ class Weights:
             last = max(int(np.argmax(below)) - 1, 0) if below.any() else below.size - 1
             at = self._states[last]
             parts = self._mass * phi[at]
-            total = float(parts.sum())
-            if total > 0.0:
-                yield largest[at], at, parts / total
+            if (total := float(parts.sum())) > 0.0:
+                shares += np.bincount(largest[at], parts / total, shares.size)
+        return shares
