@@ -70,7 +70,7 @@ _NEGLIGIBLE_TAIL = 1e-15
 # Relative rounding of P[T = k], taken outward.
 _PMF_ROUNDING = 1e-12
 # Of E[T], what the runs after the head of a negative binomial law may carry.
-_TAIL_SHARE = 0.02
+_TAIL_SHARE = 0.01
 _MAX_HEAD = 1000
 # Runs treated one by one at most where no bound for the rest is at hand: P[T > N] is charged.
 _MAX_RUNS = 2000
