@@ -32,7 +32,8 @@ from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_message
 from optuna_dp.federated import client as client_side
 from optuna_dp.federated import query as queries
 from optuna_dp.federated.ledger import StateLedger
-from optuna_dp.federated.policy import VoteRefusedError, event_of, honest_shares
+from optuna_dp.federated.policy import event_of, honest_shares
+from optuna_dp.federated.query import VoteRefusedError
 
 assert votes  # a fixture
 
