@@ -54,9 +54,10 @@ def main() -> None:
         sys.exit("Chromium is needed to draw the figures.")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     search = odp.selection_guarantee(RUN, odp.Geometric(mean=10))
+    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10)
     figures = {
         "profile": odp.visualization.plot_privacy_profile(search),
-        "by-trials": odp.visualization.plot_epsilon_by_trials(search),
+        "by-trials": odp.visualization.plot_epsilon_by_trials(plan),
         "density": odp.visualization.plot_sampling_density(studied()),
     }
     with tempfile.TemporaryDirectory() as folder:

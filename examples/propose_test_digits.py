@@ -13,7 +13,7 @@ import optuna
 
 import optuna_dp as odp
 from optuna_dp import digits
-from optuna_dp.propose_test import DoublingPlan, epsilon_per_iteration, plan_utilities
+from optuna_dp.utilities import DoublingPlan, epsilon_per_iteration, plan_utilities
 
 K = 100
 EPSILON = 1.0

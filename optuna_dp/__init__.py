@@ -20,7 +20,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp import asides
+from optuna_dp import hooks
 
 if TYPE_CHECKING:
     from optuna_dp import dashboard as dashboard
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.events import laplace as laplace
     from optuna_dp.accounting.events import zcdp as zcdp
     from optuna_dp.accounting.guarantee import Guarantee as Guarantee
-    from optuna_dp.accounting.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.accounting.kinds.approximate import approximate_dp as approximate_dp
     from optuna_dp.accounting.kinds.approximate import pure_dp as pure_dp
     from optuna_dp.accounting.kinds.bounded_range import bounded_range as bounded_range
@@ -45,77 +44,90 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.per_client import per_client as per_client
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
-    from optuna_dp.callbacks import PrivacyCallback as PrivacyCallback
-    from optuna_dp.describing import describe as describe
+    from optuna_dp.budget.fidelity import Fidelity as Fidelity
+    from optuna_dp.budget.grants import fidelity as fidelity
+    from optuna_dp.budget.learning_rate import learning_rate as learning_rate
+    from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
+    from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
-    from optuna_dp.planning.budget_plan import BudgetPlan as BudgetPlan
     from optuna_dp.planning.calibration import calibrate as calibrate
-    from optuna_dp.planning.fidelity import Fidelity as Fidelity
+    from optuna_dp.planning.made_up import made_up_images as made_up_images
+    from optuna_dp.planning.made_up import made_up_inputs as made_up_inputs
+    from optuna_dp.planning.rehearsal import Rehearsal as Rehearsal
+    from optuna_dp.planning.rehearsal import rehearse as rehearse
+    from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
+    from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
-    from optuna_dp.propose_test import partition as partition
+    from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
+    from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
+    from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
+    from optuna_dp.private_selection.trial_counts.base import TrialCount as TrialCount
+    from optuna_dp.private_selection.trial_counts.binomial import Binomial as Binomial
+    from optuna_dp.private_selection.trial_counts.logarithmic import Logarithmic as Logarithmic
+    from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric as Geometric
+    from optuna_dp.private_selection.trial_counts.negative_binomial import (
+        NegativeBinomial as NegativeBinomial,
+    )
+    from optuna_dp.private_selection.trial_counts.poisson import Poisson as Poisson
+    from optuna_dp.protocol.pruners import WithinTrialPruner as WithinTrialPruner
     from optuna_dp.protocol.recovery import recover as recover
-    from optuna_dp.pruners import WithinTrialPruner as WithinTrialPruner
-    from optuna_dp.publishing import publish as publish
+    from optuna_dp.releasing.callbacks import PrivacyCallback as PrivacyCallback
+    from optuna_dp.releasing.describing import describe as describe
     from optuna_dp.releasing.make_release import release as release
+    from optuna_dp.releasing.publishing import publish as publish
     from optuna_dp.releasing.release import Release as Release
-    from optuna_dp.samplers.budget_runs import fidelity as fidelity
-    from optuna_dp.samplers.dp_hypo import DPHyPOSampler as DPHyPOSampler
-    from optuna_dp.samplers.noisy_max import NoisyMaxSampler as NoisyMaxSampler
-    from optuna_dp.samplers.pilots import PilotSampler as PilotSampler
-    from optuna_dp.samplers.pilots import is_pilot as is_pilot
-    from optuna_dp.samplers.propose_test import ProposeTestSampler as ProposeTestSampler
-    from optuna_dp.samplers.rand_tune import RandTuneSampler as RandTuneSampler
-    from optuna_dp.samplers.utility_trials import report_utilities as report_utilities
+    from optuna_dp.releasing.verification import verify as verify
     from optuna_dp.testing.objective_check import ObjectiveReport as ObjectiveReport
     from optuna_dp.testing.objective_check import check_objective as check_objective
-    from optuna_dp.trial_counts.base import TrialCount as TrialCount
-    from optuna_dp.trial_counts.binomial import Binomial as Binomial
-    from optuna_dp.trial_counts.logarithmic import Logarithmic as Logarithmic
-    from optuna_dp.trial_counts.negative_binomial import Geometric as Geometric
-    from optuna_dp.trial_counts.negative_binomial import NegativeBinomial as NegativeBinomial
-    from optuna_dp.trial_counts.once import Once as Once
-    from optuna_dp.trial_counts.poisson import Poisson as Poisson
-    from optuna_dp.verification import verify as verify
+    from optuna_dp.utilities.noisy_max_sampler import NoisyMaxSampler as NoisyMaxSampler
+    from optuna_dp.utilities.partitions import partition as partition
+    from optuna_dp.utilities.propose_test_sampler import ProposeTestSampler as ProposeTestSampler
+    from optuna_dp.utilities.trials import report_utilities as report_utilities
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "accounting.events": "compose dp_sgd gaussian laplace zcdp",
-    "accounting.guarantee": "Guarantee selection_guarantee",
+    "accounting.guarantee": "Guarantee",
     "accounting.kinds.approximate": "approximate_dp pure_dp",
     "accounting.kinds.bounded_range": "bounded_range",
     "accounting.kinds.curve": "rdp",
     "accounting.kinds.per_client": "per_client",
     "accounting.kinds.worst_case": "worst_case",
     "accounting.opacus": "from_opacus",
-    "callbacks": "PrivacyCallback",
-    "describing": "describe",
+    "budget.fidelity": "Fidelity",
+    "budget.grants": "fidelity",
+    "budget.learning_rate": "learning_rate",
+    "budget.plan": "BudgetPlan",
+    "budget.sampler": "BudgetSampler",
+    "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
-    "planning.budget_plan": "BudgetPlan",
     "planning.calibration": "calibrate",
-    "planning.fidelity": "Fidelity",
+    "planning.made_up": "made_up_images made_up_inputs",
+    "planning.rehearsal": "Rehearsal rehearse rehearse_arrays rehearse_module",
     "planning.selection_plan": "selection_plan",
-    "propose_test": "partition",
+    "private_selection.dp_hypo": "DPHyPOSampler",
+    "private_selection.guarantee": "selection_guarantee",
+    "private_selection.rand_tune": "RandTuneSampler",
+    "private_selection.trial_counts.base": "TrialCount",
+    "private_selection.trial_counts.binomial": "Binomial",
+    "private_selection.trial_counts.logarithmic": "Logarithmic",
+    "private_selection.trial_counts.negative_binomial": "Geometric NegativeBinomial",
+    "private_selection.trial_counts.poisson": "Poisson",
+    "protocol.pruners": "WithinTrialPruner",
     "protocol.recovery": "recover",
-    "pruners": "WithinTrialPruner",
-    "publishing": "publish",
+    "releasing.callbacks": "PrivacyCallback",
+    "releasing.describing": "describe",
     "releasing.make_release": "release",
+    "releasing.publishing": "publish",
     "releasing.release": "Release",
-    "samplers.budget_runs": "fidelity",
-    "samplers.dp_hypo": "DPHyPOSampler",
-    "samplers.noisy_max": "NoisyMaxSampler",
-    "samplers.pilots": "PilotSampler is_pilot",
-    "samplers.propose_test": "ProposeTestSampler",
-    "samplers.rand_tune": "RandTuneSampler",
-    "samplers.utility_trials": "report_utilities",
+    "releasing.verification": "verify",
     "testing.objective_check": "ObjectiveReport check_objective",
-    "trial_counts.base": "TrialCount",
-    "trial_counts.binomial": "Binomial",
-    "trial_counts.logarithmic": "Logarithmic",
-    "trial_counts.negative_binomial": "Geometric NegativeBinomial",
-    "trial_counts.once": "Once",
-    "trial_counts.poisson": "Poisson",
-    "verification": "verify",
+    "utilities.noisy_max_sampler": "NoisyMaxSampler",
+    "utilities.partitions": "partition",
+    "utilities.propose_test_sampler": "ProposeTestSampler",
+    "utilities.trials": "report_utilities",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -128,16 +140,13 @@ _PARTS = (
 __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 
 
-# Nothing that a guarantee rests on imports any of these; see asides.
-_ASIDES = {
-    "bounds of others": ("accounting.comparisons.by_name", "comparisons_of"),
-    "attack": ("accounting.attacks.strongest", "strongest_known_attack"),
-    "page of a notebook": ("notebook", "to_html"),
-    "entry of a registry": ("registry", "to_registry"),
-    "reminders of a release": ("reminders", "remind"),
-    "grid of a composition": ("accounting.discretisation", "interval_for"),
-    "points of a profile": ("accounting.reading_points", "reading_points"),
-    "a storage without retries": ("protocol.retries", "without_retries"),
+# Hooks to code that no guarantee depends on; see optuna_dp.hooks.
+_HOOKS = {
+    "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
+    "attack": ("attacks.strongest", "strongest_known_attack"),
+    "page of a notebook": ("releasing.notebook", "to_html"),
+    "entry of a registry": ("releasing.registry", "to_registry"),
+    "page of a published study": ("dashboard", "annotate_published"),
 }
 
 
@@ -145,12 +154,12 @@ def _loaded(module: str, name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
-def _loading(module: str, name: str) -> Callable[..., Any]:
-    return lambda *question, **options: _loaded(module, name)(*question, **options)
+def _calling(module: str, name: str) -> Callable[..., Any]:
+    return lambda *arguments, **options: _loaded(module, name)(*arguments, **options)
 
 
-for _what, _home in _ASIDES.items():
-    asides.offer(_what, _loading(*_home))
+for _name, _home in _HOOKS.items():
+    hooks.register(_name, _calling(*_home))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What Optuna Dashboard shows of a private study, and of a published one.
+"""Notes and plots for Optuna Dashboard, in a private study and in a published one.
 
 Needs the extra: ``pip install "optuna-dp[dashboard]"``.
 
@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp import visualization as plots
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.visualization.notes import curators_note, published_note
-from optuna_dp.visualization.targets import candidates_of, has_finished, plan_of
+from optuna_dp.visualization.targets import has_finished, runs_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -53,10 +53,8 @@ def annotate(study: Study, *, attack: bool = True) -> None:
 
     ====================  =========================================================================
     privacy-profile       guaranteed epsilon against delta, with the strongest known attack beneath
-    epsilon-by-trials     publishing every run (or counting every iteration) against the guarantee
-    sampling-density      where the next run is drawn: DP-HyPO, RandTune; pilots, once all ended
-    scores                of runs and pilots, or mean utilities of candidates (not private)
-    doubling-trace        propose-test, once there is an answer
+    epsilon-by-trials     the runs so far (or iterations) against the guarantee; not noisy max
+    sampling-density      where the next run is drawn: DP-HyPO
     ====================  =========================================================================
 
     Calling it again brings all of it up to date; :class:`DashboardCallback` does so while the
@@ -85,8 +83,6 @@ def annotate(study: Study, *, attack: bool = True) -> None:
         "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=attack),
         "epsilon-by-trials": plots.plot_epsilon_by_trials,
         "sampling-density": plots.plot_sampling_density,
-        "scores": plots.plot_scores,
-        "doubling-trace": plots.plot_doubling_trace,
     }
     _draw(board, study, study, figures)
 
@@ -122,8 +118,7 @@ class DashboardCallback:
         if isinstance(study._storage, InMemoryStorage):
             return
         try:
-            plan = plan_of(study)
-            done, finished = len(candidates_of(study, plan)), has_finished(study, plan)
+            done, finished = len(runs_of(study)), has_finished(study)
             if self._is_due(study, done, finished):
                 annotate(study, attack=finished)
         except Exception:
@@ -142,8 +137,8 @@ class DashboardCallback:
 def annotate_published(study: Study, release: Release) -> None:
     """Writes the statement and public plots into a published study, if the extra is installed.
 
-    The plots: guaranteed epsilon against delta; what publishing every run would cost; the pilots,
-    if they are released; the noisy votes, if it was a vote.
+    The plots: guaranteed epsilon against delta; what publishing so many runs costs; the noisy
+    votes, if it was a vote.
 
     Guarantees:
         * What is written is a function of the release alone.
@@ -159,7 +154,6 @@ def annotate_published(study: Study, release: Release) -> None:
     figures: dict[str, Callable[[Release], go.Figure]] = {
         "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=False),
         "epsilon-by-trials": plots.plot_epsilon_by_trials,
-        "pilots": plots.plot_scores,
         "votes": plots.plot_votes,
     }
     _draw(board, study, release, figures)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
     from optuna.trial import Trial
 
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
 
 
 NOISE_MULTIPLIER = 2.0
@@ -129,12 +129,13 @@ class BudgetObjective:
     def __call__(self, trial: Trial) -> float:
         """Returns the noisy accuracy of the trial's model on the training records."""
         run, data = odp.fidelity(trial), load()
-        rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
+        norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
+        noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
         self.weights = train(
             data.train_x,
             data.train_y,
-            learning_rate=rate * run.learning_rate_factor,
-            clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
+            learning_rate=run.learning_rate(clipping_norm=norm, noise_per_weight=noise),
+            clipping_norm=norm,
             steps=run.steps,
             noise_multiplier=run.noise_multiplier,
         )

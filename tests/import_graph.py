@@ -18,18 +18,20 @@ FRONT_DOOR = "__init__.py"  # loads every name when it is first used, so it impo
 
 @dataclass(frozen=True)
 class Import:
-    """One name that a file imports while it runs; not what only the type checker sees.
+    """One name that a file imports, for the type checker only included.
 
     Attributes:
         name: The module, dotted.
         line: Where.
         inside: Whether it is inside a function.
+        for_types: Whether only the type checker sees it.
         reason: Whether a comment stands on its line, or above the block of imports it is in.
     """
 
     name: str
     line: int
     inside: bool
+    for_types: bool
     reason: bool
 
 
@@ -48,15 +50,13 @@ def _only_for_types(node: ast.AST) -> bool:
 
 
 def _statements(
-    node: ast.AST, inside: bool = False
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    node: ast.AST, inside: bool = False, for_types: bool = False
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
     for child in ast.iter_child_nodes(node):
-        if _only_for_types(child):
-            continue
         if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child, inside
+            yield child, inside, for_types
         here = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        yield from _statements(child, here)
+        yield from _statements(child, here, for_types or _only_for_types(child))
 
 
 def _has_reason(statement: ast.Import | ast.ImportFrom, lines: list[str]) -> bool:
@@ -79,14 +79,14 @@ def imports(file: str) -> tuple[Import, ...]:
     """What a file imports, in the order of its lines."""
     source = (ROOT / file).read_text()
     lines, found = source.splitlines(), []
-    for statement, inside in _statements(ast.parse(source)):
+    for statement, inside, for_types in _statements(ast.parse(source)):
         if isinstance(statement, ast.Import):
             names = [alias.name for alias in statement.names]
         else:
             assert statement.level == 0, f"{file}: relative import"
             names = [_module(statement.module or "", alias.name) for alias in statement.names]
         reason = inside and _has_reason(statement, lines)
-        found += [Import(name, statement.lineno, inside, reason) for name in names]
+        found += [Import(name, statement.lineno, inside, for_types, reason) for name in names]
     return tuple(found)
 
 
@@ -110,13 +110,17 @@ def file_of(module: str) -> str | None:
 
 
 @functools.cache
-def neighbours(file: str) -> frozenset[str]:
+def neighbours(file: str, *, types: bool = False) -> frozenset[str]:
     """The files that a file imports, imports inside its functions included.
 
     Python also runs the ``__init__.py`` of every package above a module that it imports. What
     that file imports is run, and not used, so it does not count here.
+
+    Args:
+        file: The file.
+        types: Whether imports for the type checker count as well.
     """
-    found = {file_of(item.name) for item in imports(file)}
+    found = {file_of(item.name) for item in imports(file) if types or not item.for_types}
     return frozenset(found - {None, file})  # type: ignore[arg-type]
 
 
@@ -133,7 +137,7 @@ def loads_by_name(file: str) -> bool:
     )
 
 
-def reachable(starts: Iterable[str]) -> set[str]:
+def reachable(starts: Iterable[str], *, types: bool = False) -> set[str]:
     """These files, and every file that they import, directly or not."""
     found: set[str] = set()
     waiting = list(starts)
@@ -141,13 +145,16 @@ def reachable(starts: Iterable[str]) -> set[str]:
         file = waiting.pop()
         if file not in found:
             found.add(file)
-            waiting += neighbours(file)
+            waiting += neighbours(file, types=types)
     return found
 
 
 def circles() -> list[list[str]]:
-    """Groups of files each of which imports, directly or not, all others of its group."""
-    reach = {file: reachable(neighbours(file)) for file in files()}
+    """Groups of files each of which imports, directly or not, all others of its group.
+
+    Imports for the type checker count.
+    """
+    reach = {file: reachable(neighbours(file, types=True), types=True) for file in files()}
     groups = {
         tuple(sorted(other for other in reach[file] if file in reach[other]))
         for file in files()

@@ -27,6 +27,11 @@ def study_of(sampler: Any, **kwargs: Any) -> optuna.Study:
     return optuna.create_study(direction="maximize", sampler=sampler, **kwargs)
 
 
+def budget_sampler(plan: odp.BudgetPlan, **kwargs: Any) -> odp.BudgetSampler:
+    """The sampler of a study with a budget."""
+    return odp.BudgetSampler(plan, **kwargs)
+
+
 def exactly(count: int) -> odp.TrialCount:
     """A law under which T = ``count`` always (a Poisson law capped far below its mean)."""
     return odp.Poisson(mean=count + 2000.0).capped(count)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optuna_dp.exact_values import common_unit, is_share
-from optuna_dp.reminders import looks_exact
+from optuna_dp.releasing.reminders import looks_exact
 
 
 def in_bfloat16(value: float) -> float:

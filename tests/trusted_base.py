@@ -1,10 +1,10 @@
-"""The files that a guarantee rests on, by procedure. ``python tests/trusted_base.py`` lists them.
+"""The files that a guarantee depends on. ``python tests/trusted_base.py`` lists them.
 
 With ``--write`` it also brings the counts in docs/explanation/trusted-base.md up to date.
 
 They are found by following imports, those inside functions included, from the sampler that draws
-the runs and the release that judges them. Attacks, comparisons with the bounds of others,
-planning, figures and the command line are not among them, and no file among them may import one.
+the runs, the callback that records what a run costs, and the release. What stands in UNTRUSTED is
+left out: tests/test_sabotage.py breaks these files one by one and finds every guarantee true.
 """
 
 from __future__ import annotations
@@ -14,246 +14,162 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from import_graph import code_lines, file_of, imports, neighbours
+from import_graph import code_lines, neighbours
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 
-# Where each procedure begins: what draws its runs, and what judges them. The procedure's file
-# under releasing/procedures is named in a study's plan and loaded by that name.
 _RELEASE = "releasing/make_release.py"
-# Laws of T are named in the plan as well, and loaded by that name. Every procedure is counted with
-# the default law; the others stand by themselves.
-_GEOMETRIC = "trial_counts/negative_binomial.py"
+_SELECTION = (
+    "private_selection/procedure.py",
+    # Loaded by the name that a record holds.
+    "private_selection/event.py",
+    "private_selection/trial_counts/negative_binomial.py",
+    "releasing/callbacks.py",
+    _RELEASE,
+)
+_CHOICE = ("accounting/kinds/approximate.py", "utilities/procedure.py", _RELEASE)
 
-
-def _procedure(name: str) -> str:
-    return f"releasing/procedures/{name}.py"
-
-
-def _kind(name: str) -> str:
-    """Kinds of events are named in a record as well, and loaded by that name."""
-    return f"accounting/kinds/{name}.py"
-
-
+# Where each procedure begins. A budget's events are in its plan, so its callback records nothing
+# that the release uses.
 STARTS: dict[str, tuple[str, ...]] = {
-    "private selection": (
-        "samplers/rand_tune.py",
-        _GEOMETRIC,
-        _procedure("private_selection"),
-        _RELEASE,
-    ),
-    "another law of T": (
-        "samplers/rand_tune.py",
-        *(
-            f"trial_counts/{law}.py"
-            for law in ("binomial", "capped", "logarithmic", "once", "poisson")
-        ),
-        _procedure("private_selection"),
-        _RELEASE,
-    ),
-    "runs known in part": (
-        "samplers/rand_tune.py",
-        "accounting/opacus.py",
-        *map(_kind, ("approximate", "curve", "worst_case")),
-        _procedure("private_selection"),
-        _RELEASE,
-    ),
-    "what seldom happens": (
-        "samplers/rand_tune.py",
-        _GEOMETRIC,
-        _procedure("private_selection"),
-        _RELEASE,
-    ),
-    "with density bounds": (
-        "samplers/dp_hypo.py",
-        _procedure("private_selection"),
-        _RELEASE,
-    ),
-    "pilots": (
-        "samplers/pilots.py",
-        _procedure("pilots_then_selection"),
-        _RELEASE,
-    ),
-    "with a budget": (
-        "samplers/pilots.py",
-        _procedure("budgeted_runs"),
-        _RELEASE,
-    ),
+    "budget": ("budget/sampler.py", "budget/grants.py", "budget/procedure.py", _RELEASE),
+    "private selection": ("private_selection/rand_tune.py", *_SELECTION),
+    "with density bounds": ("private_selection/dp_hypo.py", *_SELECTION),
     "choice among utilities": (
-        "samplers/noisy_max.py",
-        *map(_kind, ("approximate", "bounded_range")),
-        _procedure("utility_choice"),
-        _RELEASE,
+        "utilities/noisy_max_sampler.py",
+        "accounting/kinds/bounded_range.py",
+        *_CHOICE,
     ),
-    "doubling": (
-        "samplers/propose_test.py",
-        _kind("approximate"),
-        _procedure("utility_choice"),
-        _RELEASE,
-    ),
+    "doubling": ("utilities/propose_test_sampler.py", *_CHOICE),
     "votes": (
         "federated/client.py",
         "federated/server.py",
-        _kind("per_client"),
+        "accounting/kinds/per_client.py",
+        "accounting/kinds/skellam.py",
         "releasing/release.py",
     ),
 }
 
-# Imports inside functions that some procedures never come to: a file, what it imports, and the
-# procedures that do come to it; IN_WORDS stands for every procedure's statement. A test runs each
-# procedure and looks at what was loaded.
-IN_WORDS = "statement"
-_WITH_DENSITIES = ("with density bounds", "pilots")
-_HISTORY = "accounting/selection/history_only.py"
-_RENYI = "accounting/selection/renyi.py"
-_RENYI_METHOD = "accounting/renyi_method.py"
-_KNOWN_IN_PART = ("runs known in part",)
-_OTHER_LAWS = ("another law of T",)
-_SELDOM = ("what seldom happens",)
-_BY_CURVE = (*_OTHER_LAWS, *_KNOWN_IN_PART, "choice among utilities")
+# Imports inside functions that only some procedures come to: a file, what it imports, and the
+# procedures that do. A test runs each procedure and looks at what was loaded.
+_HISTORY = "private_selection/bounds/pointwise_bound.py"
+_RARE: tuple[str, ...] = ()  # Other events, other distributions of T, refusals, dead workers.
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("accounting/epsilon_methods.py", _HISTORY): _WITH_DENSITIES,
-    ("accounting/epsilon_methods.py", _RENYI_METHOD): (*_BY_CURVE, IN_WORDS),
-    ("accounting/guarantee.py", "accounting/gaussian_dp.py"): (IN_WORDS,),
-    ("accounting/guarantee.py", "accounting/rdp_curves.py"): (IN_WORDS,),
-    ("accounting/guarantee.py", "accounting/run_rdp.py"): (IN_WORDS,),
-    ("accounting/guarantee.py", _kind("per_client")): ("votes",),
-    ("accounting/guarantee.py", _kind("started")): ("with density bounds",),
-    ("accounting/run_profile.py", "accounting/known_bounds.py"): _KNOWN_IN_PART,
-    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): ("with a budget",),
-    ("accounting/run_profile.py", "accounting/selection/as_part.py"): (
-        "pilots",
-        *_KNOWN_IN_PART,
-        *_SELDOM,
+    ("accounting/epsilon_methods.py", "accounting/renyi_method.py"): ("choice among utilities",),
+    ("accounting/guarantee.py", "accounting/gaussian_dp.py"): _RARE,
+    ("accounting/guarantee.py", "accounting/rdp_curves.py"): _RARE,
+    ("accounting/guarantee.py", "accounting/run_rdp.py"): _RARE,
+    ("accounting/guarantee.py", "accounting/kinds/per_client.py"): ("votes",),
+    ("accounting/run_profile.py", "accounting/known_bounds.py"): _RARE,
+    ("accounting/run_profile.py", "accounting/sampled_pairs.py"): _RARE,
+    ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
+        "choice among utilities",
     ),
-    ("accounting/run_profile.py", _kind("bounded_range")): ("choice among utilities",),
-    ("accounting/selection/as_part.py", _HISTORY): ("pilots",),
-    (_RENYI, "accounting/selection/renyi_poisson.py"): _OTHER_LAWS,
-    (_RENYI, "trial_counts/poisson.py"): _OTHER_LAWS,
-    ("accounting/dominating_pairs.py", "accounting/pair_epsilon.py"): ("choice among utilities",),
-    ("protocol/plan.py", "protocol/plan_of_version_1.py"): _SELDOM,
-    ("protocol/shared_plan.py", "protocol/succession.py"): _SELDOM,
-    ("releasing/evidence.py", "releasing/startup_evidence.py"): ("with density bounds",),
-    ("releasing/make_release.py", "releasing/artifacts.py"): _SELDOM,
-    ("releasing/make_release.py", "releasing/runs_told.py"): _SELDOM,
-    ("releasing/release.py", "releasing/with_training.py"): _SELDOM,
-    ("trial_counts/negative_binomial.py", "trial_counts/other_shapes.py"): _OTHER_LAWS,
+    ("private_selection/bounds/as_part.py", _HISTORY): _RARE,
+    ("private_selection/bounds/renyi.py", "private_selection/bounds/renyi_poisson.py"): _RARE,
+    ("private_selection/bounds/renyi.py", "private_selection/trial_counts/poisson.py"): _RARE,
+    ("budget/fidelity.py", "accounting/kinds/worst_case.py"): _RARE,
+    ("private_selection/event.py", _HISTORY): ("with density bounds",),
+    ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
+    ("private_selection/event.py", "private_selection/bounds/renyi.py"): _RARE,
+    (
+        "private_selection/procedure.py",
+        "private_selection/trial_counts/binomial.py",
+    ): _RARE,
+    (
+        "private_selection/trial_counts/negative_binomial.py",
+        "private_selection/trial_counts/other_shapes.py",
+    ): _RARE,
+    ("protocol/shared_plan.py", "protocol/succession.py"): _RARE,
+    (_RELEASE, "releasing/artifacts.py"): _RARE,
 }
 
-# What says in words what is guaranteed. No guarantee rests on it, and readers do, so it is trusted
-# and counted by itself.
-WORDS = ("accounting/event_words.py", "differences.py")
-STATEMENTS = "releasing/statements/"
+# What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so
+# it is counted by itself.
+WORDS = (
+    "accounting/event_words.py",
+    "accounting/groups.py",
+    "budget/statement.py",
+    "differences.py",
+    "evidence/markdown.py",
+    "evidence/statement.py",
+    "evidence/statement_data.py",
+    "numbers_shown.py",
+    "private_selection/statement.py",
+    "releasing/data_description.py",
+    "utilities/statement.py",
+    "voting/statement.py",
+)
 _STATEMENT_OF = {
-    "with density bounds": "private_selection",
-    "pilots": "pilots_then_selection",
-    "with a budget": "budgeted_runs",
-    "choice among utilities": "utility_choice",
-    "doubling": "utility_choice",
-    "votes": "vote",
+    "budget": "budget",
+    "choice among utilities": "utilities",
+    "doubling": "utilities",
+    "votes": "voting",
 }
 
-# What nobody relies on: it may be wrong, and no released epsilon is smaller for it.
+# What may be wrong without harm to a guarantee. tests/test_sabotage.py breaks each of them.
 UNTRUSTED = (
-    "accounting/attacks/",
-    "accounting/comparisons/",
-    "accounting/discretisation.py",
-    "accounting/reading_points.py",
-    "callbacks.py",
+    "accounting/discretisation.py",  # How fine a grid is: any is sound.
+    "attacks/",
+    "budget/choice.py",  # Any function of the pilots' outputs.
+    "budget/learning_rate.py",  # Advice: any rate costs the same.
     "cli/",
     "dashboard.py",
-    "describing.py",
     "digits.py",
     "exact_values.py",
     "federated/",
-    "notebook.py",
+    "models/encoding.py",
+    "models/forest.py",
+    "models/given_points.py",
+    "models/hyperparameters.py",
+    "models/scores.py",
+    "models/surrogate.py",
     "planning/",
     "protocol/retries.py",
-    "publishing.py",
-    "registry.py",
-    "releasing/openness.py",
-    "reminders.py",
+    "releasing/describing.py",
+    "releasing/notebook.py",
+    "releasing/publishing.py",
+    "releasing/registry.py",
+    "releasing/reminders.py",
+    "releasing/verification.py",
     "testing/",
-    "verification.py",
     "visualization/",
 )
-
-# What a budget pays for: data, which the release reads and the accounting judges.
-PLANS_OF_STUDIES = ("planning/budget_plan.py", "planning/fidelity.py")
-# The guarantee of a vote rests on what the clients send, so these are its own.
+# The guarantee of a vote depends on what the clients send, so these are its own.
 OF_VOTES = "federated/"
 
 
 def is_untrusted(file: str, procedure: str) -> bool:
-    """Whether nobody relies on a file."""
-    if file in PLANS_OF_STUDIES:
-        return False
+    """Whether no guarantee of a procedure depends on a file."""
     return file.startswith(UNTRUSTED) and not (procedure == "votes" and file.startswith(OF_VOTES))
 
 
-def statement(procedure: str) -> list[str]:
-    """The files that its statement rests on besides the guarantee's."""
-    words = _STATEMENT_OF.get(procedure, "private_selection")
-    start = (f"{STATEMENTS}{words}.py", f"{STATEMENTS}of_release.py")
-    return sorted(set(_closure(procedure, start, words=True)) - set(trusted(procedure)))
-
-
 def trusted(procedure: str) -> list[str]:
-    """The files that a guarantee of this procedure rests on.
-
-    Untrusted files are left out here, with whatever they import: that there is none to leave out
-    is another test.
-    """
-    return sorted(_closure(procedure))
+    """The files that a guarantee of this procedure depends on."""
+    return sorted(_closure(procedure, STARTS[procedure], words=False))
 
 
-def _closure(procedure: str, more: tuple[str, ...] = (), *, words: bool = False) -> set[str]:
+def statement(procedure: str) -> list[str]:
+    """The files that its statement depends on besides."""
+    room = _STATEMENT_OF.get(procedure, "private_selection")
+    starts = (*STARTS[procedure], f"{room}/statement.py")
+    return sorted(_closure(procedure, starts, words=True) - set(trusted(procedure)))
+
+
+def _closure(procedure: str, starts: Iterable[str], *, words: bool) -> set[str]:
     found: set[str] = set()
-    waiting = [*STARTS[procedure], *more]
+    waiting = [*starts]
     while waiting:
         file = waiting.pop()
-        if file not in found and not is_untrusted(file, procedure):
-            found.add(file)
-            waiting += _taken(file, procedure, words=words)
+        if file in found or is_untrusted(file, procedure) or (file in WORDS and not words):
+            continue
+        found.add(file)
+        waiting += [
+            target
+            for target in neighbours(file)
+            if procedure in DOORS.get((file, target), (procedure,))
+        ]
     return found
-
-
-def is_for_readers(file: str) -> bool:
-    """Whether a file only says in words what is guaranteed."""
-    return file in WORDS or file.startswith(STATEMENTS)
-
-
-def _taken(file: str, procedure: str, *, words: bool = True) -> list[str]:
-    """What a file imports when this procedure runs, for the statement too or not."""
-    return sorted(
-        target
-        for target in neighbours(file)
-        if not {procedure, *([IN_WORDS] if words else [])}.isdisjoint(
-            DOORS.get((file, target), (procedure,))
-        )
-        and (words or not is_for_readers(target))
-    )
-
-
-def words_loaded_at_once() -> list[str]:
-    """Arrows from a file of a guarantee to words that are loaded though nobody asks for them."""
-    return [
-        f"{file}: {item.name}"
-        for procedure in STARTS
-        for file in trusted(procedure)
-        for item in imports(file)
-        if is_for_readers(file_of(item.name) or "") and not item.inside
-    ]
-
-
-def untrusted_imports(procedure: str) -> list[str]:
-    """Arrows from a trusted file to one that nobody relies on."""
-    return [
-        f"{file}: {target}"
-        for file in [*trusted(procedure), *statement(procedure)]
-        for target in _taken(file, procedure)
-        if is_untrusted(target, procedure)
-    ]
 
 
 def lines(files: Iterable[str]) -> int:
@@ -261,32 +177,25 @@ def lines(files: Iterable[str]) -> int:
     return sum(code_lines(file) for file in files)
 
 
-def write_counts() -> None:
-    """Brings the counts in the page up to date; its rows are written by hand."""
-    text = PAGE.read_text()
-    for procedure in STARTS:
-        files = trusted(procedure)
-        more = lines(statement(procedure))
-        row = f"| {procedure} | {len(files)} | {lines(files):,} | {more:,} |"
-        old = rf"^\| {procedure} \| \d+ \| [\d,]+ \|( [\d,]+ \|)?$"
-        text = re.sub(old, row, text, flags=re.MULTILINE)
-    PAGE.write_text(text)
+def row(procedure: str) -> str:
+    """The row of a procedure in the page."""
+    files, words = trusted(procedure), statement(procedure)
+    return f"| {procedure} | {len(files)} | {lines(files):,} | {lines(words):,} |"
 
 
 def main() -> None:
-    first = trusted("private selection")
     for procedure in STARTS:
-        files = trusted(procedure)
-        more = files if procedure == "private selection" else sorted(set(files) - set(first))
+        files, words = trusted(procedure), statement(procedure)
         print(f"\n{procedure}: {len(files)} files, {lines(files)} lines of code")
-        for file in more:
+        for file in files:
             print(f"{code_lines(file):6}  {file}")
-        said = statement(procedure)
-        print(f"        and for its statement {len(said)} files, {lines(said)} lines")
-        for arrow in untrusted_imports(procedure):
-            print(f"        untrusted import: {arrow}")
+        print(f"        and for its statement {len(words)} files, {lines(words)} lines")
     if "--write" in sys.argv[1:]:
-        write_counts()
+        text = PAGE.read_text()
+        for procedure in STARTS:
+            old = rf"^\| {procedure} \| \d+ \| [\d,]+ \| [\d,]+ \|$"
+            text = re.sub(old, row(procedure), text, flags=re.MULTILINE)
+        PAGE.write_text(text)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from optuna_dp.errors import ReleaseRefusedError
 
 
 def objective(trial: optuna.Trial) -> float:
-    noise = 4.0 if odp.is_pilot(trial) else 1.0
+    noise = odp.fidelity(trial).noise_multiplier or 1.0
     return trial.suggest_float("learning_rate", 1e-3, 1.0, log=True) / noise
 
 
@@ -41,15 +41,16 @@ def plan(law: odp.TrialCount, many: Callable[[float], odp.TrialCount]) -> float:
     together: odp.Guarantee = alone.compose(odp.worst_case(odp.pure_dp(0.1), odp.zcdp(0.01)))
     found = odp.calibrate(target_epsilon=2.0, delta=1e-5, run=odp.gaussian, trials=law)
     runs = odp.calibrate(target_epsilon=2.0, delta=1e-5, run=odp.laplace(2.0), trials=many)
-    rows = odp.selection_plan(odp.gaussian, noise_multiplier=4.0, pilots=[(10, 4.0)]).rows
-    prices = [row.price for row in rows if row.pilots and row.price is not None]
+    rows = odp.selection_plan(odp.gaussian, noise_multiplier=4.0).rows
+    prices = [row.price for row in rows if row.price is not None]
     number: int = law.capped(60).quantile(0.95)
     chance: float = law.hit_probability(0.05)
     return together.epsilon(1e-5) + found.value + runs.trials.mean + sum(prices) + number + chance
 
 
 def main() -> None:
-    pilots = odp.PilotSampler(pilots=5, pilot_run=odp.gaussian(16.0), trials=odp.Geometric(mean=5))
+    charged = odp.plan_budget(epsilon=3.0, records=20_000, batch_size=256, epochs=10)
+    pilots = odp.BudgetSampler(charged, choose=lambda outputs: outputs[0][0])
     pruner = odp.WithinTrialPruner(optuna.pruners.ThresholdPruner(lower=0.0))
     print(pruner, odp.partition(1000, 10).shape)
     for sampler in (pilots, odp.DPHyPOSampler(schedule="batch"), odp.RandTuneSampler()):

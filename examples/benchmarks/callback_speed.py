@@ -44,8 +44,8 @@ def samplers() -> dict[str, Any]:
     return {
         "RandTune": lambda: odp.RandTuneSampler(trials=many),
         "DP-HyPO": lambda: odp.DPHyPOSampler(space, trials=many),
-        "pilots of a budget": lambda: odp.PilotSampler(
-            space, plan=BUDGET, proposer=optuna.samplers.RandomSampler()
+        "pilots of a budget": lambda: odp.BudgetSampler(
+            BUDGET, search_space=space, proposer=optuna.samplers.RandomSampler()
         ),
     }
 

@@ -34,12 +34,18 @@ BLOCK = 10
 RUNS = odp.Geometric(mean=10**9)
 # Calls as a caller makes them; what a storage calls on itself is part of the first call.
 _NAMES = ("create_", "get_", "set_", "_get_trials", "_create_new_trial", "_set_trial_param")
-# Their earlier trials cannot be added by hand: the proposer reads how each was drawn.
-_NOT_FILLED = ("ProposeTestSampler, proposer",)
+# Their earlier trials cannot be added by hand: a proposer sees those that the study made only.
+_NOT_FILLED = ("ProposeTestSampler, proposer", "BudgetSampler, pilots")
 
 
 def _points(count: int) -> list[dict[str, float]]:
     return [{"x": i / count, "y": 1.0 - i / count} for i in range(count)]
+
+
+def _budget(pilots: int) -> odp.BudgetPlan:
+    return odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=pilots
+    )
 
 
 def _propose_test(**how: Any) -> Any:
@@ -52,7 +58,6 @@ def _propose_test(**how: Any) -> Any:
 
 def samplers() -> dict[str, Callable[[], Any]]:
     """The samplers, each with more slots than the benchmark uses."""
-    noise = odp.gaussian(16.0)
     many = SIZES[-1] + 10 * BLOCK
     return {
         "RandomSampler": lambda: optuna.samplers.RandomSampler(seed=0),
@@ -62,13 +67,7 @@ def samplers() -> dict[str, Callable[[], Any]]:
         "DP-HyPO, batch": lambda: odp.DPHyPOSampler(SPACE, trials=RUNS),
         "DP-HyPO, any": lambda: odp.DPHyPOSampler(SPACE, trials=RUNS, schedule="any"),
         "DP-HyPO, define-by-run": lambda: odp.DPHyPOSampler(trials=RUNS),
-        "PilotSampler": lambda: odp.PilotSampler(SPACE, pilots=3, pilot_run=noise, trials=RUNS),
-        "PilotSampler, pilots": lambda: odp.PilotSampler(
-            SPACE, pilots=many, pilot_run=noise, trials=RUNS
-        ),
-        "PilotSampler, bounds": lambda: odp.PilotSampler(
-            SPACE, pilots=3, pilot_run=noise, trials=RUNS, density_bounds=(0.75, 2.0)
-        ),
+        "BudgetSampler, pilots": lambda: odp.BudgetSampler(_budget(many), search_space=SPACE),
         "NoisyMaxSampler": lambda: odp.NoisyMaxSampler(
             SPACE, candidates=_points(many), n_partitions=1000, epsilon=10.0
         ),
@@ -139,7 +138,7 @@ def traffic(name: str, sizes: tuple[int, ...], storage: Any, block: int = BLOCK)
     """Traffic of ``block`` trials after each of ``sizes`` finished ones (whole batches)."""
     study = optuna.create_study(storage=storage, sampler=samplers()[name](), direction="maximize")
     for _ in range(min(sizes[0], 5)):
-        one_trial(study)  # The plan, and the pilots, are the sampler's own.
+        one_trial(study)  # The plan is the sampler's own.
     rng = optuna.samplers.RandomSampler(seed=7)
     done, found = min(sizes[0], 5), []
     for n in sizes:

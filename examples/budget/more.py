@@ -79,7 +79,7 @@ def noise_of_one(epsilon: float) -> float:
         target_epsilon=epsilon,
         delta=DELTA,
         run=lambda noise: odp.dp_sgd(noise_multiplier=noise, sample_rate=RATE, steps=STEPS),
-        trials=odp.Once(),
+        trials=odp.Binomial(1, mean=1),  # one run for certain
     )
     return float(found.value)
 
@@ -94,7 +94,7 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
     if arm == "budget":
         # None is TPE.
         proposer = optuna.samplers.RandomSampler() if epsilon < TIGHT else None
-        sampler: Any = odp.PilotSampler(plan=plan_of(epsilon), proposer=proposer)
+        sampler: Any = odp.BudgetSampler(plan=plan_of(epsilon), proposer=proposer)
         callback = odp.PrivacyCallback(delta=DELTA)
     else:
         sampler = odp.RandTuneSampler(trials=odp.Geometric(MEAN))
@@ -104,7 +104,8 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
     def objective(trial: optuna.Trial) -> float:
         if arm == "budget":
             paid = odp.fidelity(trial)
-            factor = paid.learning_rate_factor if problem.scaled else 1.0
+            last = plan_of(epsilon).final
+            factor = paid.learning_rate() / last.learning_rate() if problem.scaled else 1.0
             run = Run(paid.noise_multiplier, RATE, paid.steps, factor)
             noise = paid.score_noise_multiplier
             assert noise is not None

@@ -49,7 +49,7 @@ class Problem:
     suggest: The space.
     default: What somebody who does not tune would take.
     fit: Trains on private records; predicted labels of private and of test records.
-    scaled: Whether a pilot's learning rate is multiplied by ``learning_rate_factor``.
+    scaled: Whether a pilot's learning rate is scaled to the noise that a weight has in the end.
     """
 
     suggest: Callable[[optuna.Trial], Params]

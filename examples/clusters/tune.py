@@ -69,7 +69,7 @@ def main() -> None:
             storage=arguments.storage,
             load_if_exists=True,  # A second call goes on where the first was interrupted.
             direction="maximize",
-            sampler=odp.PilotSampler(plan=plan),
+            sampler=odp.BudgetSampler(plan),
         )
 
     with engine(arguments.engine, arguments.address, arguments.workers):

@@ -88,8 +88,6 @@ def tables(results: Path) -> None:
                 )
             rows.append([name, *cells])
         print(table(["change", *choices], rows))
-    for part in ("pilots", "splits", "cheaper", "proposers", "around"):
-        pilot_tables(part, read(results, part))
     for group, arms in grouped(read(results, "real")).items():
         rows = [
             [arm, str(e["noise"]), str(e["runs"]), str(e["reps"])]
@@ -98,19 +96,6 @@ def tables(results: Path) -> None:
         ]
         print(f"real: {group}\n")
         print(table(["arm", "noise", "mean runs", "studies", "accuracy", "simulated"], rows))
-
-
-def pilot_tables(part: str, entries: dict[str, Any]) -> None:
-    for group, arms in grouped(entries).items():
-        sharp = {k for e in arms.values() for k in e if k.startswith("sharpness")}
-        names = sorted(sharp, key=lambda k: float(k.split()[1]))
-        rows = []
-        for arm, e in arms.items():
-            plain = [number(e["accuracy"])] if "accuracy" in e else [""]
-            cells = [number(e[s]) if s in e else "" for s in names]
-            rows.append([arm, str(e["noise"]), str(e["runs"]), *plain, *cells])
-        print(f"{part}: {group}\n")
-        print(table(["arm", "noise", "mean runs", "accuracy", *names], rows))
 
 
 def figure_1(results: Path) -> None:
@@ -161,39 +146,6 @@ def landscape_figure() -> None:
     save(figure, "dp-hypo-landscapes.svg")
 
 
-def pilots_figure(results: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    groups = grouped(read(results, "pilots"))
-    groups = {name: arms for name, arms in groups.items() if name.startswith("digits")}
-    if not groups:
-        return
-    figure, axes = plt.subplots(len(groups), 1, figsize=(5.2, 4.0 * len(groups)), squeeze=False)
-    for axis, (group, arms) in zip(axes[:, 0], groups.items(), strict=True):
-        plain = [(arm, e) for arm, e in arms.items() if "accuracy" in e]
-        for colour, (arm, e) in zip(COLOURS, plain, strict=False):
-            axis.axhline(e["accuracy"][0], color=colour, linestyle="--", label=arm)
-        taught = [(arm, e) for arm, e in arms.items() if "accuracy" not in e]
-        for i, (arm, e) in enumerate(taught):
-            sharp = {float(k.split()[1]): v for k, v in e.items() if k.startswith("sharpness")}
-            if sharp:
-                axis.errorbar(
-                    [max(s, 0.3) for s in sharp],
-                    [v[0] for v in sharp.values()],
-                    [v[1] for v in sharp.values()],
-                    color=plt.get_cmap("viridis")(i / max(1, len(taught) - 1)),
-                    marker="o",
-                    markersize=3,
-                    label=arm,
-                )
-        axis.set_title(f"{group} in all", fontsize=10)
-        axis.set_xscale("log")
-        axis.set_xlabel("sharpness of the frozen prior (0.3 stands for 0)")
-        axis.set_ylabel("true accuracy of the chosen setting")
-        axis.legend(fontsize=6)
-    save(figure, "dp-hypo-pilots.svg")
-
-
 def save(figure: object, name: str) -> None:
     STATIC.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()  # type: ignore[attr-defined]
@@ -215,7 +167,6 @@ def main() -> None:
         pyplot.style.use(STATIC.parent / "figures.mplstyle")
         figure_1(options.results)
         landscape_figure()
-        pilots_figure(options.results)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 A landscape gives the true mean score of every point of the unit square and the spread of one
 run's score around it. All here is simulation: seeded, and private in no way. The density is the
-library's own (:class:`optuna_dp.densities.adaptive_density.AdaptiveDensity`); what is left out is
-Optuna around it.
+library's own (``AdaptiveDensity``); what is left out is Optuna around it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from landscapes import EPOCHS, key, load, measured_at, read
 
-from optuna_dp.densities.adaptive_density import AdaptiveDensity, clean_scores, standardized
-from optuna_dp.densities.projection import project_log, scores_to_log_weights
+from optuna_dp.models.scores import clean_scores, standardized
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.private_selection.densities.projection import project_log, scores_to_log_weights
 
 Floats = npt.NDArray[np.float64]
 

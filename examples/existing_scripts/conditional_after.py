@@ -24,12 +24,13 @@ def features_of(trial, pixels):
 def objective(trial):
     run = odp.fidelity(trial)
     features = features_of(trial, data.train_x)
-    rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
+    clipping_norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
     weights = digits.train(
         features,
         data.train_y,
-        learning_rate=rate * run.learning_rate_factor,
-        clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
+        learning_rate=run.learning_rate(clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm=clipping_norm,
         steps=run.steps,
         noise_multiplier=run.noise_multiplier,
     )
@@ -39,8 +40,8 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
-study.enqueue_trial({"features": "pixels", "learning_rate": 0.5, "clipping_norm": 0.5})
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
+study.enqueue_trial({"features": "pixels", "noise_per_weight": 0.3, "clipping_norm": 0.5})
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])
 release = odp.release(study)
 print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))

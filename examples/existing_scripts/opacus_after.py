@@ -23,13 +23,14 @@ MODELS = {}
 
 def objective(trial):
     run = odp.fidelity(trial)
-    rate = trial.suggest_float("rate", 0.05, 5.0, log=True)
     clipping = trial.suggest_float("clipping", 0.1, 3.0, log=True)
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
+    rate = run.learning_rate("sgd", clipping_norm=clipping, noise_per_weight=noise)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     engine = PrivacyEngine()
     private, optimizer, loader = engine.make_private(
         module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=rate * run.learning_rate_factor),
+        optimizer=torch.optim.SGD(model.parameters(), lr=rate),
         data_loader=DataLoader(TensorDataset(x, y), batch_size=-(-len(x) // BATCHES)),
         noise_multiplier=run.noise_multiplier,
         max_grad_norm=clipping,
@@ -48,7 +49,7 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])
 release = odp.release(study)
 print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))

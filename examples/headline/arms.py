@@ -25,7 +25,7 @@ from engine import Weights, accuracies, one_of
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
 from optuna.distributions import FloatDistribution
 from partitions import utilities, utilities_in_batches
-from plans import DEFAULT, DEFAULT_ADAM, DELTA, GRID, PILOT_RATIO, SPACE, Plan, ceiling_grid
+from plans import DEFAULT, DEFAULT_ADAM, DELTA, GRID, SPACE, Plan, ceiling_grid
 from tasks import Size, Split
 
 import optuna_dp as odp
@@ -158,13 +158,12 @@ def search(
         store = FileSystemArtifactStore(folder)
 
         def objective(trial: optuna.Trial) -> float:
-            ratio = PILOT_RATIO if odp.is_pilot(trial) else 1.0
             params = {
                 name: trial.suggest_float(name, *ends, log=True) for name, ends in SPACE.items()
             }
-            weights = bench.models([params], ratio * plan.noise, held_out)
+            weights = bench.models([params], plan.noise, held_out)
             save(trial, store, Path(folder) / "model.npz", weights)
-            return bench.score(weights, ratio * score_noise, held_out)
+            return bench.score(weights, score_noise, held_out)
 
         study.optimize(objective, callbacks=[odp.PrivacyCallback(event, delta=DELTA)])
         release = odp.release(study, artifact_store=store)
@@ -197,16 +196,6 @@ def dp_hypo(bench: Bench, plan: Plan) -> Outcome:
     return search(bench, plan, sampler)
 
 
-def pilots(bench: Bench, plan: Plan) -> Outcome:
-    sampler = odp.PilotSampler(
-        DISTRIBUTIONS,
-        pilots=plans.PILOTS,
-        pilot_run=plans.run(bench.size, PILOT_RATIO * plan.noise),
-        trials=odp.Geometric(plans.MEAN),
-    )
-    return search(bench, plan, sampler)
-
-
 def budget(bench: Bench, plan: Plan) -> Outcome:
     """A study with a budget: its pilots are public, and its last run is the release."""
     made = odp.BudgetPlan.from_json(plan.budget)
@@ -214,7 +203,7 @@ def budget(bench: Bench, plan: Plan) -> Outcome:
     proposer = optuna.samplers.RandomSampler() if made.epsilon < plans.TIGHT else None
     study = optuna.create_study(
         direction="maximize",
-        sampler=odp.PilotSampler(DISTRIBUTIONS, plan=made, proposer=proposer),
+        sampler=odp.BudgetSampler(made, search_space=DISTRIBUTIONS, proposer=proposer),
     )
     x, y = bench.split.private
     with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +220,8 @@ def budget(bench: Bench, plan: Plan) -> Outcome:
                 bench.size.model,
                 x,
                 y,
-                [params["learning_rate"] * run.learning_rate_factor],
+                # The space is that of the last run; a pilot has the rate of the same noise.
+                [params["learning_rate"] * run.learning_rate() / made.final.learning_rate()],
                 [params["clipping_norm"]],
                 noise_multiplier=run.noise_multiplier,
                 sample_rate=run.sample_rate,
@@ -320,7 +310,6 @@ def run_arm(arm: str, bench: Bench, plan: Plan, target: float) -> Outcome:
         "RandTune": lambda: rand_tune(bench, plan, plans.MEAN),
         "RandTune, 30 runs": lambda: rand_tune(bench, plan, plans.MEAN_MANY),
         "DP-HyPO": lambda: dp_hypo(bench, plan),
-        "pilots, RandTune": lambda: pilots(bench, plan),
         "propose-test": lambda: propose_test(bench, plan, target),
         "noisy max": lambda: noisy_max(bench, plan, target),
         "budget": lambda: budget(bench, plan),

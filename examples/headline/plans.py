@@ -23,11 +23,10 @@ from dp_accounting.rdp import RdpAccountant
 from tasks import EPSILONS, Size, size_of
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.planning.calibration import NOISE
 from optuna_dp.planning.target_search import Found, largest_within
-from optuna_dp.propose_test import DoublingPlan, epsilon_per_iteration
-from optuna_dp.propose_test.accounting import iteration_event
+from optuna_dp.utilities import DoublingPlan, epsilon_per_iteration
+from optuna_dp.utilities.accounting import iteration_event
 
 FILE = Path(__file__).with_name("plans.json")
 DELTA = 1e-5
@@ -40,7 +39,6 @@ DEFAULT_ADAM = {"learning_rate": 0.001, "clipping_norm": 1.0}
 SPACE = {"learning_rate": (0.01, 10.0), "clipping_norm": (0.05, 5.0)}
 MEAN, MEAN_MANY = 10, 30
 DENSITY_BOUNDS = (0.75, 2.0)
-PILOTS, PILOT_RATIO = 10, 4.0
 CHOICE_SHARE = 0.25
 # Below this total epsilon the last run leaves the pilots more, and they are drawn at random.
 TIGHT = 2.0
@@ -213,20 +211,6 @@ def selected(
     return Plan(noise, score, mean, work, found.guarantee, found.epsilon)
 
 
-def piloted(size: Size, target: float) -> Plan:
-    """Pilots at PILOT_RATIO times all noise, then RandTune from the prior that they teach."""
-
-    def made(noise: float) -> odp.Guarantee:
-        return pilots_guarantee(
-            run(size, PILOT_RATIO * noise), PILOTS, run(size, noise), odp.Geometric(MEAN)
-        )
-
-    noise = within(size, target, lambda s: made(s).epsilon(DELTA), 1.6)
-    runs = MEAN + PILOTS
-    score = score_noise(size, noise)
-    return Plan(noise, score, runs, runs, made(noise), made(noise).epsilon(DELTA))
-
-
 def noise_increase(target: float) -> float:
     """What the last run of a budget study leaves the pilots."""
     return 1.15 if target < TIGHT else 1.08
@@ -313,7 +297,6 @@ ARMS: dict[str, Callable[[Size, float], Plan]] = {
     "RandTune": selected,
     "RandTune, 30 runs": partial(selected, mean=MEAN_MANY),
     "DP-HyPO": partial(selected, bounds=DENSITY_BOUNDS),
-    "pilots, RandTune": piloted,
     "propose-test": propose_test,
     "noisy max": noisy_max,
     "budget": budget,
@@ -339,10 +322,10 @@ def plan_all(cells: list[tuple[str, float]], arms: list[str], path: Path) -> dic
     """Calibrates what is not in the file yet, saving after each."""
     known = json.loads(path.read_text()) if path.exists() else {}
     for name, epsilon in cells:
-        for arm in ARMS:
+        for arm, make in ARMS.items():
             if arm not in arms or key(name, epsilon, arm) in known:
                 continue
-            plan = ARMS[arm](size_of(name), epsilon)
+            plan = make(size_of(name), epsilon)
             known[key(name, epsilon, arm)] = plan.to_json()
             path.write_text(as_lines(known))
             print(f"{key(name, epsilon, arm)}: noise {plan.noise:.3f}", flush=True)

@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, help="instead of those of tasks.py")
     parser.add_argument("--data", choices=NAMES, action="append", help="all there are by default")
-    parser.add_argument("--arm", choices=list(ARMS), action="append", help="all by default")
+    parser.add_argument("--arm", choices=ARMS, action="append", help="all by default")
     parser.add_argument("--quick", action="store_true", help="one repetition of one group")
     parser.add_argument("--results", type=Path, default=HERE)
     options = parser.parse_args()

@@ -10,7 +10,7 @@ import argparse
 
 import numpy as np
 
-from optuna_dp.propose_test import (
+from optuna_dp.utilities import (
     DoublingPlan,
     NoisyMaxPlan,
     Utilities,

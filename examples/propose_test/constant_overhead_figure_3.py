@@ -12,7 +12,7 @@ from figures import COLOURS, DELTA, main, rounded
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.propose_test import DoublingPlan, composed_epsilon, epsilon_per_iteration
+from optuna_dp.utilities import DoublingPlan, composed_epsilon, epsilon_per_iteration
 
 CANDIDATES, K = 100, 100
 K_EPSILONS = [0.5, 1, 5, 10, 100]

@@ -13,7 +13,7 @@ from figures import COLOURS, DELTA, main, rounded
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.propose_test import DoublingPlan, composed_epsilon
+from optuna_dp.utilities import DoublingPlan, composed_epsilon
 
 K, CANDIDATES = 10, 100
 PLAN = DoublingPlan(0.1, granularity=0.01)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.propose_test.doubling import DoublingPlan
+from optuna_dp.utilities.doubling import DoublingPlan
 
 _CELLS_AT_ONCE = 4_000_000
 

@@ -102,7 +102,8 @@ MODELS = {}
 
 def objective(trial):
     run = odp.fidelity(trial)
-    rate = trial.suggest_float("rate", 1e-3, 3e-2, log=True)  # Adam: not scaled for pilots
+    noise = trial.suggest_float("noise_per_weight", 0.03, 0.6, log=True)
+    rate = run.learning_rate("adam", noise_per_weight=noise)
     clipping_norm = trial.suggest_float("clipping_norm", 0.1, 3.0, log=True)
     model = train(run, rate, clipping_norm)
     MODELS["last"] = model
@@ -116,7 +117,7 @@ def objective(trial):
 
 
 def main():
-    study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))

@@ -78,9 +78,16 @@ MODELS = {}
 
 def objective(trial):
     run = odp.fidelity(trial)
-    rate = trial.suggest_float("rate", 0.05, 10.0, log=True)
     clipping_norm = trial.suggest_float("clipping_norm", 0.1, 3.0, log=True)
-    weights = train(run, rate * run.learning_rate_factor, clipping_norm)
+    rate = odp.learning_rate(  # the plan is made of events, and does not know the batch
+        "sgd",
+        noise_multiplier=run.noise_multiplier,
+        steps=run.steps,
+        batch_size=RECORDS * RATE,
+        clipping_norm=clipping_norm,
+        noise_per_weight=trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True),
+    )
+    weights = train(run, rate, clipping_norm)
     MODELS["last"] = weights
     correct = np.asarray(logits(weights, x).argmax(axis=1) == y)
     return odp.scoring.private_accuracy(
@@ -89,7 +96,7 @@ def objective(trial):
 
 
 def main():
-    study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))

@@ -88,9 +88,10 @@ MODELS = {}
 
 def objective(trial):
     run = odp.fidelity(trial)
-    rate = trial.suggest_float("rate", 0.05, 5.0, log=True)
     clipping_norm = trial.suggest_float("clipping_norm", 0.1, 3.0, log=True)
-    network = train(run, rate * run.learning_rate_factor, clipping_norm)
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
+    rate = run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise)
+    network = train(run, rate, clipping_norm)
     MODELS["last"] = network
     with torch.no_grad():
         correct = np.asarray(network(x).argmax(1) == y)
@@ -100,7 +101,7 @@ def objective(trial):
 
 
 def main():
-    study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=PLAN))
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))

@@ -19,6 +19,8 @@ from optuna_dp.arrays import FloatArray
 
 # Beyond this loss everything counts as infinite; DominatingPair does the same.
 _LARGEST_EPSILON = 600.0
+# Beyond this range only what is certain of every curve is said of this one.
+_LARGEST_RANGE = 1e100
 _CHOICE_POINTS = 2000
 _POINTS = 1000
 _CENTRAL_DELTA = 1e-10
@@ -82,7 +84,9 @@ def rdp(epsilon: float, orders: FloatArray) -> FloatArray:
     a = np.asarray(orders, dtype=np.float64)
     if epsilon == 0.0:
         return np.zeros_like(a)
-    known = np.minimum(epsilon, a * epsilon**2 / 8.0)  # both are proved, and do not cancel
+    known = np.minimum(epsilon, a * (epsilon * (epsilon / 8.0)))  # both proved, nothing cancels
+    if epsilon > _LARGEST_RANGE:
+        return np.asarray(known, dtype=np.float64)
     log_a = np.log(-np.expm1(-a * epsilon)) - math.log(-math.expm1(-epsilon))
     log_b = np.log(-np.expm1(-(a - 1.0) * epsilon)) - math.log(-math.expm1(-epsilon)) - epsilon
     t = np.log1p(-1.0 / a) + log_a - log_b  # between 0 and epsilon: the moment is 1 at both

@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy import optimize
 
-from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
 from optuna_dp.arrays import FloatArray
+
+
+def smallest_epsilon(
+    profile: Callable[[float], Any], delta: float, *, highest: float = 1e4
+) -> float:
+    """Returns an epsilon >= 0 at which a non-increasing ``profile(eps)`` is at most ``delta``.
+
+    The upper end of a bisection to 1e-9 relative, and the promise is checked at the number
+    returned; ``inf`` if the profile is above ``delta`` even at ``highest``. A secant in (eps,
+    log delta) goes before the bisection, which then knows most of its answers: the number is
+    the same, for a third of the evaluations.
+    """
+    # Of normal floats only: others may count as zero (torch.set_flush_denormal).
+    over = functools.cache(lambda eps: math.log(max(float(profile(eps)) / delta, 1e-300)))
+    if over(0.0) <= 0.0:
+        return 0.0
+    low, high = 0.0, 1.0
+    while over(high) > 0.0:
+        low, high = high, 2.0 * high
+        if low > highest:
+            return math.inf
+    near, aside = optimize.brentq(over, low, high, xtol=1e-10 * high), 2e-10 * high
+    above = near - aside if over(near - aside) > 0.0 else low
+    within = near + aside if over(near + aside) <= 0.0 else high
+    while high - low > 1e-9 * high:
+        middle = 0.5 * (low + high)
+        holds = middle >= within or (middle > above and over(middle) <= 0.0)
+        low, high = (low, middle) if holds else (middle, high)
+    # A sum that rounding makes grow by a last bit must not break the promise.
+    while float(profile(high)) > delta:
+        high = math.nextafter(high, math.inf)
+    return high
 
 
 class Method(ABC):
@@ -34,23 +68,27 @@ class _OneDirection(Protocol):
 
 
 class ProfileMethod(Method):
-    """The larger of the profiles of the two directions."""
+    """The larger of the profiles of the two directions.
+
+    Attributes:
+        directions: The two profiles.
+    """
 
     def __init__(
         self, forward: _OneDirection, reverse: _OneDirection, reason: str | None = None
     ) -> None:
-        self._directions = (forward, reverse)
+        self.directions = (forward, reverse)
         self._reason = reason
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """See :class:`Method`."""
-        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self._directions)
+        forward, reverse = (np.asarray(d.delta(epsilons)) for d in self.directions)
         return np.maximum(forward, reverse)
 
     def epsilon(self, delta: float) -> float:
         """See :class:`Method`: the larger of both, the second one sought only if it is."""
         found = 0.0
-        for direction in self._directions:
+        for direction in self.directions:
             if found < np.inf and float(direction.delta(found)) > delta:
                 found = max(found, smallest_epsilon(direction.delta, delta))
         # Where a profile is flat its last bit may grow again.

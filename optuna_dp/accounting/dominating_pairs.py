@@ -11,6 +11,7 @@ the jump of its slope at t = e^loss is the O'-mass of that atom.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -230,10 +232,29 @@ class DominatingPair:
         Returns:
             The epsilon, ``inf`` when ``delta`` is below the mass of infinite loss.
         """
-        # Guarantees invert their own bounds: hardly anything rests on it.
-        from optuna_dp.accounting.pair_epsilon import smallest_epsilon_of_pair
-
-        return smallest_epsilon_of_pair(self, delta)
+        delta = validation.number("delta", delta)
+        if not 0.0 <= delta <= 1.0:
+            raise InvalidArgumentError("delta", delta, "it must lie in [0, 1]")
+        if delta < self.infinite_mass:
+            return math.inf
+        if float(self.delta(0.0)) <= delta:
+            return 0.0
+        knots = self.losses[self.losses > 0.0]
+        if knots.size == 0:
+            # All finite losses are negative: h(1) is the infinite mass, handled above.
+            return 0.0
+        # First knot where the profile is low enough; the last one is (delta >= infinite_mass).
+        first = int(np.argmax(self.upper_delta(knots) <= delta))
+        start = self.losses.size - knots.size + first
+        tail, tail_prime = float(self.tails[0][start]), float(self.tails[1][start])
+        guess = float(knots[first])
+        if tail > delta and tail_prime > 0.0:
+            guess = min(guess, math.log(tail - delta) - math.log(tail_prime))
+        guess = max(guess, 0.0)
+        step = math.ulp(guess)
+        while guess < knots[first] and float(self.delta(guess)) > delta:
+            guess, step = guess + step, 2.0 * step
+        return min(guess, float(knots[first]))
 
     def reversed(self) -> DominatingPair:
         """Returns (O', O): the same mechanism in the other direction."""

@@ -13,7 +13,7 @@
 only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
 neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
 it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
-are shown beside these (:mod:`optuna_dp.asides`).
+are shown beside these (:mod:`optuna_dp.hooks`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,11 @@ import numpy.typing as npt
 from optuna_dp.accounting import supported_events
 from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.run_profile import known_by_curve, pair_of
-from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.arrays import FloatArray
 
-# Laws of T for which the Renyi theorems hold and may say less than the profile; for the geometric
-# law, the default, they do not.
-_BY_RENYI = ("logarithmic", "negative_binomial", "poisson")
 # Beyond it only what an output may tell at once is left of a profile.
 _LAST_EPSILON = 500.0
 
@@ -130,8 +125,6 @@ def _renyi(key: str, relation: str) -> Method:
 
 def _may_be_smallest(event: Any, relation: str) -> bool:
     """Whether the Renyi curve of an event may say less than its profile."""
-    if isinstance(event, PrivateSelectionDpEvent) and event.trials.law in _BY_RENYI:
-        return True
     if isinstance(event, OwnEvent) and event.curve_may_be_smaller:
         return True
     parts = supported_events.children(event)
@@ -143,9 +136,8 @@ def _may_be_smallest(event: Any, relation: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _voting(key: str, relation: str) -> Mapping[str, Method]:
     event = event_from_json(json.loads(key))
-    if isinstance(event, PrivateSelectionDpEvent):
-        found = _selection_methods(event, relation)
-    else:
+    found = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
+    if found is None:
         pair = pair_of(event, relation)
         found = {"profile": ProfileMethod(pair, pair.reversed())}
     if _may_be_smallest(event, relation):
@@ -153,22 +145,3 @@ def _voting(key: str, relation: str) -> Mapping[str, Method]:
     if (pure := pure_of(event, relation)) < math.inf:
         found["pure"] = PureMethod(pure)
     return MappingProxyType(found)
-
-
-def _selection_methods(event: PrivateSelectionDpEvent, relation: str) -> dict[str, Method]:
-    pair = pair_of(event.run, relation)
-    backward = pair.reversed()
-    bounds = event.density_bounds
-    found: dict[str, Method] = {
-        "data_profile": ProfileMethod(
-            DataProfile(pair, event.trials, bounds), DataProfile(backward, event.trials, bounds)
-        )
-    }
-    if event.policy == "history" and bounds != (1.0, 1.0):
-        # Only where there are density bounds: nothing else rests on it.
-        from optuna_dp.accounting.selection.history_only import history_only_bound
-
-        found["history_profile"] = history_only_bound(
-            pair, event.trials, bounds, event.startup_runs
-        )
-    return found

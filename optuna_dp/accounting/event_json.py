@@ -18,7 +18,6 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.json_records import plain
-from optuna_dp.trial_counts.base import TrialCount
 
 _MAX_DEPTH = 50
 
@@ -41,14 +40,13 @@ _THEIRS = (
     "ZCDpEvent",
 )
 _OURS = {
-    "ApproximateDpEvent": "kinds.approximate",
-    "BoundedRangeDpEvent": "kinds.bounded_range",
-    "PerClientDpEvent": "kinds.per_client",
-    "PrivateSelectionDpEvent": "events",
-    "RdpDpEvent": "kinds.curve",
-    "SkellamDpEvent": "kinds.skellam",
-    "StartedSelectionDpEvent": "kinds.started",
-    "WorstCaseDpEvent": "kinds.worst_case",
+    "ApproximateDpEvent": "accounting.kinds.approximate",
+    "BoundedRangeDpEvent": "accounting.kinds.bounded_range",
+    "PerClientDpEvent": "accounting.kinds.per_client",
+    "PrivateSelectionDpEvent": "private_selection.event",
+    "RdpDpEvent": "accounting.kinds.curve",
+    "SkellamDpEvent": "accounting.kinds.skellam",
+    "WorstCaseDpEvent": "accounting.kinds.worst_case",
 }
 
 
@@ -108,17 +106,6 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _law(name: str, value: Any) -> TrialCount:
-    if isinstance(value, TrialCount):
-        return value
-    if not isinstance(value, Mapping):
-        raise InvalidArgumentError(name, value, "it must be a JSON object")
-    try:
-        return TrialCount.from_json(dict(value))
-    except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(name, value, f"it must be a law of runs ({error})") from None
-
-
 def _count(name: str, value: Any) -> int:
     return validation.whole(name, value, 0)
 
@@ -136,7 +123,6 @@ _SCALARS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("noise_multiplier", "noise_parameter", "standard_deviation"), _non_negative),
     "policy": _text,
     "shape": _number,
-    "trials": _law,
     "truncated_batch_size": _count,
 }
 _NUMBERS = ("density_bounds", "epsilons", "orders", "sampling_probs", "sensitivities")
@@ -147,7 +133,7 @@ def _class_named(name: Any) -> type[Any] | None:
     if name in _THEIRS:
         return cast("type[Any]", getattr(dp_event, name))
     if name in _OURS:
-        home = importlib.import_module(f"optuna_dp.accounting.{_OURS[name]}")
+        home = importlib.import_module(f"optuna_dp.{_OURS[name]}")
         return cast("type[Any]", getattr(home, name))
     return None
 
@@ -156,7 +142,9 @@ def _fields(cls: type[Any]) -> list[str]:
     return [field.name for field in attr.fields(cls)]
 
 
-def _checked(name: str, field: str, where: str, value: Any, of: Callable[[Any, str], Any]) -> Any:
+def _checked(
+    cls: type[Any], field: str, where: str, value: Any, of: Callable[[Any, str], Any]
+) -> Any:
     """Returns what a field of a class holds, sub-events by ``of``; refuses anything else."""
     if field in ("event", "run"):
         return of(value, where)
@@ -164,9 +152,10 @@ def _checked(name: str, field: str, where: str, value: Any, of: Callable[[Any, s
         return [of(child, f"{where}[{i}]") for i, child in enumerate(_list(where, value))]
     if field in _NUMBERS:
         return [_number(f"{where}[{i}]", v) for i, v in enumerate(_list(where, value))]
-    if (name, field) == ("RandomizedResponseDpEvent", "noise_parameter"):
+    if cls is dp_event.RandomizedResponseDpEvent and field == "noise_parameter":
         return _probability(where, value)
-    return _SCALARS.get(field, _unknown)(where, value)
+    own: Mapping[str, Callable[[str, Any], Any]] = getattr(cls, "readers", {})
+    return own.get(field, _SCALARS.get(field, _unknown))(where, value)
 
 
 def _list(name: str, value: Any) -> list[Any]:
@@ -196,7 +185,7 @@ def _write(event: Any, path: str, depth: int) -> dict[str, Any]:
     for field in _fields(cls):
         value = getattr(event, field)
         value = list(value) if field in _NUMBERS else value  # It may be an array.
-        record[field] = plain(_checked(name, field, f"{path}.{field}", value, of))
+        record[field] = plain(_checked(cls, field, f"{path}.{field}", value, of))
     return record
 
 
@@ -225,7 +214,7 @@ def _read(record: Any, path: str, depth: int) -> Any:
         where = f"{path}.{field}"
         if field not in record:
             raise InvalidArgumentError(where, None, "the field is missing")
-        values[field] = _checked(cls.__name__, field, where, record[field], of)
+        values[field] = _checked(cls, field, where, record[field], of)
     try:
         return cls(**values)
     except InvalidArgumentError as error:

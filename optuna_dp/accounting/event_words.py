@@ -29,15 +29,6 @@ def in_words(event: Any) -> str:
         return f"Laplace noise of {event.noise_multiplier:g} times the sensitivity"
     if isinstance(event, dp_event.ZCDpEvent):
         return f"a {event.rho:g}-zCDP mechanism"
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        c, big_c = event.density_bounds
-        within = ""
-        if (c, big_c) != (1.0, 1.0):
-            seen = "private outputs" if event.policy == "history" else "anything"
-            within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
-            if event.startup_runs > 0:
-                within += f" (the first {event.startup_runs} from the prior itself)"
-        return f"the best of T runs, T from {event.trials!r}{within}, each: {in_words(event.run)}"
     words = event.words(in_words) if hasattr(event, "words") else repr(event)
     return str(words)
 

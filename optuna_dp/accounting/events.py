@@ -3,23 +3,21 @@
 An event is data, not a judgement: accountants turn it into a profile
 (:mod:`~optuna_dp.accounting.run_profile`) or an RDP curve
 (:mod:`~optuna_dp.accounting.run_rdp`). The classes are those of dp-accounting; where it has none
-there is a small one of ours, here or in :mod:`optuna_dp.accounting.kinds`. Noise multipliers are,
-as there, the noise over the largest norm of *one record's contribution*: under "replace_one" a
-contribution moves by twice that norm, and the accountants of this package count it so.
+there is a small one of ours in :mod:`optuna_dp.accounting.kinds`, or with its procedure
+(:mod:`optuna_dp.private_selection.event`). Noise multipliers are, as there,
+the noise over the largest norm of *one record's contribution*: under "replace_one" a contribution
+moves by twice that norm, and the accountants of this package count it so.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-import attr
 from dp_accounting import NeighboringRelation, dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting import units
-from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts.base import TrialCount
 
 RELATIONS = {
     "add_or_remove_one": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -28,7 +26,6 @@ RELATIONS = {
     # both worlds. What dp-accounting calls the zero-out relation.
     "null_client": NeighboringRelation.REPLACE_SPECIAL,
 }
-POLICIES = ("history", "data")
 
 
 def neighboring_relation(name: Any) -> Any:
@@ -61,50 +58,6 @@ def as_events(values: Any) -> tuple[Any, ...]:
     if not events:
         raise InvalidArgumentError("events", values, "it must name at least one event")
     return events
-
-
-def _as_trials(value: Any) -> TrialCount:
-    if not isinstance(value, TrialCount):
-        raise InvalidArgumentError(
-            "trials", value, "it must be a law of the number of runs, such as Geometric(mean=20)"
-        )
-    return value
-
-
-def _as_run(value: Any) -> Any:
-    return as_event("run", value)
-
-
-def _as_policy(value: Any) -> str:
-    if value not in POLICIES:
-        raise InvalidArgumentError("policy", value, f"it must be one of {', '.join(POLICIES)}")
-    return str(value)
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class PrivateSelectionDpEvent(OwnEvent):
-    """The best of a secret random number of runs, released alone.
-
-    Attributes:
-        run: What one run costs, its score included.
-        trials: The law of the number of runs.
-        density_bounds: (c, C), bounds of each run's density relative to the prior.
-        policy: What the density may depend on: "history", the private outputs of earlier runs
-            only, or "data", anything (DP-HyPO's own model).
-    """
-
-    run: Any = attr.ib(converter=_as_run)
-    trials: TrialCount = attr.ib(converter=_as_trials)
-    density_bounds: tuple[float, float] = attr.ib(
-        default=(1.0, 1.0), converter=validation.density_bounds
-    )
-    policy: str = attr.ib(default="history", converter=_as_policy)
-    # How many runs draw from the prior whatever is known: none, unless the event says so.
-    startup_runs: ClassVar[int] = 0
-
-    def children(self) -> list[Any]:
-        """See :class:`OwnEvent`."""
-        return [self.run]
 
 
 # -- constructors ----------------------------------------------------------------------------

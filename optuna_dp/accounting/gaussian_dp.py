@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from dp_accounting import dp_event
 from scipy.special import log_ndtr, ndtr
 
-from optuna_dp.accounting import supported_events
+from optuna_dp.accounting import run_profile, supported_events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.epsilon_methods import deltas_of, epsilons_of
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
@@ -39,6 +40,11 @@ def mu_of(event: Any, relation: str, tail: float) -> float:
 @functools.lru_cache(maxsize=1024)
 def _mu(key: str, relation: str, tail: float) -> float:
     event = event_from_json(json.loads(key))
+    parts = run_profile.parts_of(event, relation)
+    if len(parts) == 1 and isinstance(parts[0].event, dp_event.GaussianDpEvent):
+        # A Gaussian mechanism is mu-Gaussian-DP itself, however little noise it has.
+        moved = 2.0 if relation == "replace_one" else 1.0
+        return moved / float(parts[0].event.noise_multiplier) * (1.0 + _ROUNDING)
     last = min(epsilons_of(event, relation, tail).values())
     return smallest_mu(functools.partial(deltas_of, event, relation), last, tail)
 
@@ -72,7 +78,9 @@ def smallest_mu(
         height = _delta(mu, middles)
         # The slope in e^epsilon, times e^middle.
         slope = -np.exp(middles + log_ndtr(-mu / 2.0 - middles / mu))
-        below = height + slope * np.expm1(np.stack([epsilons[:-1], epsilons[1:]]) - middles)
+        # Where a step is too long for floats, this is -inf or NaN, and nothing is covered.
+        with np.errstate(over="ignore", invalid="ignore"):
+            below = height + slope * np.expm1(np.stack([epsilons[:-1], epsilons[1:]]) - middles)
         return bool(np.all(np.stack([wanted[:-1], wanted[1:]]) <= below))
 
     low, high = 0.0, 1e-3

@@ -48,14 +48,14 @@ def group_epsilon(guarantee: Guarantee, delta: float, size: int) -> float:
         epsilon = guarantee.epsilon(step)
         if epsilon == math.inf:
             small = middle
-        elif math.log(step) + _log_sum(epsilon, count) <= math.log(target):
+        elif math.log(step) + log_sum(epsilon, count) <= math.log(target):
             found, small = min(found, count * epsilon), middle
         else:
             too_large = middle + 1
     return found
 
 
-def _log_sum(epsilon: float, size: int) -> float:
+def log_sum(epsilon: float, size: int) -> float:
     """Log of 1 + e^epsilon + ... + e^((size - 1) epsilon), rounded up."""
     if epsilon == 0.0:
         return math.log(size)

@@ -22,10 +22,9 @@ from optuna_dp.accounting.epsilon_methods import (
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.run_profile import first_choice
 from optuna_dp.arrays import FloatArray
-from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.hooks import call_optional
 from optuna_dp.json_records import Record, stored
-from optuna_dp.trial_counts.base import TrialCount
 
 # What mu may leave out unless another tail is asked for.
 MU_TAIL = 1e-10
@@ -88,7 +87,7 @@ class Guarantee(Record):
         return units.unit_of(self.event) or units.RECORD
 
     def _repr_html_(self) -> str:
-        return str(aside("page of a notebook", self))
+        return str(call_optional("page of a notebook", self))
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""
@@ -103,10 +102,12 @@ class Guarantee(Record):
         """Returns the smallest mu known for which the release is mu-Gaussian-DP, up to ``tail``.
 
         No test of whether a record is in the data does better on the released output than the
-        best test of N(0, 1) against N(mu, 1), by more than ``tail`` in power; so at every epsilon,
-        :meth:`delta` is at most that of a Gaussian mechanism of noise multiplier 1 / mu plus
-        ``tail``. Without an allowance mu would be infinite wherever numbers are rounded, and for
-        sampled Gaussians it would speak of outputs that never occur.
+        best test of N(0, 1) against N(mu, 1), by more than ``tail`` in power. So at every epsilon
+        the true delta of the release is at most that of a Gaussian mechanism of noise multiplier
+        1 / mu plus ``tail``. The bound that :meth:`delta` returns may lie above that where it is
+        not convex in e^epsilon, as every true profile is. Without an allowance mu would be
+        infinite wherever numbers are rounded, and for sampled Gaussians it would speak of outputs
+        that never occur.
 
         Args:
             tail: In [1e-12, 1).
@@ -169,11 +170,11 @@ class Guarantee(Record):
         """Returns (attack, bound): epsilon at ``delta`` is known to lie between the two.
 
         The attack is an explicit adversary against a run that the event allows, evaluated
-        exactly (:mod:`optuna_dp.accounting.attacks`). It is 0 where no attainable run is known for
+        exactly (:mod:`optuna_dp.attacks`). It is 0 where no attainable run is known for
         the event.
         """
         bound = self.epsilon(delta)
-        return aside("attack", self._judged, self.neighboring_relation, delta), bound
+        return call_optional("attack", self._judged, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -250,53 +251,6 @@ class Guarantee(Record):
 
     def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
         target = validation.open_unit("delta", delta)
-        return dict(aside("bounds of others", self._judged, self.neighboring_relation, target))
-
-
-def selection_guarantee(
-    run: dp_event.DpEvent,
-    trials: TrialCount,
-    *,
-    density_bounds: tuple[float, float] = (1.0, 1.0),
-    policy: str = "history",
-    startup_runs: int = 0,
-    neighboring_relation: str = "add_or_remove_one",
-) -> Guarantee:
-    """Returns the guarantee of releasing the best of a secret random number of runs.
-
-    Args:
-        run: The event of one run; at its worst over the hyperparameters.
-        trials: The law of the number of runs.
-        density_bounds: (c, C): every run's joint density is within these factors of the prior.
-            (1, 1) is selection without adaptivity (RandTune).
-        policy: What the density may depend on. ``"history"``: private outputs of runs fixed by
-            slot numbers, as under ``DPHyPOSampler(schedule="batch")``
-            (``docs/explanation/pointwise-bound.md``). ``"data"``: anything, the data included, as
-            DP-HyPO's own model allows (``docs/explanation/profile-bound.md``).
-        startup_runs: How many runs, the first ones by slot, are drawn from the prior itself; at
-            least 0, and 0 under ``policy="data"``.
-        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``.
-
-    Raises:
-        InvalidArgumentError: If an argument is not allowed.
-        UnsupportedEventError: If no accountant judges ``run``, before any work.
-
-    Example:
-        >>> import optuna_dp as odp
-        >>> best = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
-        >>> round(best.epsilon(delta=1e-5), 2)
-        1.43
-    """
-    how: dict[str, Any] = {
-        "run": run,
-        "trials": trials,
-        "density_bounds": density_bounds,
-        "policy": policy,
-    }
-    if validation.whole("startup_runs", startup_runs, 0) == 0:
-        return Guarantee(events.PrivateSelectionDpEvent(**how), neighboring_relation)
-    # Only where there are density bounds: nothing else rests on it.
-    from optuna_dp.accounting.kinds.started import StartedSelectionDpEvent
-
-    started = StartedSelectionDpEvent(startup_runs=startup_runs, **how)
-    return Guarantee(started, neighboring_relation)
+        return dict(
+            call_optional("bounds of others", self._judged, self.neighboring_relation, target)
+        )

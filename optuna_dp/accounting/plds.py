@@ -15,32 +15,19 @@ from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
-from optuna_dp.accounting.kinds.base import Part
 from optuna_dp.arrays import FloatArray
-from optuna_dp.asides import aside
 from optuna_dp.errors import UnsupportedEventError
 
 # Below this a profile of double precision means nothing.
 FLOOR = 1e-16
 DEFAULT_INTERVAL = 1e-4
-_COARSEST, _FINEST = 100.0, 1e-12
+# Points per direction: half of them evenly up to where the profile ends, half evenly over the
+# part above _CENTRAL_DELTA, where the answers are.
+POINTS = 8000
+_CENTRAL_DELTA = 1e-10
 # At which the public profile is read, should dp-accounting hide its distributions.
 _POINTS = 1000
-
-
-def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:
-    """Returns the discretisation interval for composing the parts; any positive one is sound.
-
-    Everything is rounded to the grid toward larger losses, so a bad choice costs time, memory or
-    a larger epsilon (``tests/test_asides.py``).
-
-    Args:
-        parts: What is composed.
-        pairs: For each part its pair, or None where dp-accounting makes the PLD itself.
-        relation: The neighbouring relation.
-    """
-    interval = aside("grid of a composition", parts, pairs, relation)
-    return float(interval) if _FINEST <= interval <= _COARSEST else DEFAULT_INTERVAL
+_LARGEST_EXPONENT = 700.0
 
 
 def private_parts(accountant: Any) -> tuple[Any, Any] | None:
@@ -93,15 +80,61 @@ def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
     """
     parts = private_parts(pld)
     forward, reverse = (pld, pld) if parts is None else parts
-    # Any points are sound (tests/test_asides.py): between them from_profile rounds up.
-    epsilons = np.asarray(aside("points of a profile", forward, reverse, slack), dtype=np.float64)
-    epsilons = epsilons[epsilons <= LARGEST_EPSILON]
+    epsilons = reading_points(forward, reverse, slack)
     return DominatingPair.from_profile(
-        epsilons, *(_deltas(side, epsilons) + slack for side in (forward, reverse))
+        epsilons, *(deltas_at(side, epsilons) + slack for side in (forward, reverse))
     )
 
 
-def _deltas(side: Any, epsilons: FloatArray) -> FloatArray:
+def reading_points(forward: Any, reverse: Any, slack: float) -> FloatArray:
+    """Returns the epsilons at which a profile is read, ascending from 0 on.
+
+    Any points are sound, since what lies between is rounded up; these are where the answers are.
+
+    Args:
+        forward: dp-accounting's loss distribution of one direction.
+        reverse: That of the other.
+        slack: What is added to every delta read.
+    """
+    top = max(_end_of_profile(side, FLOOR + slack) for side in (forward, reverse))
+    middle = min(top, max(_epsilon(side, _CENTRAL_DELTA) for side in (forward, reverse)))
+    epsilons = np.union1d(
+        np.linspace(0.0, top, POINTS // 2), np.linspace(0.0, middle, POINTS // 2)
+    )
+    # Two points closer than rounding would only make noise; the last one ends the profile.
+    keep = np.diff(epsilons, append=math.inf) > 1e-3 * top / POINTS
+    keep[0] = True
+    return np.asarray(epsilons[keep])
+
+
+def _end_of_profile(side: Any, level: float) -> float:
+    """Returns an epsilon >= 0 beyond which delta stays within ``level`` of its limit."""
+    limit = float(side.get_delta_for_epsilon([math.inf])[0])
+    return min(_epsilon(side, min(limit + level, 1.0)), LARGEST_EPSILON)
+
+
+def _epsilon(side: Any, delta: float) -> float:
+    """Returns ``side.get_epsilon_for_delta(delta)``, without its walk down the grid in Python."""
+    atoms = dense_atoms(side)
+    if atoms is None:
+        return float(side.get_epsilon_for_delta(delta))
+    losses, probs, infinite = atoms
+    if infinite > delta:
+        return math.inf
+    upper = np.cumsum(np.concatenate([[infinite], probs[::-1]]))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        lower = np.cumsum(np.concatenate([[0.0], probs[::-1] * np.exp(-losses[::-1])]))
+        # Where the loss is so large that nothing of the other side is left, nothing is taken off.
+        less = np.where(lower[:-1] > 0.0, np.exp(losses[::-1]) * lower[:-1], 0.0)
+        # The first atom from above at which the profile exceeds delta.
+        high = upper[:-1] - less >= delta
+    taken = int(np.argmax(high[1:])) + 1 if high[1:].any() else losses.size
+    if upper[taken] <= lower[taken] + delta:
+        return 0.0
+    return math.log((upper[taken] - delta) / lower[taken]) if lower[taken] > 0.0 else math.inf
+
+
+def deltas_at(side: Any, epsilons: FloatArray) -> FloatArray:
     """Returns ``side.get_delta_for_epsilon(epsilons)``, finite and ascending, within [0, 1].
 
     For a dense distribution dp-accounting's sums are added up here, in the same order, by numpy
@@ -114,7 +147,9 @@ def _deltas(side: Any, epsilons: FloatArray) -> FloatArray:
         losses, probs, infinite = atoms
         falling = probs[::-1]
         upper = np.cumsum(np.concatenate([[infinite], falling]))
-        lower = np.cumsum(np.concatenate([[0.0], falling * np.exp(-losses[::-1])]))
+        # Of factors beyond what floats hold less is taken off, which is safe.
+        factors = np.exp(np.minimum(-losses[::-1], _LARGEST_EXPONENT))
+        lower = np.cumsum(np.concatenate([[0.0], falling * factors]))
         above = losses.size - np.searchsorted(losses, epsilons, side="right")
         values = upper[above] - np.exp(epsilons) * lower[above]
     return np.clip(values, 0.0, 1.0)

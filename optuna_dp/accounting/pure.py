@@ -1,19 +1,13 @@
-"""Pure epsilons: of one run, of selections, and of what is composed of them."""
+"""Pure epsilons: of one run, and of compositions."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp import validation
-from optuna_dp.accounting import events
 from optuna_dp.accounting.kinds.base import OwnEvent
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.trial_counts.base import TrialCount
-from optuna_dp.trial_counts.negative_binomial import NegativeBinomial
 
 
 def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
@@ -25,9 +19,6 @@ def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
         return event.count * pure_of(event.event, relation) if event.count else 0.0
     if isinstance(event, dp_event.ComposedDpEvent):
         return float(sum(pure_of(e, relation) for e in event.events))
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        run = pure_of(event.run, relation)
-        return float(selection_epsilon(run, event.trials, event.density_bounds))
     if isinstance(event, OwnEvent):
         return event.pure(relation, pure_of)
     if isinstance(event, dp_event.LaplaceDpEvent) and one and event.noise_multiplier > 0.0:
@@ -48,21 +39,3 @@ def pure_of(event: Any, relation: str = "add_or_remove_one") -> float:
             return 0.0
         return float(np.log1p(k * (1.0 - p) / p)) if p > 0.0 else np.inf
     return np.inf
-
-
-def selection_epsilon(
-    run_epsilon: float, trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)
-) -> float:
-    """Returns the pure epsilon of selection: (2+eta)(eps + log(C/c)).
-
-    For eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of Theorem
-    2; DP-HyPO, arXiv:2306.05734v2, Theorem 2); ``inf`` for other laws, where no such bound
-    holds or none is proved (a Poisson T is not purely private by Theorem 6).
-    """
-    run_epsilon = validation.number("run_epsilon", run_epsilon)
-    if run_epsilon < 0.0:
-        raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
-    c, big_c = density_bounds
-    if not isinstance(trials, NegativeBinomial):
-        return math.inf
-    return (2.0 + trials.shape) * (run_epsilon + math.log(big_c) - math.log(c))

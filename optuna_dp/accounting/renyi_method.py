@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.bounds import Method
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
+from optuna_dp.accounting.kinds.base import OwnEvent
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
-from optuna_dp.accounting.selection.renyi import why_no_rdp
 from optuna_dp.arrays import FloatArray
 
 
@@ -42,5 +41,5 @@ class RdpMethod(Method):
 
 def renyi_method(event: Any, relation: str) -> RdpMethod:
     """Returns the bound of an event."""
-    reason = why_no_rdp(event.trials) if isinstance(event, PrivateSelectionDpEvent) else None
+    reason = event.why_no_curve() if isinstance(event, OwnEvent) else None
     return RdpMethod(run_rdp.rdp_of(event, relation), reason)

@@ -3,14 +3,13 @@
 How each kind of event is judged:
 
 * what dp-accounting's PLD accountant takes: its pessimistic PLD, read at epsilon >= 0;
-* kinds of our own say what their pair is (:mod:`optuna_dp.accounting.kinds`);
+* kinds of our own say what their pair is (:class:`optuna_dp.accounting.kinds.base.OwnEvent`);
 * events with an RDP curve only: the profile that the curve implies. In a composition their curves
   are added first and converted once. That is sound although the steps interleave adaptively:
   a step with a dominating pair is a garbling of it, with the same kernel on D and on D' given the
   history, so all those pairs may be drawn up front; given them, the RDP steps compose adaptively
   to the sum of their curves, hence to one profile, and the two groups compose as two mechanisms
   (Zhu, Dong & Wang, arXiv 2106.08567v4, Theorem 10);
-* :class:`PrivateSelectionDpEvent`: the pair of the selection's bound;
 * anything else on a Poisson sample, under add or remove: a mixture of its pair
   (:mod:`optuna_dp.accounting.sampled_pairs`);
 * compositions: the convolution of the children's PLDs; one that begins with a choice of bounded
@@ -22,16 +21,20 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 from dp_accounting import dp_event
 
 from optuna_dp.accounting import events, plds, sampled_gaussian, supported_events
-from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.discretisation import interval_for
+from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.kinds.base import OwnEvent, Part
-from optuna_dp.accounting.plds import DEFAULT_INTERVAL, interval_for
+from optuna_dp.accounting.plds import DEFAULT_INTERVAL
+
+_LARGEST_NOISE = 1e150
+_COARSEST, _FINEST = 100.0, 1e-12  # Intervals of a grid.
 
 
 def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
@@ -141,7 +144,8 @@ def parts_of(event: Any, relation: str) -> list[Part]:
     precision = 0.0
     for leaf, count in counts.values():
         if isinstance(leaf, dp_event.GaussianDpEvent):
-            precision += count / leaf.noise_multiplier**2
+            # Larger noise is charged as this: its square must be a float.
+            precision += count / min(leaf.noise_multiplier, _LARGEST_NOISE) ** 2
         elif known_by_curve(leaf, relation):
             rdp_only.append(dp_event.SelfComposedDpEvent(leaf, count))
         else:
@@ -161,16 +165,19 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     event = event_from_json(json.loads(key))
     first = first_choice(event)
     if first is not None:
-        return cast(DominatingPair, first[0].pair_before(pair_of(first[1], relation)))
-    if isinstance(event, PrivateSelectionDpEvent):
-        # Only what composes a selection with other things rests on it.
-        from optuna_dp.accounting.selection.as_part import pair_of_selection
-
-        return pair_of_selection(event, pair_of(event.run, relation))
+        choice, rest = first
+        in_order = choice.pair_before(pair_of(rest, relation))
+        # Both hold, and each is rounded up in its own way.
+        parts = [Part(choice, 1), *parts_of(rest, relation)]
+        unordered = plds.pair_of_pld(
+            composed(parts, relation), plds.fft_slack(sum(part.times for part in parts))
+        )
+        return _smaller(in_order, unordered)
     if isinstance(event, OwnEvent):
         return event.pair(relation, pair_of)
     if isinstance(event, dp_event.SelfComposedDpEvent):
-        return cast(DominatingPair, event.event.pair_of_many(event.count))
+        pair: DominatingPair = event.event.pair_of_many(event.count)
+        return pair
     if _is_on_a_sample(event, relation):
         # No sampler of this package draws samples.
         from optuna_dp.accounting.sampled_pairs import sampled
@@ -184,12 +191,24 @@ def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
     return None
 
 
+def _smaller(one: DominatingPair, other: DominatingPair) -> DominatingPair:
+    """Returns a pair for what both dominate: at every loss of either, the smaller profile."""
+    losses = np.abs(np.concatenate([[0.0], one.losses, other.losses]))
+    epsilons = np.unique(losses[losses <= LARGEST_EPSILON])
+    directions = ((one, other), (one.reversed(), other.reversed()))
+    return DominatingPair.from_profile(
+        epsilons, *(np.minimum(a.delta(epsilons), b.delta(epsilons)) for a, b in directions)
+    )
+
+
 def composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
     pairs = [_pair_of_part(canonical_key(part.event), relation) for part in parts]
     if any(pair is not None and pair.is_infinite for pair in pairs):
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
+    # Any positive interval is sound: everything is rounded to the grid toward larger losses.
     interval = interval_for(parts, pairs, relation)
+    interval = min(interval, _COARSEST) if interval >= _FINEST else DEFAULT_INTERVAL
     result, native = None, []
     for part, pair in zip(parts, pairs, strict=True):
         if pair is not None:

@@ -29,8 +29,8 @@ from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
     checked_orders,
     pure_rdp,
+    running_minimum,
 )
-from optuna_dp.accounting.selection.renyi import selection_rdp
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -69,7 +69,11 @@ def rdp_of(
     wanted = checked_orders(orders)
     key = canonical_key(event)
     supported_events.check_supported(event, relation)
-    return _rdp_cached(key, relation, tuple(wanted.tolist())).copy()
+    # dp-accounting's series for orders between whole ones are loose or do not end; the next whole
+    # order bounds them, since Renyi divergences grow with the order.
+    asked = np.union1d(wanted, np.ceil(wanted))
+    found = running_minimum(asked, _rdp_cached(key, relation, tuple(asked.tolist())))
+    return found[np.searchsorted(asked, wanted)]
 
 
 @functools.lru_cache(maxsize=256)
@@ -89,12 +93,9 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
     if isinstance(event, dp_event.ComposedDpEvent):
         total = np.zeros_like(orders)
         for child in event.events:
-            total = total + of(child)
+            with np.errstate(over="ignore"):  # to inf: nothing is known
+                total = total + of(child)
         return total
-    if isinstance(event, events.PrivateSelectionDpEvent):
-        run = of(event.run)
-        result = np.asarray(selection_rdp(orders, run, event.trials, event.density_bounds))
-        return np.where(np.isnan(result), np.inf, result)
     own = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
     if own is not None:
         return own
@@ -117,7 +118,7 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
             raise InvalidArgumentError("event", event, f"dp-accounting says: {error}") from error
         # A divergence is at least zero; below it is rounding, and NaN is inf times zero.
         values = np.where(np.isnan(values), np.inf, np.maximum(values, 0.0))
-        bound = np.minimum(bound, values)
+        bound = np.minimum(bound, running_minimum(orders, values))
     return bound
 
 

@@ -8,26 +8,25 @@ import typer
 
 import optuna_dp
 from optuna_dp.cli import budget, check, demo, plan, recover, release, verify
-from optuna_dp.cli.common import OneLineErrors
+from optuna_dp.cli.common import Command, Commands
 
 app = typer.Typer(
     name="optuna-dp",
-    cls=OneLineErrors,
+    cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its tables cut long words at 80 columns
 )
-for command, summary in (
-    (budget.budget, "Plan a tuning for an epsilon; a script to start from."),
-    (check.check, "Look for what makes an objective's cost untrue."),
-    (demo.demo, "Tune a classifier of digits, release the best."),
-    (plan.plan, "Compare what searches cost and find."),
-    (recover.recover, "List open trials; fail those of dead workers."),
-    (release.release, "Release the best run of a finished study."),
-    (release.statement, "Print the privacy statement of a study."),
-    (verify.verify, "Check the numbers of a release."),
+for command, group, summary in (
+    (demo.demo, "Before a study", "Tune a classifier of digits within an epsilon."),
+    (budget.budget, "Before a study", "Plan a tuning for an epsilon; a script to start from."),
+    (plan.plan, "Before a study", "Compare what private selection costs and finds."),
+    (check.check, "Before a study", "Look for what makes an objective's cost untrue."),
+    (recover.recover, "With a study", "List open trials; fail those of dead workers."),
+    (release.release, "With a study", "Release the result of a finished study."),
+    (verify.verify, "With a release", "Check the numbers of a release."),
 ):
-    app.command(short_help=summary)(command)
+    app.command(cls=Command, rich_help_panel=group, short_help=summary)(command)
 
 
 @app.callback(invoke_without_command=True)

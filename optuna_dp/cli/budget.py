@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
+from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option, table
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from optuna_dp.budget.plan import BudgetPlan
+    from optuna_dp.planning.batch import BatchChoices
     from optuna_dp.planning.budget_alternatives import Alternative
-    from optuna_dp.planning.budget_plan import BudgetPlan
+
+
+_TRAINED, _SPENT = "What is trained", "What is spent"
 
 
 def budget(
-    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")],
-    records: Annotated[int, option("COUNT", "Number of training records.")],
-    batch_size: Annotated[float, option("NUMBER", "Expected number of records in a batch.")],
-    epochs: Annotated[float, option("NUMBER", "Length of the last run, passes over the data.")],
-    delta: Annotated[float, option("NUMBER", "In (0, 1).")] = 1e-5,
+    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.", _SPENT)],
+    records: Annotated[int, option("COUNT", "Number of training records.", _TRAINED)],
+    epochs: Annotated[float, option("NUMBER", "Passes over the data of the last run.", _TRAINED)],
+    batch_size: Annotated[
+        float | None,
+        option("NUMBER", "Expected records in a batch; by default what suits.", _TRAINED),
+    ] = None,
+    work: Annotated[
+        float | None, option("NUMBER", "Without --batch-size: times the computing.", _TRAINED)
+    ] = None,
+    delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
-        str | None, option("N,N", "Pilots of each rung, such as 16,4 (the default) or 8.")
+        str | None,
+        option("N,N", "Pilots of each rung, as 16,4 (the default) or 8; 0: none.", _SPENT),
     ] = None,
     pilot_epochs: Annotated[
-        float | None, option("NUMBER", "Length of a pilot; default --epochs.")
+        float | None, option("NUMBER", "Passes of a pilot; default --epochs.", _TRAINED)
     ] = None,
     noise_increase: Annotated[
-        float | None, option("NUMBER", "What the last run pays for the pilots, above 1.")
+        float | None, option("NUMBER", "What the last run pays for the pilots, above 1.", _SPENT)
     ] = None,
     spare_runs: Annotated[
-        int, option("COUNT", "Further last runs, paid for in case one fails.")
+        int, option("COUNT", "Further last runs, paid for in case one fails.", _SPENT)
     ] = 0,
     relation: TheRelation = Relation.add_or_remove_one,
     script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
@@ -50,6 +62,7 @@ def budget(
 
     with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
+        from optuna_dp.planning.batch import batch_choices
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
@@ -57,24 +70,31 @@ def budget(
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
         usual = relation is Relation.add_or_remove_one
-        optional = {
+        arguments: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "records": records,
+            "batch_size": batch_size,
+            "epochs": epochs,
+            "work": work,
             "spare_runs": spare_runs or None,
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
             "neighboring_relation": None if usual else relation.value.replace("-", "_"),
         }
-        given: dict[str, Any] = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "records": records,
-            "batch_size": batch_size,
-            "epochs": epochs,
-            **{name: value for name, value in optional.items() if value is not None},
-        }
+        given = {name: value for name, value in arguments.items() if value is not None}
         with Console(stderr=True).status("Accounting ..."):
             plan = plan_budget(**given)
             found = alternatives(plan)
+            batches = batch_choices(
+                epsilon=epsilon,
+                delta=delta,
+                records=records,
+                epochs=epochs,
+                work=1.0 if work is None else work,
+                neighboring_relation=plan.neighboring_relation,
+            )
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -83,17 +103,22 @@ def budget(
         record = {
             "plan": plan.to_json(),
             "epsilon": spent,
+            "batches": {
+                "rows": [asdict(row) for row in batches.rows],
+                "favored": asdict(batches.favored),
+                "doubled": asdict(batches.doubled),
+            },
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, found, given, script)
+    _print(Console(), plan, spent, batches, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        return () if text.strip() == "0" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidArgumentError(
             "--pilots", text, "it must be whole numbers with commas between them, such as 16,4"
@@ -103,11 +128,17 @@ def _rungs(text: str) -> tuple[int, ...]:
 def _recommendation(plan: BudgetPlan) -> str:
     """One sentence. What it rests on is in docs/explanation/what-tuning-costs.md."""
     last = plan.final
+    if not plan.pilots:
+        return (
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
+            "that follows from it and clipping norm 1; take pilots if the model or its features "
+            "are open."
+        )
     rungs = ", then ".join(str(size) for size in plan.rung_sizes)
     return (
         f"Run {rungs} pilots in the open and train once at noise multiplier "
-        f"{last.noise_multiplier:.3g}; if you already know good hyperparameters, train once "
-        "without tuning instead."
+        f"{last.noise_multiplier:.3g}; if learning rate, clipping norm and batch are all there "
+        "is to choose, train once without pilots instead (--pilots 0)."
     )
 
 
@@ -115,48 +146,41 @@ def _print(
     console: Console,
     plan: BudgetPlan,
     spent: float,
+    batches: BatchChoices,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
 ) -> None:
-    from rich.table import Table  # start-up time
+    from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
     console.print(
         f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
     )
-    table = Table(title="The plan", title_justify="left")
-    for name in ("runs", "", "noise", "steps", "score noise", "rate x"):
-        table.add_column(name, justify="right" if name else "left")
-    rows = [(str(n), "pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
-    rows.append(("1", "last run", plan.final))
-    if plan.spare_runs:
-        rows.append((str(plan.spare_runs), "to spare", plan.final))
-    for count, name, run in rows:
-        score = run.score_noise_multiplier
-        table.add_row(
-            count,
-            name,
-            f"{run.noise_multiplier:.4g}",
-            str(run.steps),
-            "none" if score is None else f"{score:.4g}",
-            f"{run.learning_rate_factor:.3g}",
-        )
-    console.print(table)
+    console.print("Batch sizes, for one training that costs everything")
+    console.print(f"{batches}\n", highlight=False)
     console.print(
-        "noise: standard deviation over the clipping norm. rate x: what a pilot multiplies the "
-        "searched learning rate by (SGD and momentum; not Adam).\n",
+        "signal: share of what could be attained with every record in every step.\n", style="dim"
+    )
+    console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
+    console.print(
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates that follow "
+        "from these numbers, for clipping norm 1 and features of order one.\n",
         style="dim",
     )
-    other = Table("way", title="What the same epsilon buys", title_justify="left")
-    for name in ("noise of the model", "trainings", "computing"):
-        other.add_column(name, justify="right")
-    for one in found:
-        noise = "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}"
-        other.add_row(one.name, noise, one.trainings, f"{one.computing:.3g} x")
-    console.print(other)
+    rows = [
+        (
+            one.name,
+            "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}",
+            one.trainings,
+            f"{one.computing:.3g} x",
+        )
+        for one in found
+    ]
+    heads = ("way", "noise", "trainings", "computing")
+    console.print(table("What the same epsilon buys", heads, rows))
     console.print(
-        "noise of the model: of the run that is released; every way scores on the training "
-        "records. computing: steps in units of one training, on average.\n",
+        "noise: of the run that is released; every way scores on the training records. "
+        "computing: steps in units of one training, on average.\n",
         style="dim",
     )
     console.print(f"[bold]Recommended:[/bold] {_recommendation(plan)}\n")
@@ -170,9 +194,25 @@ def _print(
 
 def _script(arguments: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return _SCRIPT.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
+    script = _SCRIPT
+    if arguments.get("pilots") == ():
+        script = script.replace(_SEARCHED, _FIXED)
+    return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 
 
+_SEARCHED = """\
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
+    weights = train(
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
+"""
+_FIXED = """\
+    weights = train(
+        run.learning_rate("sgd"),  # follows from public numbers, for features of order one
+        1.0,  # clipping norm
+"""
 _SCRIPT = '''\
 """Private tuning within a budget. Put your data and model where it says HERE."""
 
@@ -204,10 +244,12 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    learning_rate = trial.suggest_float("learning_rate", 1e-3, 10, log=True)
+    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
+    # The same noise of a weight is another learning rate for pilots than for the last run.
+    noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        learning_rate * run.learning_rate_factor,  # for SGD; leave the factor out for Adam
-        trial.suggest_float("clipping_norm", 0.1, 10, log=True),
+        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
+        clipping_norm,
         run.noise_multiplier,
         run.steps,
         run.sample_rate,
@@ -218,7 +260,7 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.PilotSampler(plan=plan))
+study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
 release = odp.release(study)
 

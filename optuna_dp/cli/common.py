@@ -1,23 +1,26 @@
-"""What the commands share: one clear line on bad input, exit code 2."""
+"""What the commands share: options, help in groups, one clear line on bad input, exit code 2."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-def option(metavar: str, help_text: str) -> Any:
+
+def option(metavar: str, help_text: str, group: str | None = None) -> Any:
     """Returns an option that shows what it takes, and says what it is for."""
-    return typer.Option(metavar=metavar, help=help_text)
+    return typer.Option(metavar=metavar, help=help_text, rich_help_panel=group)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -36,8 +39,38 @@ TheRelation = Annotated[
 ]
 
 
-class OneLineErrors(TyperGroup):
-    """Prints what the parser of the command line refuses as one line on stderr, exit code 2."""
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Returns a table whose first column holds words and whose others hold numbers."""
+    from rich.table import Table  # Lazy: start-up time.
+
+    found = Table(heads[0], title=title, title_justify="left")
+    for head in heads[1:]:
+        found.add_column(head, justify="right")
+    for row in rows:
+        found.add_row(*row)
+    return found
+
+
+class Command(TyperCommand):
+    """Lists its options by their groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the options of ``--help``; see the base class."""
+        rows = []
+        for one in self.get_params(ctx):
+            usual = "Arguments" if one.param_type_name == "argument" else "Options"
+            rows.append((getattr(one, "rich_help_panel", None) or usual, one.get_help_record(ctx)))
+        _write_groups(formatter, rows)
+
+
+class Commands(TyperGroup):
+    """Lists its commands by their groups; says in one line on stderr what the parser refuses."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands of ``--help``; see the base class."""
+        found: list[tuple[str, Any]] = [(n, self.get_command(ctx, n)) for n in self.commands]
+        rows = [(c.rich_help_panel, (name, c.get_short_help_str(70))) for name, c in found]
+        _write_groups(formatter, rows)
 
     def main(
         self,
@@ -66,6 +99,15 @@ class OneLineErrors(TyperGroup):
         sys.exit(code)
 
 
+def _write_groups(formatter: Any, rows: Iterable[tuple[Any, Any]]) -> None:
+    groups: dict[str, list[Any]] = {}
+    for group, row in sorted(rows, key=lambda row: row[0] == "Options"):  # those come last
+        groups.setdefault(group, []).append(row)
+    for heading, listed in groups.items():
+        with formatter.section(heading):
+            formatter.write_dl(listed)
+
+
 @contextmanager
 def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
     """Turns the errors a user can cause into one line on stderr and exit code 2.
@@ -81,15 +123,14 @@ def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
     }
     try:
         yield
-    except InvalidArgumentError as error:
-        name = (options | flags).get(error.argument, error.argument)
-        if error.value is None:
-            _print_error(f"{name} is missing: {error.allowed}. {error.fix}".strip())
-        else:
-            _print_error(str(InvalidArgumentError(name, error.value, error.allowed, error.fix)))
-        raise typer.Exit(code=2) from error
     except OptunaDPError as error:
-        _print_error(str(error))
+        message = str(error)
+        if isinstance(error, InvalidArgumentError):
+            name = (options | flags).get(error.argument, error.argument)
+            message = str(InvalidArgumentError(name, error.value, error.allowed, error.fix))
+            if error.value is None:
+                message = f"{name} is missing: {error.allowed}. {error.fix}".strip()
+        _print_error(message)
         raise typer.Exit(code=2) from error
 
 

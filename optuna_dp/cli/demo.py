@@ -1,201 +1,164 @@
-"""``optuna-dp demo``: the main job on real data."""
+"""``optuna-dp demo``: the main job on real data, and what else its epsilon would have bought."""
 
 from __future__ import annotations
 
 import json
-import logging
 import statistics
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import clear_errors, option
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.cli.common import AsJson, clear_errors, option, table
 
 if TYPE_CHECKING:
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
     from rich.console import Console
 
+    from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.releasing.release import Release
 
-DELTA = 1e-5
-
-
-class Method(str, Enum):
-    """How the demo searches."""
-
-    budget = "budget"
-    dp_hypo = "dp-hypo"
-    rand_tune = "rand-tune"
+REPETITIONS = 10
+_MEAN = 10
+# What SGD with clipping is usually started with.
+_DEFAULTS: dict[str, Any] = {"learning_rate": 0.1, "clipping_norm": 1.0}
 
 
 def demo(
-    method: Annotated[
-        Method,
-        option(
-            "METHOD",
-            "budget (pilots in the open, then one run), rand-tune (best of secretly many "
-            "random runs) or dp-hypo (the same, and learns).",
-        ),
-    ] = Method.budget,
-    epsilon: Annotated[
-        float | None, option("NUMBER", "With budget: what all may cost. Default 3.")
-    ] = None,
-    mean: Annotated[
-        float | None,
-        option(
-            "NUMBER", "With the others: mean of the secret number of runs, at least 1. Default 10."
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the release as JSON for a program to read.")
-    ] = False,
+    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")] = 3.0,
+    as_json: AsJson = False,
 ) -> None:
-    """Tune a private classifier of handwritten digits and release the best.
+    """Tune a private classifier of handwritten digits within an epsilon, and release it.
 
-    Trains softmax regressions with DP-SGD on scikit-learn's digits (offline), scores them
-    privately, and releases one of them with the guarantee of the whole search.
+    Trains softmax regressions with DP-SGD on scikit-learn's digits (offline): noisy pilots, then
+    one run. Scores are private. Then compares the accuracy with that of other ways to spend the
+    same epsilon.
 
     Example: optuna-dp demo --epsilon 1
     """
-    from rich.console import Console  # start-up time
-
-    console = Console(stderr=as_json)
-    with clear_errors(demo):
-        given, other = ("--mean", mean) if method is Method.budget else ("--epsilon", epsilon)
-        if other is not None:
-            raise InvalidArgumentError(
-                given, other, f"it does not go with --method {method.value}"
-            )
-        _quiet()
-        if method is Method.budget:
-            _budget(console, 3.0 if epsilon is None else epsilon, as_json)
-            return
-        found, evidence = _search(console, method, 10.0 if mean is None else mean)
-    if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
-        return
-    _report(console, found, evidence)
-
-
-def _quiet() -> None:
-    import optuna  # start-up time: --help and refusals come at once
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    logging.getLogger("optuna_dp").setLevel(logging.WARNING)
-
-
-def _budget(console: Console, epsilon: float, as_json: bool) -> None:
-    # Start-up time: --help and refusals come at once.
+    # Lazy: --help and refusals come at once.
+    import optuna
+    from rich.console import Console
     from rich.markdown import Markdown
-    from rich.table import Table
 
     from optuna_dp import digits
-    from optuna_dp.cli import demo_budget
 
-    found, plan = demo_budget.search(console, epsilon)
+    console = Console(stderr=as_json)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with clear_errors(demo):
+        plan = digits.budget(epsilon)
+    found = _search(console, plan)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
         return
+    console.print("\n[bold]Released[/bold]")
+    for name, value in {"noisy accuracy": found.value, **(found.params or {})}.items():
+        console.print(f"  {name}: {'none' if value is None else f'{value:.4g}'}")
     console.print()
-    _print_released(console, found)
     with console.status("The same epsilon spent in other ways ..."):
-        ways = demo_budget.compare(plan, demo_budget.REPETITIONS)
-    title = f"Epsilon {epsilon:g} at delta {DELTA:g}, four ways"
-    table = Table("way", title=title, title_justify="left")
-    for name in ("noise", "trainings", "accuracy, %"):
-        table.add_column(name, justify="right")
-    for way in ways:
-        mean = 100 * statistics.fmean(way.accuracies)
-        spread = 196 * statistics.stdev(way.accuracies) / len(way.accuracies) ** 0.5
-        cells = (f"{way.noise_multiplier:.2f}", way.trainings, f"{mean:.1f} ± {spread:.1f}")
-        table.add_row(way.name, *cells, style="bold" if way is ways[-1] else None)
-    console.print()
-    console.print(table)
+        rows = [_row(*way) for way in _ways(plan)]
+    title = f"Epsilon {epsilon:g} at delta {plan.delta:g}, three ways"
+    console.print(table(title, ("way", "noise", "trainings", "accuracy, %"), rows))
     console.print(
-        f"Mean of {demo_budget.REPETITIONS} repetitions on {digits.VALIDATION_SIZE} records that "
-        "nothing else looked at, with its 95 % interval; such a table is for public data only.",
+        f"Mean of {REPETITIONS} repetitions on {digits.VALIDATION_SIZE} records that nothing else "
+        "looked at, with its 95 % interval. Such a table is for public data only.\n",
         style="dim",
     )
-    console.print()
     console.print(Markdown(found.statement()))
 
 
-def _search(console: Console, method: Method, mean: float) -> tuple[Release, Study]:
-    # Start-up time: --help and refusals come at once.
+def _search(console: Console, plan: BudgetPlan) -> Release:
+    """Runs the study before the reader's eyes: everything about it is paid for."""
+    from optuna_dp import digits  # Lazy: only a demo needs it.
+
+    console.print(
+        f"[bold]Digits[/bold]: epsilon {plan.epsilon:g} buys {plan.pilots} noisy pilots, which "
+        "may be shown, and one run."
+    )
+
+    def show(study: Any, trial: Any) -> None:
+        run, done = plan.fidelity(trial.number), trial.number + 1
+        if trial.number == 0 or plan.fidelity(trial.number - 1).rung != run.rung:
+            console.print(f"Noise {run.noise_multiplier:.2f}:")
+        name = f"pilot {done} of {plan.pilots}" if run.is_pilot else "[bold]last run[/bold]"
+        score = "no score" if trial.value is None else f"accuracy {trial.value:.3f}"
+        shown = ", ".join(f"{key} {value:.3g}" for key, value in trial.params.items())
+        console.print(f"  {name}: {score}  [dim]{shown}[/dim]")
+
+    return _tuned(plan, digits.BudgetObjective(), show)
+
+
+def _tuned(plan: BudgetPlan, objective: Any, *callbacks: Any) -> Release:
+    # Lazy: --help and refusals come at once.
+    import optuna
+
+    import optuna_dp as odp
+
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(), *callbacks])
+    return odp.release(study)
+
+
+def _row(name: str, noise: float, trainings: str, once: Callable[[], Any]) -> list[str]:
+    """Trains in one way again and again, and returns its row of the table."""
+    from optuna_dp import digits  # Lazy: only a demo needs it.
+
+    data = digits.load()
+    accuracies = [
+        100 * digits.accuracy(once(), data.valid_x, data.valid_y) for _ in range(REPETITIONS)
+    ]
+    spread = 1.96 * statistics.stdev(accuracies) / len(accuracies) ** 0.5
+    return [name, f"{noise:.2f}", trainings, f"{statistics.fmean(accuracies):.1f} ± {spread:.1f}"]
+
+
+def _ways(plan: BudgetPlan) -> list[tuple[str, float, str, Callable[[], Any]]]:
+    """Returns ways to come to a model at the plan's epsilon: name, noise, trainings, training."""
+    # Lazy: --help and refusals come at once.
     import optuna
 
     import optuna_dp as odp
     from optuna_dp import digits
 
     data = digits.load()
-    console.print(
-        f"[bold]Digits[/bold]: {len(data.train_x)} training and {len(data.valid_x)} validation "
-        "records. Each run trains with DP-SGD and returns a noisy accuracy."
-    )
-    run = digits.cost_of_one_run()
-    kind = odp.DPHyPOSampler if method is Method.dp_hypo else odp.RandTuneSampler
-    study = optuna.create_study(direction="maximize", sampler=kind(trials=odp.Geometric(mean)))
+    records = data.train_x, data.train_y
+    steps, score = plan.final.steps, plan.rungs[-1].score_noise_multiplier
+    assert score is not None  # The plan pays for scores.
 
-    def show(study: Study, trial: FrozenTrial) -> None:
-        shown = ", ".join(
-            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in trial.params.items()
-        )
-        score = "no score" if trial.value is None else f"noisy accuracy {trial.value:.3f}"
-        console.print(f"  [dim]curator only[/dim]  {score}  [dim]{shown}[/dim]")
+    def training(noise: float) -> Any:
+        rate = digits.BATCH / len(data.train_x)
+        return odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
 
-    with console.status("Searching; the number of runs is secret ..."):
-        study.optimize(digits.objective, callbacks=[odp.PrivacyCallback(run, delta=DELTA), show])
-    with console.status("Accounting ..."):
-        return odp.release(study), study
+    def scored(noise: float) -> Any:
+        return odp.compose(training(noise), odp.scoring.score_event(score))
 
+    def train(noise: float, **params: Any) -> Any:
+        return digits.train(*records, steps=steps, noise_multiplier=noise, **params)
 
-def _report(console: Console, found: Release, study: Study) -> None:
-    # Start-up time: --help and refusals come at once.
-    from rich.markdown import Markdown
-    from rich.table import Table
+    def rand_tune(noise: float) -> Any:
+        models = {}
 
-    import optuna_dp as odp
-    from optuna_dp import digits
-    from optuna_dp.callbacks import PROGRESS_KEY
+        def objective(trial: Any) -> float:
+            rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
+            norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
+            model = models[trial.number] = train(noise, learning_rate=rate, clipping_norm=norm)
+            size = len(data.train_x)
+            return digits.private_accuracy(model, *records, size=size, score_noise=score)
 
-    one_run = odp.Guarantee(digits.cost_of_one_run())
-    books = study._storage.get_study_system_attrs(study._study_id)[PROGRESS_KEY]
-    table = Table(title=f"Epsilon at delta = {DELTA:g}", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    table.add_row("one run", f"{one_run.epsilon(DELTA):.2f}", "what is often reported: too low")
-    table.add_row(
-        "publishing every run",
-        f"{books['every run']['epsilon_by_naive_composition']:.2f}",
-        "naive composition; tells T, so for the curator only",
-    )
-    rdp = found.guarantee.by_method(DELTA).get("rdp", float("inf"))
-    if rdp < float("inf"):
-        table.add_row("this search by Rényi accounting", f"{rdp:.2f}", "valid, but loose")
-    table.add_row(
-        "[bold]this release[/bold]",
-        f"[bold]{found.guarantee.epsilon(DELTA):.2f}[/bold]",
-        "guaranteed for the whole search",
-    )
-    console.print()
-    _print_released(console, found)
-    console.print()
-    console.print(table)
-    console.print()
-    console.print(Markdown(found.statement()))
+        sampler = odp.RandTuneSampler(trials=odp.Geometric(_MEAN))
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        study.optimize(objective)
+        return models[study.best_trial.number]
 
+    def pilots() -> Any:
+        objective = digits.BudgetObjective()
+        _tuned(plan, objective)
+        return objective.weights
 
-def _print_released(console: Console, found: Release) -> None:
-    console.print("[bold]Released[/bold]")
-    if found.params is None or found.value is None:
-        console.print("  nothing: no run succeeded")
-        return
-    console.print(f"  noisy accuracy: {found.value:.3f}")
-    for name, value in found.params.items():
-        shown = f"{value:.4g}" if isinstance(value, float) else value
-        console.print(f"  {name}: {shown}")
+    limits: dict[str, Any] = {"target_epsilon": plan.epsilon, "delta": plan.delta}
+    alone = odp.calibrate(run=training, trials=odp.Geometric(1), **limits).value
+    best = odp.calibrate(run=scored, trials=odp.Geometric(_MEAN), **limits).value
+    last, mean = plan.final.noise_multiplier, f"{_MEAN} on average"
+    return [
+        ("usual defaults, no tuning", alone, "1", lambda: train(alone, **_DEFAULTS)),
+        (f"RandTune, mean {_MEAN}", best, mean, lambda: rand_tune(best)),
+        ("pilots, then one run", last, f"{plan.pilots} + 1", pilots),
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from optuna_dp import validation
 from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
-from optuna_dp.cli.plan_table import RowsAsTheyCome, print_plan
+from optuna_dp.cli.plan_table import print_plan
 from optuna_dp.errors import InvalidArgumentError
 
 
@@ -44,8 +43,8 @@ def plan(
         float | None,
         option(
             "NUMBER",
-            "Noise of the run's score over what one record moves it; pilots have the same. "
-            "Leave out if the score costs nothing.",
+            "Noise of the run's score over what one record moves it. Leave out if the score "
+            "costs nothing.",
         ),
     ] = None,
     event: Annotated[
@@ -61,7 +60,7 @@ def plan(
     ] = None,
     mean: Annotated[
         list[float] | None,
-        option("NUMBER", "Mean number of runs, pilots not counted. Give it again for more."),
+        option("NUMBER", "Mean number of runs. Give it again for more."),
     ] = None,
     adaptive_law: Annotated[
         list[str] | None, option("LAW", "Law of the searches that learn (default: geometric).")
@@ -70,21 +69,11 @@ def plan(
         list[str] | None,
         option(
             "c,C",
-            "Also searches whose density stays between c and C times the prior, such as "
-            "0.75,2; 'none' for none of them. Give it again for more.",
+            "Also searches whose density stays between c and C times the prior (default: 0.75,2 "
+            "at the smallest mean); 'none' for none of them. Give it again for more.",
         ),
     ] = None,
-    pilots: Annotated[
-        list[str] | None,
-        option(
-            "B,r",
-            "Also searches that learn from B pilots at r times the noise, such as 10,4; "
-            "'none' for none of them. Give it again for more.",
-        ),
-    ] = None,
-    cap: Annotated[
-        int | None, option("COUNT", "Largest number of runs, pilots not counted.")
-    ] = None,
+    cap: Annotated[int | None, option("COUNT", "Largest number of runs.")] = None,
     top: Annotated[
         float, option("FRACTION", "A hit is a run in this best part of the prior.")
     ] = 0.05,
@@ -120,48 +109,43 @@ def plan(
 ) -> None:
     """Compare what searches cost and find, or solve for a target epsilon.
 
-    Each row is one law of the number of runs and one way to learn from other runs: not at all,
-    within density bounds, or from pilots, noisier runs that come first.
+    Each row is one law of the number of runs and one way to learn from other runs: not at all, or
+    within density bounds.
 
     Example: optuna-dp plan --noise-multiplier 1.0 --sample-rate 0.0043 --steps 2344
     """
-    from rich.console import Console  # start-up time
-
     with clear_errors(plan, **_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
         _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
-        from optuna_dp.planning import selection_plan  # start-up time
+        # Lazy: start-up time.
+        from threadpoolctl import threadpool_limits
 
-        run = _run(event, sample_rate, steps, score_noise)
-        # An event does not say what more noise would make of it, so it has no pilots.
-        usual = () if event or solve is Unknown.density_bounds else selection_plan.PILOTS
-        known = _pairs("--pilots", pilots, _PILOTS, int, float)
-        bounds = _pairs("--density-bounds", density_bounds, _BOUNDS, float, float)
-        with RowsAsTheyCome(Console(stderr=True)) as shown:
-            found = selection_plan.selection_plan(
-                run,
-                noise_multiplier=noise_multiplier,
-                delta=delta,
-                laws=law or selection_plan.LAWS,
-                means=mean or selection_plan.MEANS,
-                adaptive_laws=adaptive_law or ("geometric",),
-                density_bounds=selection_plan.DENSITY_BOUNDS if bounds is None else bounds,
-                pilots=usual if known is None else known,
-                cap=cap,
-                fraction=top,
-                policy=policy.value,
-                neighboring_relation=relation.value.replace("-", "_"),
-                target_epsilon=target_epsilon,
-                solve=None if solve is None else _UNKNOWNS[solve],
-                attacks=attacks,
-                n_jobs=-1,
-                on_row=shown.add,
-                startup_runs=startup_runs,
-            )
-    if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
-        return
-    print_plan(Console(), found)
+        from optuna_dp.planning import selection_plan
+
+        found = selection_plan.selection_plan(
+            _run(event, sample_rate, steps, score_noise),
+            noise_multiplier=noise_multiplier,
+            delta=delta,
+            laws=law or selection_plan.LAWS,
+            means=mean or selection_plan.MEANS,
+            adaptive_laws=adaptive_law or ("geometric",),
+            density_bounds=None if density_bounds is None else _bounds(density_bounds),
+            cap=cap,
+            fraction=top,
+            policy=policy.value,
+            neighboring_relation=relation.value.replace("-", "_"),
+            target_epsilon=target_epsilon,
+            solve=None if solve is None else _UNKNOWNS[solve],
+            startup_runs=startup_runs,
+        )
+        attacks = target_epsilon is None if attacks is None else attacks
+        # Rows are computed here. Their linear systems are small: on a busy machine several threads
+        # spend four times as long, most of it waiting for each other.
+        with threadpool_limits(1):
+            if as_json:
+                typer.echo(json.dumps(found.to_json(attack=attacks), indent=2, sort_keys=True))
+            else:
+                print_plan(found, attacks=attacks)
 
 
 # What the library calls differently, beside what the user typed.
@@ -190,14 +174,14 @@ def _check(
     target: float | None,
     solve: Unknown | None,
 ) -> None:
+    training = {
+        "--noise-multiplier": noise,
+        "--sample-rate": rate,
+        "--steps": steps,
+        "--score-noise": score_noise,
+    }
     if event is not None:
-        given = {
-            "--noise-multiplier": noise,
-            "--sample-rate": rate,
-            "--steps": steps,
-            "--score-noise": score_noise,
-        }
-        for name, value in given.items():
+        for name, value in training.items():
             if value is not None:
                 raise InvalidArgumentError(
                     name, value, "it cannot be combined with --event", "Use one or the other."
@@ -207,8 +191,8 @@ def _check(
                 "--solve", "noise", "the noise of an --event is fixed", "Use the DP-SGD options."
             )
     else:
-        for name, missing in (("--sample-rate", rate), ("--steps", steps)):
-            if missing is None:
+        for name in ("--sample-rate", "--steps"):
+            if training[name] is None:
                 raise InvalidArgumentError(
                     name, None, "it is needed to say what one run costs", "Or use --event."
                 )
@@ -256,30 +240,18 @@ def _run(
     return at
 
 
-_BOUNDS = ("it must be two numbers c,C with 0 < c <= 1 <= C, or none", "For example 0.75,2.")
-_PILOTS = (
-    "it must be B,r: a whole number of pilots, and their noise over that of a run, or none",
-    "For example 10,4.",
-)
-
-
-def _pairs(
-    name: str,
-    given: list[str] | None,
-    allowed: tuple[str, str],
-    first: Callable[[str], Any],
-    second: Callable[[str], Any],
-) -> list[tuple[Any, Any]] | None:
-    """Returns pairs of what was typed as "a,b"; none of them for "none"."""
-    if given is None:
-        return None
-    if given == ["none"]:
-        return []
+def _bounds(given: list[str]) -> list[tuple[float, float]]:
+    """Returns pairs of what was typed as "c,C"; none of them for "none"."""
     found = []
-    for text in given:
+    for text in [] if given == ["none"] else given:
         try:
-            one, other = text.split(",")
-            found.append((first(one), second(other)))
+            c, big_c = map(float, text.split(","))
         except ValueError:
-            raise InvalidArgumentError(name, text, *allowed) from None
+            raise InvalidArgumentError(
+                "--density-bounds",
+                text,
+                "it must be two numbers c,C with 0 < c <= 1 <= C, or none",
+                "For example 0.75,2.",
+            ) from None
+        found.append((c, big_c))
     return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated
 
 import typer
 
 from optuna_dp.cli.common import AsJson, clear_errors, option
-from optuna_dp.cli.release import Storage, StudyName
-from optuna_dp.cli.storages import load_study
+from optuna_dp.cli.storages import Storage, StudyName, load_study
 
 
 def recover(
@@ -21,31 +21,24 @@ def recover(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the open trials of a study, and tell those of dead workers to have failed.
+    """List the open trials of a study, and mark those of dead workers as failed.
 
-    Without --fail nothing is changed. A run told to have failed counts as a run; it is not
+    Without --fail nothing is changed. A run that was marked as failed counts as a run; it is not
     repeated. Choose by whether the worker is alive, not by how long the run takes.
 
     Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
     with clear_errors(recover):
-        from optuna_dp.protocol.recovery import recover as recover_study  # start-up time
+        from optuna_dp.protocol.recovery import recover as recover_study  # Lazy: start-up time.
 
-        found = recover_study(load_study(storage, study), fail=fail or ())
+        failed = sorted(set(fail or ()))
+        found = recover_study(load_study(storage, study), fail=failed)
     if as_json:
-        rows = [
-            {
-                "number": trial.number,
-                "started": None if trial.started is None else trial.started.isoformat(),
-                "did_nothing": trial.did_nothing,
-                "leads": trial.leads,
-            }
-            for trial in found
-        ]
-        typer.echo(json.dumps({"told_to_have_failed": sorted(fail or ()), "open": rows}, indent=2))
+        record = {"marked_as_failed": failed, "open": [dataclasses.asdict(t) for t in found]}
+        typer.echo(json.dumps(record, indent=2, default=str))
         return
-    if fail:
-        typer.echo(f"Told to have failed: {', '.join(map(str, sorted(set(fail))))}.")
+    if failed:
+        typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
     for trial in found:
         since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
         what = "others wait for its plan" if trial.leads else "nothing done yet"

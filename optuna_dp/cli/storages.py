@@ -1,17 +1,25 @@
-"""From what was typed to a study, without creating or changing a storage."""
+"""Loads the study that was named, without creating or changing a storage."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
-    from sqlalchemy.engine import URL
+
+Storage = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORAGE", help="Optuna storage URL of the curator's study, or a journal file."
+    ),
+]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
 
 _WHAT = "Give an Optuna storage URL or the path of a journal file."
 
@@ -22,19 +30,14 @@ def load_study(storage: str, study_name: str) -> Study:
     Raises:
         InvalidArgumentError: If there is no such storage or study.
     """
-    import optuna  # start-up time
+    import optuna  # Lazy: start-up time.
 
     try:
-        backend = _sql(storage) if "://" in storage else _journal(storage)
+        backend = _open(storage)
         names = sorted(optuna.get_all_study_names(backend))
         if study_name not in names:
-            shown = ", ".join(repr(name) for name in names)
-            raise InvalidArgumentError(
-                "STUDY",
-                study_name,
-                "the storage has no such study",
-                f"It has: {shown or 'none'}.",
-            )
+            has = f"It has: {', '.join(map(repr, names)) or 'none'}."
+            raise InvalidArgumentError("STUDY", study_name, "the storage has no such study", has)
         return optuna.load_study(study_name=study_name, storage=backend)
     except InvalidArgumentError:
         raise
@@ -47,87 +50,39 @@ def load_study(storage: str, study_name: str) -> Study:
         ) from error
 
 
-def _sql(storage: str) -> BaseStorage:
-    """Returns the storage of a URL; makes neither a file nor tables."""
-    # Start-up time: --help and refusals come at once.
-    from optuna.storages import RDBStorage
+def _open(storage: str) -> BaseStorage:
+    """Returns the storage; makes neither a file nor tables."""
+    # Lazy: start-up time.
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
     from sqlalchemy.engine import make_url
 
+    if "://" not in storage:
+        _check_file(Path(storage), is_sqlite=False)
+        return JournalStorage(JournalFileBackend(storage))
     url = make_url(storage)
     if url.get_backend_name() == "sqlite":
-        _refuse_other_files(storage, url)
+        # SQLite takes "file:" names with options of its own after the path.
+        name = (url.database or ":memory:").removeprefix("file:").partition("?")[0]
+        _check_file(Path(name), is_sqlite=True)
     return RDBStorage(storage, skip_table_creation=True)
 
 
-def _refuse_other_files(storage: str, url: URL) -> None:
-    name = url.database or ":memory:"
-    if name == ":memory:" or url.query.get("mode") == "memory":
-        raise InvalidArgumentError(
-            "STORAGE", storage, "a storage in memory is empty here", "Name a file."
-        )
-    # SQLite takes "file:" names with options of its own after the path.
-    path = Path(name.removeprefix("file:").partition("?")[0])
-    _refuse_missing(storage, path)
-    if not _is_sqlite(path):
-        raise InvalidArgumentError(
-            "STORAGE",
-            storage,
-            "the file is no SQLite database",
-            "For a journal file give its path alone.",
-        )
-
-
-def _journal(storage: str) -> BaseStorage:
-    """Returns the storage of a journal file, each line of which is a JSON object."""
-    # Start-up time: --help and refusals come at once.
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    path = Path(storage)
-    _refuse_missing(storage, path)
-    if _is_sqlite(path):
-        raise InvalidArgumentError(
-            "STORAGE",
-            storage,
-            "the file is a SQLite database, not a journal",
-            f"Give its URL, sqlite:///{storage}.",
-        )
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not _is_entry(line):
-                raise InvalidArgumentError(
-                    "STORAGE",
-                    storage,
-                    f"the file is no Optuna journal (line {number} is no entry of one)",
-                    _WHAT,
-                )
-    return JournalStorage(JournalFileBackend(storage))
-
-
-def _is_sqlite(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
-
-
-def _is_entry(line: bytes) -> bool:
-    if not line.endswith(b"\n"):
-        return True  # the last one may be half written; Optuna waits for the rest
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return False
-    return isinstance(entry, dict) and {"op_code", "worker_id"} <= entry.keys()
-
-
-def _refuse_missing(storage: str, path: Path) -> None:
+def _check_file(path: Path, *, is_sqlite: bool) -> None:
     if not path.is_file():
-        reason = "there is no such file" if not path.exists() else "it is not a file"
-        raise InvalidArgumentError("STORAGE", storage, reason, _WHAT)
+        reason = "it is not a file" if path.exists() else "there is no such file"
+        raise InvalidArgumentError("STORAGE", str(path), reason, _WHAT)
+    with path.open("rb") as file:
+        found = file.read(16) == b"SQLite format 3\0"
+    if found != is_sqlite:
+        reason = "it is a SQLite database" if found else "it is no SQLite database"
+        fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
+        raise InvalidArgumentError("STORAGE", str(path), reason, fix)
 
 
 def _shown(storage: str) -> str:
     """Returns the storage as it may be printed: without a password."""
-    # Start-up time: --help and refusals come at once.
+    # Lazy: start-up time.
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 

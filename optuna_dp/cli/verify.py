@@ -26,7 +26,7 @@ def verify(
 
     Example: optuna-dp verify release.json
     """
-    from optuna_dp.verification import verify as check  # start-up time
+    from optuna_dp.releasing.verification import verify as check  # start-up time
 
     with clear_errors(verify, path_or_json="FILE"):
         found = check(file, artifact=artifact)

@@ -21,9 +21,9 @@ from optuna_dp.distributed.owners import ended_well, settle
 from optuna_dp.distributed.storages import check_numbers, numbers_well, reachable, scratch_study
 from optuna_dp.distributed.worker import CALL_KEY, THIS_PROCESS, Report, Ticket, look, tried, work
 from optuna_dp.errors import InvalidArgumentError, WorkersError
+from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.protocol.records import checked_study
 from optuna_dp.protocol.slots import SlotSampler
-from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.validation import whole
 
 _logger = logging.getLogger("optuna_dp")

@@ -7,13 +7,13 @@ loaded when it is first used, and says so if Flower is missing.
 ``query``      what the server sends
 ``client``     what a client does with it
 ``policy``     what it agrees to
-``ledger``     what it has answered so far
+``ledger``     its answers so far
 ``client_statement``  that, and what it cost, for people
 ``secure_messages``  what it checks of each message of a secure sum
 ``transport``  what both ways to sum the votes share
 ``plain_sum``  sums of votes that the server sees
 ``secagg``     sums by Flower's SecAgg+
-``masks``      strong masks for Flower's SecAgg+
+``masks``      keys bound to what clients were shown, and strong masks, for Flower's SecAgg+
 ``server``     the vote from the server's side
 ``in_process`` clients in this very process, for tests and simulations
 ``export``     the noisy votes as an Optuna study
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from optuna_dp.federated.policy import VotePolicy as VotePolicy
     from optuna_dp.federated.secagg import SecAggPlus as SecAggPlus
     from optuna_dp.federated.server import FederatedVote as FederatedVote
-    from optuna_dp.voting.errors import VoteFailedError as VoteFailedError
+    from optuna_dp.voting.plan import VoteFailedError as VoteFailedError
 
 _HOME_OF = {
     "FederatedVote": "optuna_dp.federated.server",
     "InProcessGrid": "optuna_dp.federated.in_process",
     "PlainSum": "optuna_dp.federated.plain_sum",
     "SecAggPlus": "optuna_dp.federated.secagg",
-    "VoteFailedError": "optuna_dp.voting.errors",
+    "VoteFailedError": "optuna_dp.voting.plan",
     "VotePolicy": "optuna_dp.federated.policy",
     "client_statement": "optuna_dp.federated.client_statement",
     "voter": "optuna_dp.federated.client",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 import secrets
@@ -17,12 +19,13 @@ from flwr.common.constant import ErrorCode
 from flwr.common.typing import Code, FitRes, Status
 from flwr.compat.common import recorddict_compat
 
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated import masks, secure_messages
-from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, events_of, now
+from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, Step, now
 from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy, VoteRefusedError
-from optuna_dp.federated.query import QUERY_RECORD, VOTE_RECORD, Params, VoteQuery
+from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery
 from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
 
@@ -38,7 +41,6 @@ Objective = TypeVar("Objective", bound=Callable[[Params, Context], float])
 def voter(
     app: ClientApp,
     *,
-    strong_masks: bool = True,
     max_epsilon: float | None = None,
     policy: VotePolicy | None = None,
 ) -> Callable[[Objective], Objective]:
@@ -54,15 +56,16 @@ def voter(
           the client's log, and the word "refused" for the server.
         * What the answers cost is within the limits, and written down before they leave
           (:class:`.VotePolicy`).
+        * Under SecAgg+ everybody whose share of the noise is counted was asked the very same:
+          plan, candidates, name and run of the vote, set-up, clients and keys.
         * The noise is drawn on the client, from the operating system's entropy, afresh for every
           attempt, before anything is sent.
-        * A candidate whose evaluation raises or returns NaN is the worst; the ballot always has
-          k ones.
+        * A candidate whose evaluation raises or returns NaN is the worst, ``sys.exit`` included;
+          the ballot always has k ones. Ctrl-C alone stops a client.
 
     Args:
         app: The client app. Messages "query.vote" and "query.vote_secagg" are taken; training
             and evaluation stay free.
-        strong_masks: ChaCha20 masks under SecAgg+; a server that asks for others is refused.
         max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon)``.
         policy: Limits of the app, in addition to the node's.
 
@@ -80,38 +83,40 @@ def voter(
         if policy is not None:
             raise InvalidArgumentError("max_epsilon", max_epsilon, "policy has one already")
         policy = VotePolicy(max_epsilon=max_epsilon)
-    kind = masks.STRONG if strong_masks else masks.FLOWER
 
     def register(objective: Objective) -> Objective:
         def plain(message: Message, context: Context) -> Message:
-            query = VoteQuery.from_json(_query_text(message))
-            _check_masks(query, "")
-            view = View(False, query.plan.clients, 0, False)
-            vote = _answer(query, view, secrets.token_hex(16), objective, context, policy)
+            text = secure_messages.query_text(message)
+            view = View(False, VoteQuery.from_json(text).plan.clients, 0, False)
+            vote = _answer(text, view, secrets.token_hex(16), objective, context, policy)
             return Message(
                 RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message
             )
 
         def secure(message: Message, context: Context) -> Message:
             def vote(asked: Message, own: Context) -> Message:
-                query = VoteQuery.from_json(_query_text(asked))
-                _check_masks(query, kind)
-                secure_messages.check_set_up(query, own)
-                once = f"vote {secure_messages.session(own)}"
-                view = secure_messages.seen(own)
-                return _as_fit_result(_answer(query, view, once, objective, own, policy), asked)
+                text, view = secure_messages.query_of(own), secure_messages.seen(own)
+                once = f"vote {secure_messages.sum_name(own)}"
+                return _as_fit_result(_answer(text, view, once, objective, own, policy), asked)
 
             secure_messages.check(message, context)
-            if secure_messages.stage_of(message) == "unmask":
-                _open_once(context, policy)
+            stage = secure_messages.stage_of(message)
+            if stage == "setup":  # judged before a key is made for it
+                query = VoteQuery.from_json(secure_messages.query_text(message))
+                _charge(query, secure_messages.promised(message), _policies(context, policy))
+            elif stage in ("share_keys", "unmask"):
+                _once(stage, context, policy)
             before = masks.view.set(secure_messages.view_of(message, context))
             try:
-                module = masks.client_module(kind)
-                # Flower votes first and reads the others' shares then: too late, it is charged.
-                secure_messages.check_shares(message, context, module.decrypt)
-                return cast(Message, module.secaggplus_mod(message, context, vote))
+                if stage == "collect_masked_vectors":
+                    # Flower votes first and reads the others' shares then: it is charged by then.
+                    secure_messages.check_shares(message, context)
+                reply = masks.client_module().secaggplus_mod(message, context, vote)
             finally:
                 masks.view.reset(before)
+            if stage == "setup":
+                secure_messages.remember(message, context)
+            return cast(Message, reply)
 
         app.query("vote")(_discreet(plain))
         app.query("vote_secagg")(_discreet(secure))
@@ -130,27 +135,14 @@ def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
             # On one line: names of parameters are in it, which the server has chosen.
             reason = " ".join(str(error).split())
             _logger.warning("Vote refused: %.500s.", reason.rstrip("."))
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _logger.exception("Vote refused: an error; the server is told no more than that.")
         refusal = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_REFUSED)
         return Message(refusal, reply_to=message)
 
     return handle
-
-
-def _query_text(message: Message) -> str:
-    records = message.content.config_records
-    # In Flower's SecAgg+ it travels as the configuration of a training round.
-    record = records.get(QUERY_RECORD) or records.get("fitins.config")
-    text = None if record is None else record.get("query")
-    if not isinstance(text, str):
-        raise VoteRefusedError("the message carries no vote query")
-    return text
-
-
-def _check_masks(query: VoteQuery, kind: str) -> None:
-    if query.masks != kind:
-        raise VoteRefusedError(f"masks {query.masks!r}, and this client takes {kind!r} only")
 
 
 def _policies(context: Context, own: VotePolicy | None) -> list[VotePolicy]:
@@ -173,8 +165,13 @@ def _ledger(context: Context, policies: Sequence[VotePolicy]) -> Ledger:
     return StateLedger(context)
 
 
+def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> SkellamDpEvent:
+    """The dearest of what the policies count; they may differ in what they think of the server."""
+    return min((p.charge(query, view) for p in policies), key=lambda e: float(e.variance))
+
+
 def _answer(
-    query: VoteQuery,
+    text: str,
     view: View,
     once: str,
     objective: Callable[[Params, Context], float],
@@ -182,46 +179,64 @@ def _answer(
     own: VotePolicy | None,
 ) -> IntArray:
     """Returns the noisy vote, if every limit allows it, once it has been written down."""
-    policies = _policies(context, own)
-    # The dearest of what they count; they may differ in what they think of the server.
-    event = min((p.charge(query, view) for p in policies), key=lambda e: float(e.variance))
-    server = policies[0].server
-    answer = Answer(now(), context.run_id, query.search_key, event, view.clients, server, once)
+    query, policies = VoteQuery.from_json(text), _policies(context, own)
+    event, server = _charge(query, view, policies), policies[0].server
+    digest, plan = _digest(text), _digest(json.dumps(query.plan.to_json(), sort_keys=True))
+    answer = Answer(
+        once=once,
+        time=now(),
+        run=context.run_id,
+        vote=query.vote,
+        query=digest,
+        plan=plan,
+        attempts=query.plan.attempts,
+        event=event,
+        clients=view.clients,
+        server=server,
+    )
 
     def check(answers: Sequence[Answer]) -> None:
         for policy in policies:
-            policy.check_total(events_of(answers))
+            policy.check_answers(answers)
 
     ledger = _ledger(context, policies)
     ledger.append(answer, check, write=False)  # before hours of work for nothing
-    chosen = _own_ballot(query, objective, context)
+    chosen = _own_ballot(query, digest, objective, context)
     noise = Skellam(query.plan.share_variance).draw(len(query.candidates))
     ledger.append(answer, check)
     return chosen + noise
 
 
-def _open_once(context: Context, own: VotePolicy | None) -> None:
-    """Two answers for one set-up, with other lists, could give away both masks of a client."""
-    policies = _policies(context, own)
-    once = f"open {secure_messages.session(context)}"
-    answer = Answer(now(), context.run_id, "", None, 0, policies[0].server, once)
-    _ledger(context, policies).append(answer, lambda answers: None)
+def _once(stage: str, context: Context, own: VotePolicy | None) -> None:
+    """Writes down a step that is taken once in a set-up.
+
+    Shares of one secret for two lists of clients, or two answers about who has dropped out, could
+    give away both masks of a client.
+    """
+    step = Step(f"{stage} {secure_messages.set_up_name(context)}")
+    _ledger(context, _policies(context, own)).append(step)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _own_ballot(
-    query: VoteQuery, objective: Callable[[Params, Context], float], context: Context
+    query: VoteQuery,
+    digest: str,
+    objective: Callable[[Params, Context], float],
+    context: Context,
 ) -> IntArray:
-    """Returns this client's ballot; a retry asks for the same search and trains nothing again."""
-    key = f"{query.vote} {query.search_key}"
+    """Returns this client's ballot; a retry asks the same query and trains nothing again."""
     kept = context.state.config_records.get(_STATE)
-    if kept is not None and kept.get("search") == key:
+    if kept is not None and kept.get("query") == digest:
         result = np.zeros(len(query.candidates), dtype=np.int64)
         result[np.array(kept["chosen"], dtype=np.int64)] = 1
         return result
     scores = [_score(objective, params, context) for params in query.candidates]
     result = ballot(scores, query.plan.votes, maximize=query.direction == "maximize")
     chosen = [int(i) for i in np.flatnonzero(result)]
-    context.state.config_records[_STATE] = ConfigRecord({"search": key, "chosen": chosen})
+    context.state.config_records[_STATE] = ConfigRecord({"query": digest, "chosen": chosen})
     return result
 
 
@@ -230,7 +245,9 @@ def _score(
 ) -> float:
     try:
         return float(objective(dict(params), context))
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         _logger.warning(
             "A candidate failed on this client and counts as the worst.", exc_info=True
         )

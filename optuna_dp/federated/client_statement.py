@@ -1,4 +1,4 @@
-"""What a client has answered, what it cost, and under which assumptions: for its own people."""
+"""The statement of a client: its answers, what they cost, and under which assumptions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated.ledger import Answer, FileLedger, events_of
+from optuna_dp.evidence.markdown import numbered
+from optuna_dp.federated.ledger import Answer, FileLedger
 from optuna_dp.federated.policy import VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.releasing.statements.markdown import numbered
 
 _SERVERS = {
-    "malicious": "The server may have lied. It could not have opened a sum with less noise "
-    "than is counted here.",
+    "malicious": "The server may have lied. What is counted is the noise of the honest clients "
+    "that every sum of this client's votes has which the server could open: all of them were "
+    "asked the very same (docs/explanation/voting.md, the theorem). The cryptography that keeps "
+    "them to it was not broken.",
     "semi-honest": "The server followed the protocol: it may have looked at everything it "
     "got, and told no client anything untrue.",
     "trusted": "The server is trusted with this client's noisy votes.",
@@ -42,18 +44,21 @@ def client_statement(policy: VotePolicy | str | Path) -> str:
     limits = policy if isinstance(policy, VotePolicy) else VotePolicy.from_file(policy)
     if limits.ledger is None:
         raise InvalidArgumentError("policy", policy, "it must name a ledger")
-    answers = [a for a in FileLedger(limits.ledger).answers() if a.event is not None]
-    counts = tuple(Counter(events_of(answers)).items())
+    answers = FileLedger(limits.ledger).answers()
+    counts = tuple(Counter(answer.event for answer in answers).items())
     epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)
+    bound = max([limits.total, *([limits.spent(answers)] if answers else [])])
     rows = "\n".join(_row(answer) for answer in answers)
     return f"""# Votes of this client
 
-It has sent {len(answers)} noisy vote(s). Together they are **differentially private with epsilon
-= {epsilon} and delta = {limits.delta:g}**, with respect to {_RELATIONS[limits.adjacency]}. Its
-limit is {limits.total:g} in all, {limits.max_epsilon:g} for one vote.
+It has sent {len(answers)} noisy vote(s). Whatever made the server ask for each, together they are
+**differentially private with epsilon = {rounded_up(bound, 4)} and delta = {limits.delta:g}**,
+with respect to {_RELATIONS[limits.adjacency]}. Its
+limit is {limits.total:g} in all, {min(limits.max_epsilon, limits.total):g} for one vote. Planned
+before the first of them was held, all would cost epsilon = {epsilon}.
 
-| when (UTC) | run | clients seen | what it took part in |
-|---|---|---|---|
+| when (UTC) | run | vote | clients seen | what it took part in |
+|---|---|---|---|---|
 {rows}
 
 ## It rests on
@@ -63,7 +68,8 @@ limit is {limits.total:g} in all, {limits.max_epsilon:g} for one vote.
 
 
 def _row(answer: Answer) -> str:
-    return f"| {answer.time} | {answer.run} | {answer.clients} | {in_words(answer.event)} |"
+    cells = (answer.time, answer.run, answer.vote, answer.clients, in_words(answer.event))
+    return "".join(f"| {cell} " for cell in cells) + "|"
 
 
 def _assumptions(limits: VotePolicy, answers: Sequence[Answer]) -> list[str]:
@@ -71,11 +77,12 @@ def _assumptions(limits: VotePolicy, answers: Sequence[Answer]) -> list[str]:
     return [
         *(_SERVERS[server] for server in servers),
         f"Of the clients that were seen, at most {limits.max_colluding}, or as many as the vote "
-        "allowed for if that was more, were invented, told their share of the noise, or added "
-        "none. Clients cannot tell a stranger from an invention: who they are is the business of "
-        "the network's authentication.",
+        "allowed for if that was more, were invented by the server, told what they knew, or ran "
+        "other software. A client cannot tell: who the others are is the business of the "
+        "network's authentication.",
         "This node ran optuna-dp as it is, and nothing else that looks at these data.",
-        "The ledger is complete: it was not deleted, exchanged or restored from an older copy, "
-        "and no other node holds the same data.",
+        "The limits were not raised after results had been seen.",
+        "The ledger is complete: it was not deleted, cut short between lines, exchanged or "
+        "restored from an older copy, and these data have no other ledger.",
         "When this client answers, and whether it does, does not depend on its data.",
     ]

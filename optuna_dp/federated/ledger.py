@@ -1,16 +1,21 @@
-"""What a client has answered: written down before the answer leaves, and never forgotten.
+"""The ledger of a client: each answer is written down before it leaves, and never forgotten.
 
-One line of JSON for every answer, in a file that is only appended to. A lock makes "read, judge,
-write" one step, also for several processes on one node. A line that a crash cut off was never
-followed by an answer and is passed over; any other damage is refused.
+A file that is only appended to: a line that says what it is, then a line of JSON for every answer
+and for every other step that is taken once, each with a digest of itself and of the line before. A
+lock makes "read, judge, write" one step, also for several processes on one node. Every file that
+is not such lines, whole and in order, is refused: what cannot be seen is in
+``docs/explanation/voting.md``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import json
 import os
+import secrets
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,60 +29,72 @@ from optuna_dp.errors import OptunaDPError
 from optuna_dp.federated.policy import VoteRefusedError
 
 _STATE = "optuna_dp_ledger"
-_VERSION = 1
+_HEADER = {"format": "optuna-dp vote ledger", "version": 2}
+_CHAIN = "digest"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One vote that was sent, or one help to open a sum.
+class Step:
+    """One step of a secure sum that is taken once.
+
+    Attributes:
+        once: A name of what must not be done twice.
+    """
+
+    once: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Answer(Step):
+    """One vote that was sent.
 
     Attributes:
         time: When, UTC, ISO 8601.
         run: Flower's number of the run.
-        search: A digest of the candidates and of k.
-        event: What it costs; None for opening a sum, which is a part of the vote's cost.
+        vote: The vote's name.
+        query: A digest of the query.
+        plan: A digest of the plan.
+        attempts: How many attempts that has.
+        event: What the answer costs.
         clients: How many clients were seen.
         server: What was thought of the server, see :class:`.VotePolicy`.
-        once: A name of what must not be answered twice.
     """
 
     time: str
     run: int
-    search: str
-    event: SkellamDpEvent | None
+    vote: str
+    query: str
+    plan: str
+    attempts: int
+    event: SkellamDpEvent
     clients: int
     server: str
-    once: str
 
-    def to_line(self) -> str:
-        """Returns one line of text."""
-        event = None if self.event is None else event_to_json(self.event)
-        return json.dumps({**vars(self), "event": event, "version": _VERSION}, sort_keys=True)
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {**vars(self), "event": event_to_json(self.event)}
 
-    @classmethod
-    def from_line(cls, line: str) -> Answer:
-        """Reads what :meth:`to_line` wrote; refuses anything else."""
-        try:
-            data = json.loads(line)
-            if data.pop("version") != _VERSION:
-                raise ValueError("it is of another version")
-            if data["event"] is not None:
-                data["event"] = event_from_json(data["event"])
-                if not isinstance(data["event"], SkellamDpEvent):
-                    raise ValueError("it is no vote")
-            return cls(**data)
-        except (ValueError, TypeError, KeyError, AttributeError, OptunaDPError) as error:
-            raise VoteRefusedError(f"the ledger is damaged: {error!r}") from None
+
+def _step(data: dict[str, Any]) -> Step:
+    """Reads what ``to_json`` wrote; refuses anything else."""
+    try:
+        if "event" not in data:
+            return Step(**data)
+        event = event_from_json(data["event"])
+        if not isinstance(event, SkellamDpEvent):
+            raise ValueError("it is no vote")
+        return Answer(**{**data, "event": event})
+    except (ValueError, TypeError, KeyError, AttributeError, OptunaDPError) as error:
+        raise VoteRefusedError(f"the ledger is damaged: {error!r}") from None
 
 
 def now() -> str:
     """Returns the time as ledgers have it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def events_of(answers: Sequence[Answer]) -> list[SkellamDpEvent]:
-    """Returns what was paid for."""
-    return [answer.event for answer in answers if answer.event is not None]
 
 
 Check = Callable[[Sequence[Answer]], None]
@@ -86,13 +103,13 @@ Check = Callable[[Sequence[Answer]], None]
 class Ledger(Protocol):
     """Where answers are written down."""
 
-    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
         """Writes an answer down if ``check`` of all answers, this one last, does not raise.
 
         Without ``write`` it is only looked whether it would be.
 
         Raises:
-            VoteRefusedError: If the same was answered before, or the ledger cannot be read.
+            VoteRefusedError: If the same was done before, or the ledger cannot be read.
         """
 
 
@@ -102,13 +119,13 @@ class StateLedger(Ledger):
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
         records = self._context.state.config_records
         lines: list[Any] = list(records.get(_STATE, ConfigRecord()).get("lines", []))  # type: ignore[arg-type]
-        check(_read_all(lines, answer))
-        if not write:
-            return
-        records[_STATE] = ConfigRecord({"lines": [*lines, answer.to_line()]})
+        _check_all([_step(json.loads(line)) for line in lines], step, check)
+        if write:
+            lines.append(json.dumps(step.to_json()))
+            records[_STATE] = ConfigRecord({"lines": lines})
 
 
 class FileLedger(Ledger):
@@ -126,56 +143,109 @@ class FileLedger(Ledger):
         if not self._path.exists():
             return []
         with self._locked() as file:
-            return [Answer.from_line(line) for line in _complete_lines(file)]
+            return _answers(_read(file)[0])
 
-    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
+        if not os.path.lexists(self._path):
+            self._create()
         with self._locked() as file:
-            lines = _complete_lines(file)
-            check(_read_all(lines, answer))
+            steps, last = _read(file)
+            _check_all(steps, step, check)
             if not write:
                 return
-            end = sum(len(line) + 1 for line in (text.encode() for text in lines))
-            os.ftruncate(file, end)  # what a crash has cut off was never followed by an answer
-            os.lseek(file, end, os.SEEK_SET)
-            data = answer.to_line().encode() + b"\n"
-            while data:
-                data = data[os.write(file, data) :]
-            os.fsync(file)
+            end = os.lseek(file, 0, os.SEEK_END)
+            try:
+                _write(file, _line(last, step.to_json()))
+            except OSError as error:
+                os.ftruncate(file, end)  # a part of a line
+                raise VoteRefusedError(f"the ledger cannot be written: {error}") from None
+
+    def _create(self) -> None:
+        """Makes a ledger without answers, at once and whole, unless another process just has."""
+        draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
+        try:
+            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                _write(file, _line(b"", _HEADER))
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, self._path)
+            finally:
+                os.close(file)
+                os.unlink(draft)
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise VoteRefusedError(f"the ledger cannot be made: {error}") from None
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        import fcntl  # Windows has none, and clients without a file do not need it.
+        import fcntl  # Lazy: Windows has none, and clients without a file do not need it.
 
-        is_new = not self._path.exists()
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise VoteRefusedError(f"the ledger cannot be opened: {error}") from None
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise VoteRefusedError(f"the ledger is no file: {self._path}")
             fcntl.flock(file, fcntl.LOCK_EX)
-            if is_new:
-                folder = os.open(self._path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
             yield file
         finally:
             os.close(file)
 
 
-def _complete_lines(file: int) -> list[str]:
+def _line(previous: bytes, record: dict[str, Any]) -> bytes:
+    """A record as a line of the file, with the digest of it and of the line before."""
+    text = json.dumps(record, sort_keys=True)
+    digest = hashlib.sha256(previous + text.encode()).hexdigest()
+    return json.dumps({**record, _CHAIN: digest}, sort_keys=True).encode() + b"\n"
+
+
+def _read(file: int) -> tuple[list[Step], bytes]:
+    """The steps in a file, and its last line; refuses every other file."""
     with os.fdopen(os.dup(file), "rb") as copy:
         copy.seek(0)
-        whole, _, _ = copy.read().rpartition(b"\n")
-    try:
-        return whole.decode().split("\n") if whole else []
-    except UnicodeDecodeError as error:
-        raise VoteRefusedError(f"the ledger is damaged: {error}") from None
+        lines = copy.read().splitlines(keepends=True)
+    if not lines:
+        raise VoteRefusedError(
+            "the ledger is empty, and a new one is not: if nothing was answered yet, delete it"
+        )
+    if not lines[-1].endswith(b"\n"):
+        raise VoteRefusedError(
+            "the ledger's last line has no end: if the node crashed while it wrote, the answer "
+            "did not leave, and the line can be removed; otherwise the ledger is damaged"
+        )
+    records, previous = [], b""
+    for i, line in enumerate(lines):
+        try:
+            record = json.loads(line)
+            del record[_CHAIN]
+            if line != _line(previous, record):
+                raise ValueError("it does not follow from the line before")
+            if i == 0 and record != _HEADER:
+                raise ValueError("it is not the first line of a ledger of this version")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise VoteRefusedError(f"the ledger is damaged in line {i + 1}: {error!r}") from None
+        records.append(record)
+        previous = line
+    return [_step(record) for record in records[1:]], previous
 
 
-def _read_all(lines: Sequence[str], answer: Answer) -> list[Answer]:
-    answers = [Answer.from_line(line) for line in lines]
-    if any(answer.once == earlier.once for earlier in answers):
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+    os.fsync(file)
+
+
+def _check_all(steps: Sequence[Step], step: Step, check: Check | None) -> None:
+    if any(step.once == earlier.once for earlier in steps):
         raise VoteRefusedError("this very question was answered before")
-    return [*answers, answer]
+    if check is not None:
+        check(_answers([*steps, step]))
+
+
+def _answers(steps: Sequence[Step]) -> list[Answer]:
+    return [step for step in steps if isinstance(step, Answer)]

@@ -1,13 +1,17 @@
-"""Strong masks for Flower's SecAgg+, and shares that only clients with one view can read.
+"""Flower's SecAgg+ with keys that are bound to what two clients were shown, and strong masks.
+
+Clients never talk to each other but through the server, which may show each of them another query,
+other clients and other keys. Every key that two clients share (:func:`pair_key`, for the masks of
+their votes and for the shares that they send each other) is therefore derived from a digest of all
+that they were shown (:func:`digest_of`). Clients that were shown different things have different
+keys: they cannot read each other's shares, and their masks do not cancel.
 
 Flower folds the 256-bit seed of a mask to 32 bits and feeds a Mersenne Twister: whoever has one
-masked vector can try all seeds. Here both sides of the protocol run from private copies of
-Flower's own modules in which only the mask generator (and the message type, so that the user's
-training messages stay his) is another; Flower's modules themselves are left alone.
+masked vector can try all seeds. Here masks are ChaCha20 streams.
 
-Clients never talk to each other but through the server, which may show each of them other clients
-and other keys. The shares that they send each other are encrypted with keys that depend on what
-the sender was shown (:data:`view`): who was shown something else cannot read them, and refuses.
+Both sides of the protocol run from private copies of Flower's own modules, in which the keys, the
+masks and the message type (so that the user's training messages stay his) are others. Flower's
+modules themselves are left alone.
 """
 
 from __future__ import annotations
@@ -18,27 +22,32 @@ import functools
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.fernet import InvalidToken
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated.policy import VoteRefusedError
 from optuna_dp.federated.query import ACTION_SECURE
-
-STRONG = "chacha20"
-FLOWER = "flower"
 
 _CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
 _SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 _LARGEST_RANGE = 1 << 32
 
-# What this client was shown, while it answers a message; see :func:`bound`.
+# What Flower's set-up tells every client.
+NUMBERS = (
+    *("sample_num", "share_num", "threshold"),
+    *("clipping_range", "target_range", "mod_range", "max_weight"),
+)
+
+# The digest of what this side was shown, while it handles a message.
 view: contextvars.ContextVar[bytes] = contextvars.ContextVar("optuna_dp_view", default=b"")
 
 # The total weight and the sum that the server's side has opened last, unmasked whole numbers.
@@ -47,10 +56,42 @@ opened: contextvars.ContextVar[tuple[int, IntArray] | None] = contextvars.Contex
 )
 
 
-def bound(key: bytes) -> bytes:
-    """Returns the key of two clients for what both were shown, as Fernet takes it."""
-    digest = hashlib.sha256(b"optuna-dp secagg+ view\x00" + view.get() + b"\x00" + key).digest()
-    return base64.urlsafe_b64encode(digest)
+def complete(numbers: Mapping[str, Any], shown: int) -> bool:
+    """Returns whether everybody shares with everybody, when so many clients were shown."""
+    return bool(numbers["share_num"] == numbers["sample_num"] == shown)
+
+
+def digest_of(
+    run: int, query: str, numbers: Mapping[str, Any], keys: Mapping[int, Sequence[bytes]]
+) -> bytes:
+    """Returns a digest of all that a client is shown before it answers, 32 bytes.
+
+    Where clients share with a part of the others only, each sees other neighbours: names and keys
+    are left out then, and the digest is about the rest.
+
+    Args:
+        run: Flower's number of the run.
+        query: The query, as it was sent.
+        numbers: What the set-up said, the entries :data:`NUMBERS`.
+        keys: The two public keys of each client that was shown, by its name.
+    """
+    shown = [(n, *keys[n]) for n in sorted(keys)] if complete(numbers, len(keys)) else []
+    asked = hashlib.sha256(query.encode()).hexdigest()
+    content = ["optuna-dp view", run, asked, [numbers[name] for name in NUMBERS], shown]
+    return hashlib.sha256(repr(content).encode()).digest()
+
+
+def pair_key(own: ec.EllipticCurvePrivateKey, other: ec.EllipticCurvePublicKey) -> bytes:
+    """Returns the key of two clients for what both were shown, as Fernet takes it.
+
+    A drop-in for Flower's ``generate_shared_key``: ECDH, then HKDF-SHA256 with :data:`view` and
+    both public keys. The latter matter too: a point and its negative have one shared secret, and
+    with the same mask a made-up client could cancel that of an honest one.
+    """
+    ends = sorted(public_key_to_bytes(key) for key in (own.public_key(), other))
+    info = b"optuna-dp secagg+ key\x00" + view.get() + b"".join(ends)
+    derivation = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info)
+    return base64.urlsafe_b64encode(derivation.derive(own.exchange(ec.ECDH(), other)))
 
 
 def chacha20_masks(
@@ -82,29 +123,16 @@ class _MessageType:
     TRAIN = ACTION_SECURE
 
 
-@functools.lru_cache(maxsize=4)
-def client_module(masks: str) -> Any:
-    """Returns Flower's client side of SecAgg+ with the given masks."""
-    module = _variant(_CLIENT, masks, "encrypt", "decrypt")
-    encrypt, decrypt = module.encrypt, module.decrypt
-    module.encrypt = lambda key, plaintext: encrypt(bound(key), plaintext)
-
-    def decrypt_bound(key: bytes, ciphertext: bytes) -> Any:
-        try:
-            return decrypt(bound(key), ciphertext)
-        except InvalidToken:
-            raise VoteRefusedError(
-                "a client's share cannot be read: it was shown other clients, or it is damaged"
-            ) from None
-
-    module.decrypt = decrypt_bound
-    return module
+@functools.cache
+def client_module() -> Any:
+    """Returns Flower's client side of SecAgg+ with these keys and masks."""
+    return _variant(_CLIENT, "decrypt", "share_keys_plaintext_separate")
 
 
-@functools.lru_cache(maxsize=4)
-def server_module(masks: str) -> Any:
-    """Returns Flower's server side of SecAgg+ with the given masks."""
-    module = _variant(_SERVER, masks, "factor_extract", "bytes_to_public_key", "compat")
+@functools.cache
+def server_module() -> Any:
+    """Returns Flower's server side of SecAgg+ with these keys and masks."""
+    module = _variant(_SERVER, "factor_extract", "bytes_to_public_key", "compat")
     extract = module.factor_extract
 
     def extract_and_keep(parameters: list[Any]) -> Any:
@@ -116,21 +144,19 @@ def server_module(masks: str) -> Any:
     return module
 
 
-def _variant(name: str, masks: str, *more: str) -> Any:
-    if masks not in (STRONG, FLOWER):
-        raise InvalidArgumentError("masks", masks, f"it must be {STRONG!r} or {FLOWER!r}")
+def _variant(name: str, *more: str) -> Any:
     found = importlib.util.find_spec(name)
     assert found is not None
     assert found.origin is not None
     # In Flower's own package, because the module has relative imports; under a name of ours.
-    own_name = f"{name}_optuna_dp_{masks}"
+    own_name = f"{name}_optuna_dp"
     spec = importlib.util.spec_from_file_location(own_name, found.origin)
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     sys.modules[own_name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    for expected in ("pseudo_rand_gen", "MessageType", *more):
+    for expected in ("pseudo_rand_gen", "generate_shared_key", "MessageType", *more):
         if not hasattr(module, expected):
             raise InvalidArgumentError(
                 "flwr",
@@ -139,6 +165,6 @@ def _variant(name: str, masks: str, *more: str) -> Any:
                 "Use a version that the extra allows: pip install 'optuna-dp[federated]'.",
             )
     module.MessageType = _MessageType
-    if masks == STRONG:
-        module.pseudo_rand_gen = chacha20_masks
+    module.pseudo_rand_gen = chacha20_masks
+    module.generate_shared_key = pair_key
     return module

@@ -37,9 +37,6 @@ class PlainSum(Transport):
     def facts(self) -> dict[str, Any]:
         return {"sum": "plain"}
 
-    def masks_for(self) -> str:
-        return ""
-
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         content = RecordDict({QUERY_RECORD: ConfigRecord({"query": query.to_json()})})
         messages = [

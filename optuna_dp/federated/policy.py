@@ -1,4 +1,4 @@
-"""What a client agrees to: its own limits, in a file on its node, whatever a server asks for.
+"""The limits of a client, in a file on its node, whatever a server asks for.
 
 The client computes what a vote would cost it from the noise, the votes and the clients that it
 sees, at its own delta and adjacency; of the server's plan it believes no epsilon. How much of the
@@ -16,23 +16,30 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tomllib
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
+from optuna_dp.accounting.skellam import rdp_bound
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated.query import VoteQuery
 from optuna_dp.voting.plan import checked_adjacency, repeated, rounded_down
 
+if TYPE_CHECKING:
+    from optuna_dp.federated.ledger import Answer
+
 SERVERS = ("malicious", "semi-honest", "trusted")
+# What is drawn in seconds, for as many candidates as a query has.
+_LARGEST_SHARE = 1 << 24
 # What node configurations name the file with.
 NODE_CONFIG_KEY = "vote-policy"
 
@@ -64,26 +71,32 @@ class VotePolicy:
     """The limits of one client.
 
     Guarantees:
-        * What a client answers costs at most ``max_epsilon`` per vote, all its attempts together,
-          and ``total_epsilon`` over all votes of the ledger, at ``delta`` under ``adjacency``, if
-          the server is no worse than ``server`` says and of the clients that it sees at most
-          ``max_colluding`` are invented, tell their share of the noise, or add none.
+        * What a client answers costs at most ``max_epsilon`` per name of a vote, all its attempts
+          together, and ``total_epsilon`` over all votes of the ledger, at ``delta`` under
+          ``adjacency``, if the server is no worse than ``server`` says and of the clients that it
+          sees at most ``max_colluding`` are invented, tell their share of the noise, or add none.
+          The theorem, with what it needs, is in ``docs/explanation/voting.md``.
         * It is computed from what the client sees and not from what the server promises.
 
     Args:
-        max_epsilon: Of one vote; positive.
+        max_epsilon: Of one vote; positive. A server may invent names of votes: ``total_epsilon``
+            is the limit for it.
         delta: In (0, 1).
         adjacency: ``"replace_one"`` or ``"null_client"``.
-        total_epsilon: Of all votes together; by default ``max_epsilon``.
+        total_epsilon: Of all votes together; by default ``max_epsilon``. From a second plan on it
+            is counted by a filter (:meth:`spent`), about a tenth higher than for plans fixed
+            beforehand.
         min_clients: Fewest clients that it must see, itself included; at least 1.
         max_colluding: How many of the clients that it sees may be against it.
         server: ``"malicious"``, ``"semi-honest"`` or ``"trusted"``.
         max_attempts: Most attempts that a vote may be planned for.
         max_candidates: Most candidates, each of which is evaluated here.
+        max_clients: Most clients that it shares secrets with, itself included. The work grows
+            with the square: 200 take about 10 seconds, 1,000 five minutes.
         search_space: What candidates may be, by parameter: ``{"low": ..., "high": ...}`` or
             ``{"choices": [...]}``; None allows any.
         ledger: File in which what was answered is kept, over votes, apps and restarts; None keeps
-            it for one run, in the run's state.
+            it for one run, in the run's state, where two messages at once do not see each other.
 
     Raises:
         InvalidArgumentError: If a limit is not allowed.
@@ -102,6 +115,7 @@ class VotePolicy:
     server: str = "malicious"
     max_attempts: int = 5
     max_candidates: int = 10_000
+    max_clients: int = 200
     search_space: Mapping[str, Mapping[str, Any]] | None = field(default=None, hash=False)
     ledger: str | None = None
 
@@ -111,7 +125,7 @@ class VotePolicy:
         checked_adjacency(self.adjacency)
         if self.total_epsilon is not None:
             validation.positive("total_epsilon", self.total_epsilon)
-        for name in ("min_clients", "max_attempts", "max_candidates"):
+        for name in ("min_clients", "max_attempts", "max_candidates", "max_clients"):
             validation.whole(name, getattr(self, name), 1)
         validation.whole("max_colluding", self.max_colluding)
         if self.server not in SERVERS:
@@ -178,6 +192,10 @@ class VotePolicy:
             raise VoteRefusedError("a plain sum, and this client takes part in secure sums only")
         if view.clients < self.min_clients:
             raise VoteRefusedError(f"{view.clients} clients are seen, at least {self.min_clients}")
+        if view.secure and view.clients > self.max_clients:
+            raise VoteRefusedError(f"{view.clients} clients share, at most {self.max_clients}")
+        if plan.share_variance > _LARGEST_SHARE:
+            raise VoteRefusedError(f"a share of the noise has a variance above {_LARGEST_SHARE}")
         colluding = max(plan.max_colluding, self.max_colluding)
         honest = plan.clients - plan.max_dropout - colluding
         if self.server == "malicious":
@@ -189,29 +207,69 @@ class VotePolicy:
         # A client's own share is always there.
         event = event_of(query, max(honest, 1))
         cost = total_epsilon(((event, plan.attempts),), self.adjacency, self.delta)
-        if cost > self.max_epsilon:
+        limit = min(self.max_epsilon, self.total)
+        if cost > limit:
             raise VoteRefusedError(
                 f"it costs epsilon={cost:.4g} at delta={self.delta:g} ({self.adjacency}), "
-                f"at most {self.max_epsilon:g}"
+                f"at most {limit:g}"
             )
         return event
 
-    def check_total(self, events: Iterable[SkellamDpEvent]) -> None:
-        """Refuses to spend more than the total.
+    def check_answers(self, answers: Sequence[Answer]) -> None:
+        """Refuses to answer a name more often than planned, or to spend more than the total.
 
         Args:
-            events: Everything that was answered, and what is about to be.
+            answers: Every vote that was sent, and the one that is about to be.
 
         Raises:
             VoteRefusedError: If it is more.
         """
-        counts = tuple(Counter(events).items())
-        epsilon = total_epsilon(counts, self.adjacency, self.delta)
-        if epsilon > self.total:
+        new = answers[-1]
+        own = [answer for answer in answers if answer.vote == new.vote]
+        if any(answer.query != new.query for answer in own):
+            raise VoteRefusedError(f"vote {new.vote} was another query before")
+        if len(own) > new.attempts:
             raise VoteRefusedError(
-                f"all votes together would cost epsilon={epsilon:.4g} at delta={self.delta:g}, "
+                f"vote {new.vote} was answered {len(own) - 1} times, and its plan has "
+                f"{new.attempts} attempts"
+            )
+        cost = self.spent(answers)
+        if cost > self.total:
+            raise VoteRefusedError(
+                f"all votes together would cost epsilon={cost:.4g} at delta={self.delta:g}, "
                 f"at most {self.total:g}"
             )
+
+    def spent(self, answers: Sequence[Answer]) -> float:
+        """Returns an epsilon that these answers cost, whatever made the server ask for each.
+
+        While all are of the first one's plan: exactly what that plan costs, all attempts counted.
+        Beyond, a server may choose the next plan by the results so far, and what exact composition
+        says is no bound. Then by a Rényi filter (Feldman & Zrnic, arXiv 2008.11193): divergences
+        add up at one order, which the limits alone fix, and the first plan is counted in full.
+
+        Args:
+            answers: Votes that were sent, at least one, in order.
+        """
+        first, planned, others = answers[0], 0, []
+        for answer in answers:
+            same = answer.plan == first.plan and answer.event.variance >= first.event.variance
+            if same and planned < first.attempts:
+                planned += 1
+            else:
+                others.append(answer.event)
+        if not others:
+            return total_epsilon(((first.event, first.attempts),), self.adjacency, self.delta)
+        orders = np.arange(2.0, 1001.0)
+        # Canonne, Kamath & Steinke, arXiv 2004.00010, Proposition 12.
+        more = np.log1p(-1.0 / orders) - np.log(self.delta * orders) / (orders - 1.0)
+        best = int(np.argmax((self.total - more) / orders))  # for a curve that is a line
+        counts = Counter([*others, *[first.event] * first.attempts])
+        divergence = sum(
+            count * rdp_bound(event.variance, event.changes(self.adjacency), orders[[best]])[0]
+            for event, count in counts.items()
+        )
+        return float(divergence + more[best])
 
     def _check_search(self, query: VoteQuery) -> None:
         if len(query.candidates) > self.max_candidates:
@@ -229,7 +287,7 @@ class VotePolicy:
 def honest_shares(clients: int, threshold: int, colluding: int) -> int:
     """Returns how many honest shares of noise are in any sum that a lying server can open.
 
-    The secure sum is among ``clients`` that share with each other and agree on who they are. The
+    The secure sum is among ``clients`` that share with each other and were shown the same. The
     server may tell each of them another story of who has dropped out. An honest client counts
     those it is told are active, so it gives away at most n - t clients, and whose masks fall needs
     t - c honest clients to do so; of the n' = n - c honest ones, at most

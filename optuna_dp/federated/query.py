@@ -1,15 +1,15 @@
-"""What the server sends to a client that is to vote: public things only.
+"""The query that a server sends to clients that are to vote: public things only.
 
 The search space travels as Optuna's distribution JSON, each candidate as Optuna's internal numbers
 (which survive JSON exactly), and the plan of the vote in full, so that a client can see what it is
-asked to take part in.
+asked to take part in. Reading takes time in proportion to the text, which has a limit.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +22,9 @@ from optuna.distributions import (
     json_to_distribution,
 )
 
-from optuna_dp.densities.prior import UniformPrior, check_space
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.prior import UniformPrior
+from optuna_dp.models.space import check_space
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"
@@ -32,9 +33,12 @@ VOTE_RECORD = "vote"
 QUERY_RECORD = "vote_query"
 
 _FORMAT = "optuna-dp vote"
-_VERSION = 2
+_VERSION = 3
 _DIRECTIONS = ("minimize", "maximize")
-_LARGEST_GRID = 1_000_000
+_LARGEST_GRID = 100_000
+# Ten thousand candidates of eighty parameters, and what a client reads in seconds.
+LARGEST_TEXT = 1 << 24
+_NAME = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 
 Params = dict[str, Any]
 
@@ -46,45 +50,55 @@ class VoteQuery:
     Attributes:
         candidates: Parameters of each candidate, plain values.
         direction: Whether the objective is a loss ("minimize") or a score ("maximize").
-        masks: How the masks of the secure sum are made; "" for a plain sum.
-        vote: A name of this vote: all its attempts get one ballot, another vote a fresh one.
+        vote: A name of this vote: all its attempts get one ballot, another vote a fresh one. At
+            most 64 letters, digits, dots, dashes and underscores.
     """
 
     search_space: Mapping[str, BaseDistribution]
     candidates: tuple[Params, ...]
     direction: str
     plan: VotePlan
-    masks: str = ""
-    vote: str = ""
-
-    @functools.cached_property
-    def search_key(self) -> str:
-        """A digest of what determines a ballot: space, candidates, direction and k."""
-        content = [self._search_json(), self.direction, self.plan.votes]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    vote: str
 
     def to_json(self) -> str:
-        """Returns the text that is sent."""
-        return json.dumps(
+        """Returns the text that is sent.
+
+        Raises:
+            InvalidArgumentError: If it would be too long for a client to read.
+        """
+        text = json.dumps(
             {
                 "format": _FORMAT,
                 "version": _VERSION,
-                "search": self._search_json(),
+                "search": search_to_json(self.search_space, self.candidates),
                 "direction": self.direction,
                 "plan": self.plan.to_json(),
-                "masks": self.masks,
                 "vote": self.vote,
             },
             allow_nan=False,
         )
-
-    def _search_json(self) -> dict[str, Any]:
-        return search_to_json(self.search_space, self.candidates)
+        _check_length(text)
+        return text
 
     @classmethod
     def from_json(cls, text: str) -> VoteQuery:
-        """Reads what :meth:`to_json` wrote; refuses anything else."""
+        """Reads what :meth:`to_json` wrote; refuses anything else.
+
+        Raises:
+            InvalidArgumentError: If it is anything else.
+        """
+        _check_length(text)
         return _parsed(text)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > LARGEST_TEXT:
+        raise InvalidArgumentError(
+            "candidates",
+            f"{len(text)} characters",
+            f"a query must have at most {LARGEST_TEXT} characters",
+            "Use fewer candidates.",
+        )
 
 
 @functools.lru_cache(maxsize=4)
@@ -98,26 +112,30 @@ def _parsed(text: str) -> VoteQuery:
                 f"this optuna-dp answers {_FORMAT!r}, version {_VERSION}",
                 "Use the same version of optuna-dp on server and clients.",
             )
+        if set(data) != {"format", "version", "search", "direction", "plan", "vote"}:
+            raise InvalidArgumentError("query", sorted(data), "it holds other things than a vote")
         space, candidates = read_search(data["search"])
-        columns = [data["search"]["internal"][name] for name in space]
-        check_space(space)
+        if not _NAME.fullmatch(data["vote"]):
+            raise InvalidArgumentError("vote", data["vote"][:80], "it must be a short name")
         query = VoteQuery(
             space,
-            tuple(_checked_candidate(space, i, c) for i, c in enumerate(candidates)),
+            tuple(candidates),
             checked_direction(data["direction"]),
             VotePlan.from_json(data["plan"]),
-            str(data["masks"]),
-            str(data["vote"]),
+            data["vote"],
         )
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+    except (
+        *(LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError),
+    ) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(
             "query", text[:80], f"it must be what VoteQuery.to_json wrote ({error!r})"
         ) from None
-    rows = len(candidates)
-    if query.plan.candidates != rows or any(len(column) != rows for column in columns):
-        raise InvalidArgumentError("query", rows, "its candidates must be as many as planned")
+    if query.plan.candidates != len(query.candidates):
+        raise InvalidArgumentError(
+            "query", len(query.candidates), "its candidates must be as many as planned"
+        )
     return query
 
 
@@ -127,7 +145,6 @@ def search_to_json(
     """Returns search space and candidates as plain JSON values."""
     return {
         "space": {name: json.loads(distribution_to_json(d)) for name, d in space.items()},
-        "count": len(candidates),
         "internal": {
             name: [float(d.to_internal_repr(c[name])) for c in candidates]
             for name, d in space.items()
@@ -136,13 +153,33 @@ def search_to_json(
 
 
 def read_search(search: Mapping[str, Any]) -> tuple[dict[str, BaseDistribution], list[Params]]:
-    """Returns the search space and candidates of which :func:`search_to_json` made JSON."""
-    space = {name: json_to_distribution(json.dumps(d)) for name, d in search["space"].items()}
-    internal = search["internal"]
-    return space, [
-        {name: d.to_external_repr(float(internal[name][i])) for name, d in space.items()}
-        for i in range(int(search["count"]))
+    """Returns the search space and candidates of which :func:`search_to_json` made JSON.
+
+    Raises:
+        InvalidArgumentError: If a candidate does not lie in the space.
+        LookupError, TypeError, ValueError, ArithmeticError, AttributeError: If it is anything
+            else.
+    """
+    space = check_space(
+        {name: json_to_distribution(json.dumps(d)) for name, d in search["space"].items()}
+    )
+    if set(search) != {"space", "internal"} or set(search["internal"]) != set(space):
+        raise ValueError("the search must hold a space, and numbers for its parameters")
+    columns = [
+        [_external(name, d, i, number) for i, number in enumerate(search["internal"][name])]
+        for name, d in space.items()
     ]
+    return space, [dict(zip(space, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _external(name: str, distribution: BaseDistribution, i: int, number: Any) -> Any:
+    """The value that stands for an internal number; never a search among a parameter's choices."""
+    internal = float(number)
+    if not distribution._contains(internal):
+        raise InvalidArgumentError(
+            f"candidates[{i}][{name!r}]", number, f"it must lie in {distribution}"
+        )
+    return distribution.to_external_repr(internal)
 
 
 def checked_direction(value: Any) -> str:

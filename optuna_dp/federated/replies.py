@@ -1,4 +1,4 @@
-"""What the server checks of each reply of the secure sum before Flower's code sees it.
+"""The server's checks of each reply of the secure sum, before Flower's code sees it.
 
 A reply that is not as it should be counts as a client that dropped out. What cannot be seen in any
 reply (a wrong share, a wrong mask) shows when the sum is opened: :func:`impossible`.
@@ -12,7 +12,13 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MetricRecord
 
 from optuna_dp.arrays import IntArray
-from optuna_dp.federated.transport import MODULUS, SECAGG_CONFIG, noise_bound, vector_of
+from optuna_dp.federated.transport import (
+    MODULUS,
+    SECAGG_CONFIG,
+    noise_bound,
+    short,
+    vector_of,
+)
 from optuna_dp.voting.plan import VotePlan
 
 _FIT_RESULT = {
@@ -24,8 +30,6 @@ _FIT_RESULT = {
 }
 # Shares have an index of four bytes and then blocks of this many.
 _INDEX, _BLOCK = 4, 16
-# Far more than any key or share takes.
-_LONGEST = 4096
 
 
 class ReplyChecks:
@@ -57,7 +61,7 @@ class ReplyChecks:
 
     def _public_keys(self, config: ConfigRecord) -> bool:
         keys = [config.get(name) for name in ("pk1", "pk2")]
-        if set(config) != {"pk1", "pk2"} or not all(_short(key) for key in keys):
+        if set(config) != {"pk1", "pk2"} or not all(short(key) for key in keys):
             return False
         found = cast(list[bytes], keys)
         for key in found:
@@ -75,7 +79,7 @@ class ReplyChecks:
         active, dead = (cast(list[int], question[name]) for name in ("active_nids", "dead_nids"))
         if not (_whole(nids) and isinstance(shares, list) and nids == [*active, *dead]):
             return False
-        if len(shares) != len(cast(list[int], nids)) or not all(_short(s) for s in shares):
+        if len(shares) != len(cast(list[int], nids)) or not all(short(s) for s in shares):
             return False
         found = cast(list[bytes], shares)
         if any(len(s) <= _INDEX or (len(s) - _INDEX) % _BLOCK for s in found):
@@ -135,13 +139,9 @@ def _ciphertexts(config: ConfigRecord, shown: set[str], own: int) -> bool:
         and isinstance(texts, list)
         and len(texts) == len(cast(list[int], targets))
         and sorted(cast(list[int], targets)) == sorted(int(n) for n in shown if int(n) != own)
-        and all(_short(text) for text in texts)
+        and all(short(text) for text in texts)
     )
 
 
 def _whole(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(type(n) is int for n in numbers)
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, bytes) and 0 < len(value) <= _LONGEST

@@ -7,7 +7,7 @@ The server's workflow is Flower's, and what it sends and receives passes through
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,18 +16,17 @@ from flwr.app import ArrayRecord, ConfigRecord, Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.typing import FitIns, Parameters
 from flwr.server.compat import LegacyContext
-from flwr.serverapp import Grid
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import masks
-from optuna_dp.federated.query import VoteQuery
+from optuna_dp.federated.query import QUERY_RECORD, VoteQuery
 from optuna_dp.federated.replies import ReplyChecks, impossible
+from optuna_dp.federated.secure_messages import shown_keys
 from optuna_dp.federated.transport import (
     MODULUS,
     SECAGG_CONFIG,
     Attempt,
-    Progress,
     Server,
     Transport,
     entry_bound,
@@ -52,13 +51,12 @@ class SecAggPlus(Transport):
           cannot have, or whose masks did not come off, is not released.
         * At least ``clients - max_dropout`` votes are in the sum, or it is not unmasked: with
           ``shares=1`` the threshold of the secret shares enforces it.
-        * Masks are ChaCha20 streams keyed by all 256 bits of the seeds, unless
-          ``strong_masks=False`` asks for Flower's own, which can be guessed (32 bits).
+        * Masks are ChaCha20 streams keyed by all 256 bits of the seeds, where Flower's own are
+          guessed by trying 2^32. The seeds are bound to what clients were shown.
 
     Args:
         shares: Each client shares its secrets with this part of the clients, in (0, 1]. Less
             than 1 is faster, and the allowances then hold with high probability only.
-        strong_masks: As above; the clients must agree.
 
     Raises:
         InvalidArgumentError: If ``shares`` is not in (0, 1]; when a vote is planned, if the
@@ -66,7 +64,6 @@ class SecAggPlus(Transport):
     """
 
     shares: float = 1.0
-    strong_masks: bool = True
 
     def __post_init__(self) -> None:
         if not 0.0 < validation.number("shares", self.shares) <= 1.0:
@@ -115,14 +112,11 @@ class SecAggPlus(Transport):
             )
 
     def facts(self) -> dict[str, Any]:
-        return {"sum": "secagg+", "shares": self.shares, "masks": self.masks_for()}
-
-    def masks_for(self) -> str:
-        return masks.STRONG if self.strong_masks else masks.FLOWER
+        return {"sum": "secagg+", "shares": self.shares}
 
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         plan = query.plan
-        module = masks.server_module(self.masks_for())
+        module = masks.server_module()
         clip = entry_bound(plan)  # Beyond it the protocol clips: no honest entry comes near.
         # A quantisation step of one and equal weights: whole numbers pass unchanged.
         workflow = module.SecAggPlusWorkflow(
@@ -136,14 +130,15 @@ class SecAggPlus(Transport):
         )
         workflow.num_shares = min(self.share_count(plan.clients), len(nodes))
         workflow.reconstruction_threshold = self.threshold(plan)
-        strategy = _OneVote(nodes, query.to_json())
+        strategy = _OneVote(nodes)
         legacy = LegacyContext(
             server.context, strategy=cast(Any, strategy), client_manager=cast(Any, strategy)
         )
         legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
         legacy.state.array_records["parameters"] = ArrayRecord()
-        checked = _SecAggGrid(server.grid, plan, module, server.progress)
+        checked = _SecAggGrid(server, query, module)
         masks.opened.set(None)
+        before = masks.view.set(b"")
 
         def failed(reason: str) -> Attempt:
             return Attempt(None, checked.voted, checked.asked, checked.present, reason)
@@ -156,6 +151,7 @@ class SecAggPlus(Transport):
             _logger.warning("The secure sum failed.", exc_info=True)
             return failed(f"The secure sum failed ({type(error).__name__}).")
         finally:
+            masks.view.reset(before)
             for record in ("config", "parameters"):
                 legacy.state.pop(record, None)
         opened = masks.opened.get()
@@ -180,9 +176,8 @@ class _StopError(Exception):
 class _OneVote:
     """What Flower's workflow asks of a strategy and of a client manager, for one round."""
 
-    def __init__(self, nodes: Sequence[int], query: str) -> None:
+    def __init__(self, nodes: Sequence[int]) -> None:
         self._nodes = list(nodes)
-        self._query = query
 
     def num_available(self) -> int:
         return len(self._nodes)
@@ -190,8 +185,7 @@ class _OneVote:
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: Any
     ) -> list[tuple[Any, FitIns]]:
-        config: dict[str, Any] = {"query": self._query}
-        order = FitIns(Parameters([], ""), config)
+        order = FitIns(Parameters([], ""), {})
         return [(SimpleNamespace(node_id=node), order) for node in self._nodes]
 
     def aggregate_fit(
@@ -201,11 +195,14 @@ class _OneVote:
 
 
 class _SecAggGrid:
-    """Passes the protocol's messages on; checks replies, counts nodes, stops in time."""
+    """Passes the protocol's messages on; adds the query, checks replies, stops in time."""
 
-    def __init__(self, grid: Grid, plan: VotePlan, module: Any, progress: Progress) -> None:
-        self._grid, self._plan, self._progress = grid, plan, progress
-        self._checks = ReplyChecks(plan, module)
+    def __init__(self, server: Server, query: VoteQuery, module: Any) -> None:
+        self._grid, self._progress = server.grid, server.progress
+        self._plan, self._query = query.plan, query.to_json()
+        self._run = server.context.run_id
+        self._numbers: Mapping[str, Any] = {}
+        self._checks = ReplyChecks(query.plan, module)
         self.asked = False
         self.voted = 0
         self.present: tuple[int, ...] = ()
@@ -214,9 +211,17 @@ class _SecAggGrid:
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         sent = list(messages)
-        stage = str(sent[0].content.config_records[SECAGG_CONFIG]["stage"])
+        config = sent[0].content.config_records[SECAGG_CONFIG]
+        stage = str(config["stage"])
         number = _STAGES.index(stage) + 1
-        if stage == "collect_masked_vectors":
+        if stage == "setup":
+            self._numbers = dict(config)
+            for message in sent:
+                message.content[QUERY_RECORD] = ConfigRecord({"query": self._query})
+        elif stage == "share_keys":
+            keys = shown_keys(config)
+            masks.view.set(masks.digest_of(self._run, self._query, self._numbers, keys))
+        elif stage == "collect_masked_vectors":
             self.asked = True
         replies = self._checked(stage, sent, self._grid.send_and_receive(sent, timeout=timeout))
         good = [r for r in replies if not r.has_error()]

@@ -1,25 +1,41 @@
-"""What a client checks of each message of the secure sum before Flower's code sees it.
+"""A client's checks of each message of the secure sum, before Flower's code sees it.
 
 Flower's client side counts list entries; a server that repeats a name, or tells of clients that
-were never introduced, is believed. Here every list is one of distinct, known clients, and what the
-client has seen of the vote comes out (:class:`.View`).
+were never introduced, is believed. Here every list is one of distinct, known clients, every key is
+one, and what the client has seen of the vote comes out (:class:`.View`). The query comes with the
+set-up: it is judged before any key is made, and all keys of the set-up are bound to it
+(:mod:`optuna_dp.federated.masks`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
+from cryptography.fernet import InvalidToken
+from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord, Context, Message
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes
 
+from optuna_dp.federated import masks
 from optuna_dp.federated.policy import View, VoteRefusedError
-from optuna_dp.federated.query import VoteQuery
-from optuna_dp.federated.transport import MODULUS, SECAGG_CONFIG, entry_bound
+from optuna_dp.federated.query import QUERY_RECORD, VoteQuery
+from optuna_dp.federated.transport import MODULUS, SECAGG_CONFIG, entry_bound, short
 
+# Flower's record of a secure sum, and ours of the query that it is for.
 _STATE = "secaggplus_state"
-# Shares are made by polynomials of this degree, on the client.
-_MOST_SHARES = 10_000
+_ASKED = "optuna_dp_asked"
+_LARGEST_NAME = (1 << 64) - 1
+
+
+def query_text(message: Message) -> str:
+    """Returns the text of a message's query."""
+    record = message.content.config_records.get(QUERY_RECORD)
+    text = None if record is None else record.get("query")
+    if not isinstance(text, str):
+        raise VoteRefusedError("the message carries no vote query")
+    return text
 
 
 def stage_of(message: Message) -> str:
@@ -31,18 +47,18 @@ def stage_of(message: Message) -> str:
 
 
 def check(message: Message, context: Context) -> None:
-    """Refuses lists with repeated or unknown clients, and counts that no sum has.
+    """Refuses lists with repeated or unknown clients, keys that are none, and other set-ups.
 
     Raises:
         VoteRefusedError: With the reason.
     """
     config, stage = _config(message), stage_of(message)
     if stage == "setup":
-        _check_setup(config)
+        _check_setup(config, VoteQuery.from_json(query_text(message)))
         return
     state = _state(context)
     if stage == "share_keys":
-        _check_keys(config, state)
+        _check_keys(shown_keys(config), state)
     elif stage == "collect_masked_vectors":
         sources = _ids(config, "srcs")
         _check_known(sources, set(_keys(state)) - {state["nid"]}, "srcs")
@@ -57,69 +73,106 @@ def check(message: Message, context: Context) -> None:
         _check_enough(len(active), state)
 
 
-def check_shares(
-    message: Message, context: Context, decrypt: Callable[[bytes, bytes], bytes]
-) -> None:
-    """Refuses a vote for which the others' shares cannot be read.
+def check_shares(message: Message, context: Context) -> None:
+    """Refuses a vote for which a share of one of the others is missing or cannot be read.
+
+    Whose share can be read was shown the very same (:func:`.masks.digest_of`), this vote's query
+    among it.
 
     Raises:
-        VoteRefusedError: If one cannot be read.
+        VoteRefusedError: If one cannot be read, or is another's.
     """
-    if stage_of(message) != "collect_masked_vectors":
-        return
-    config, state = _config(message), _state(context)
+    config, state, module = _config(message), _state(context), masks.client_module()
     names = cast(list[int], state["ss2_dict:K"])
     keys = dict(zip(names, cast(list[bytes], state["ss2_dict:V"]), strict=True))
     texts, sources = config.get("ctxts"), cast(list[int], config["srcs"])
-    if not isinstance(texts, list) or len(texts) != len(sources):
+    if not isinstance(texts, list) or len(texts) != len(sources) or not all(map(short, texts)):
         raise VoteRefusedError("there must be one share of each client")
-    for source, text in zip(sources, texts, strict=True):
-        decrypt(keys[source], cast(bytes, text))
+    for source, text in zip(sources, cast(list[bytes], texts), strict=True):
+        try:
+            share = module.decrypt(keys[source], text)
+        except InvalidToken:
+            raise VoteRefusedError(
+                "a client's share cannot be read: it was shown another query or other clients, "
+                "or the share is damaged"
+            ) from None
+        if module.share_keys_plaintext_separate(share)[:2] != (source, state["nid"]):
+            raise VoteRefusedError("a share that is not the one of its client for this one")
+
+
+def remember(message: Message, context: Context) -> None:
+    """Keeps the query of a set-up, once its keys are made."""
+    keys = _own_keys(_state(context))
+    asked = ConfigRecord({"query": query_text(message), "keys": keys})
+    context.state.config_records[_ASKED] = asked
+
+
+def query_of(context: Context) -> str:
+    """Returns the text of the query that the current set-up was made for."""
+    record = context.state.config_records.get(_ASKED)
+    if record is None or record["keys"] != _own_keys(_state(context)):
+        raise VoteRefusedError("a stage of a secure sum that was never set up")
+    return cast(str, record["query"])
 
 
 def view_of(message: Message, context: Context) -> bytes:
-    """Returns a digest of what this client was shown, equal for all that were shown the same.
-
-    Where clients share with a part of the others only, each sees other neighbours; then it says
-    no more than that.
-    """
+    """Returns the digest of what this client was shown; b"" where no keys are asked for."""
     stage = stage_of(message)
     if stage not in ("share_keys", "collect_masked_vectors"):
         return b""
     state = _state(context)
-    keys = _shown_keys(_config(message)) if stage == "share_keys" else _keys(state)
-    if not _complete(state, len(keys)):
-        return b"partial"
-    content = [state[name] for name in ("sample_num", "share_num", "threshold")]
-    content += [part for nid in sorted(keys) for part in (nid, *keys[nid])]
-    return hashlib.sha256(repr(content).encode()).digest()
+    keys = shown_keys(_config(message)) if stage == "share_keys" else _keys(state)
+    return masks.digest_of(context.run_id, query_of(context), state, keys)
+
+
+def promised(message: Message) -> View:
+    """Returns what a set-up says that this client will see."""
+    config = _config(message)
+    return _view(config, cast(int, config["share_num"]))
 
 
 def seen(context: Context) -> View:
     """Returns what was seen of a secure sum, once shares have been exchanged."""
     state = _state(context)
-    clients = len(_keys(state))
-    return View(True, clients, cast(int, state["threshold"]), _complete(state, clients))
+    return _view(state, len(_keys(state)))
 
 
-def session(context: Context) -> str:
-    """Returns a name of this set-up of the secure sum: its keys are made for one vote."""
+def _view(numbers: ConfigRecord, clients: int) -> View:
+    return View(True, clients, cast(int, numbers["threshold"]), masks.complete(numbers, clients))
+
+
+def set_up_name(context: Context) -> str:
+    """Returns a name of this client's set-up: its keys are made for one sum."""
+    return hashlib.sha256(b"".join(_own_keys(_state(context)))).hexdigest()
+
+
+def sum_name(context: Context) -> str:
+    """Returns a name of the sum, the same whatever clients this one may be called in it."""
     state = _state(context)
-    return hashlib.sha256(b"".join(cast(bytes, state[k]) for k in ("pk1", "pk2"))).hexdigest()
+    keys = _keys(state)
+    shown = masks.digest_of(context.run_id, query_of(context), state, keys)
+    own = b"" if masks.complete(state, len(keys)) else b"".join(_own_keys(state))
+    return hashlib.sha256(shown + own).hexdigest()
 
 
-def check_set_up(query: VoteQuery, context: Context) -> None:
-    """The secure sum is set up as planned: no clipping of the noise, no lower threshold.
+def _check_setup(config: ConfigRecord, query: VoteQuery) -> None:
+    """The secure sum is as planned: no clipping of the noise, no lower threshold.
 
     Flower's defaults (clip to 8) would cut the noise off.
-
-    Raises:
-        VoteRefusedError: If it is not.
     """
-    state = _state(context)
     plan, clip = query.plan, entry_bound(query.plan)
-    shares = cast(int, state["share_num"])
+    counts = [config.get(name) for name in ("sample_num", "share_num", "threshold")]
+    if any(type(n) is not int for n in counts):
+        raise VoteRefusedError("a set-up without whole numbers of clients")
+    clients, shares, threshold = cast(list[int], counts)
+    if not 2 <= threshold <= shares <= clients <= plan.clients:
+        raise VoteRefusedError(
+            f"a set-up of {clients} clients, {plan.clients} of which were planned, with {shares} "
+            f"shares, {threshold} of which open a mask"
+        )
     least = max(shares // 2 + 1, shares - plan.max_dropout)
+    if threshold < least:
+        raise VoteRefusedError(f"a threshold of {threshold}, and a vote as planned takes {least}")
     expected = {
         "clipping_range": float(clip),
         "target_range": 2 * clip,
@@ -127,14 +180,9 @@ def check_set_up(query: VoteQuery, context: Context) -> None:
         "max_weight": 1.0,
     }
     for name, value in expected.items():
-        if state[name] != value:
-            raise VoteRefusedError(f"{name} is {state[name]}, and a vote as planned takes {value}")
-    if cast(int, state["threshold"]) < least:
-        raise VoteRefusedError(
-            f"a threshold of {state['threshold']}, and a vote as planned takes {least}"
-        )
-    if cast(int, state["sample_num"]) > plan.clients:
-        raise VoteRefusedError("more clients than planned")
+        given = config.get(name)
+        if type(given) is not type(value) or given != value:
+            raise VoteRefusedError(f"{name} is {given!r}, and a vote as planned takes {value}")
 
 
 def _config(message: Message) -> ConfigRecord:
@@ -151,38 +199,45 @@ def _state(context: Context) -> ConfigRecord:
     return state
 
 
-def _check_setup(config: ConfigRecord) -> None:
-    numbers = [config.get(name) for name in ("sample_num", "share_num", "threshold")]
-    if any(type(n) is not int for n in numbers):
-        raise VoteRefusedError("a set-up without whole numbers of clients")
-    clients, shares, threshold = cast(list[int], numbers)
-    if not (2 <= threshold <= shares <= min(clients, _MOST_SHARES) and 2 * threshold > shares):
-        raise VoteRefusedError(
-            f"a set-up of {clients} clients with {shares} shares, {threshold} of which open a mask"
-        )
-
-
-def _check_keys(config: ConfigRecord, state: ConfigRecord) -> None:
-    keys = _shown_keys(config)
+def _check_keys(keys: Mapping[int, Sequence[bytes]], state: ConfigRecord) -> None:
     if len(keys) > cast(int, state["share_num"]):
         raise VoteRefusedError("more clients than shares")
+    if list(keys.get(cast(int, state["nid"]), ())) != _own_keys(state):
+        raise VoteRefusedError("its own keys are not among those that it is shown")
     parts = [part for pair in keys.values() for part in pair]
     if len(set(parts)) < len(parts):
         raise VoteRefusedError("two clients with one key")
+    if not all(map(_is_key, parts)):
+        raise VoteRefusedError("keys that are none")
     _check_enough(len(keys), state)
 
 
-def _shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
+def _is_key(text: bytes) -> bool:
+    """Whether it is a public key, written in the one way that clients write theirs."""
+    try:
+        key = bytes_to_public_key(text)
+        return isinstance(key.curve, ec.SECP384R1) and public_key_to_bytes(key) == text
+    except Exception:  # whatever a stranger's bytes make a library raise
+        return False
+
+
+def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
+    """Returns the public keys that a message shows, by client.
+
+    Raises:
+        VoteRefusedError: If it holds anything else.
+    """
     found: dict[int, tuple[bytes, bytes]] = {}
     for name, value in config.items():
         if name == "stage":
             continue
         pair = value if isinstance(value, list) else []
-        if not name.isdecimal() or len(pair) != 2 or not all(isinstance(p, bytes) for p in pair):
+        number = int(name) if name.isdecimal() and len(name) <= 20 else -1
+        if not 0 <= number <= _LARGEST_NAME or len(pair) != 2 or not all(map(short, pair)):
             raise VoteRefusedError("keys that are none")
-        if int(name) in found:  # "7" and "07" are one client
+        if number in found:  # "7" and "07" are one client
             raise VoteRefusedError("a client that is named twice")
-        found[int(name)] = cast(tuple[bytes, bytes], tuple(pair))
+        found[number] = cast(tuple[bytes, bytes], tuple(pair))
     return found
 
 
@@ -193,8 +248,8 @@ def _keys(state: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
     return {n: (parts[2 * i], parts[2 * i + 1]) for i, n in enumerate(names)}
 
 
-def _complete(state: ConfigRecord, shown: int) -> bool:
-    return state["share_num"] == state["sample_num"] == shown
+def _own_keys(state: ConfigRecord) -> list[bytes]:
+    return [cast(bytes, state["pk1"]), cast(bytes, state["pk2"])]
 
 
 def _ids(config: ConfigRecord, name: str) -> list[int]:
@@ -212,5 +267,6 @@ def _check_known(ids: Sequence[int], known: Collection[int], name: str) -> None:
 
 
 def _check_enough(count: int, state: ConfigRecord) -> None:
-    if count < cast(int, state["threshold"]):
-        raise VoteRefusedError(f"{count} different clients, and {state['threshold']} are needed")
+    threshold = cast(int, state["threshold"])
+    if count < threshold:
+        raise VoteRefusedError(f"{count} different clients, and {threshold} are needed")

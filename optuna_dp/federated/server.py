@@ -13,7 +13,6 @@ from optuna.distributions import BaseDistribution
 
 from optuna_dp import validation
 from optuna_dp.arrays import IntArray
-from optuna_dp.densities.prior import check_space
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.plain_sum import PlainSum
 from optuna_dp.federated.query import (
@@ -25,12 +24,12 @@ from optuna_dp.federated.query import (
 )
 from optuna_dp.federated.secagg import SecAggPlus
 from optuna_dp.federated.transport import Attempt, Progress, Server
+from optuna_dp.models.space import check_space
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.release import Release
 from optuna_dp.voting.ballots import argmax
-from optuna_dp.voting.errors import VoteFailedError
-from optuna_dp.voting.plan import VotePlan, checked_adjacency
+from optuna_dp.voting.plan import VoteFailedError, VotePlan, checked_adjacency
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -198,7 +197,6 @@ class FederatedVote:
             self._candidates,
             self._direction,
             plan,
-            self._transport.masks_for(),
             secrets.token_hex(16),
         )
         self._progress(

@@ -31,6 +31,8 @@ SECAGG_CONFIG = "secaggplus_configs"
 _DEVIATIONS = 40
 
 _LONGEST_HEADER = 4096
+# Far more than any key or share takes.
+_LONGEST = 4096
 
 Progress = Callable[[str], None]
 
@@ -71,9 +73,6 @@ class Transport(Protocol):
     def facts(self) -> dict[str, Any]:
         """Returns what a privacy statement must say of it, JSON values."""
 
-    def masks_for(self) -> str:
-        """Returns the kind of masks that clients must use."""
-
     def collect(self, server: Server, nodes: Sequence[int], query: VoteQuery) -> Attempt:
         """Asks the nodes for their votes and returns the sum."""
 
@@ -106,6 +105,11 @@ def vector_of(data: Any, shape: tuple[int, ...]) -> IntArray | None:
     if header != (shape, False, np.dtype(np.int64)) or len(data) != stream.tell() + size:
         return None
     return np.frombuffer(data, dtype=np.int64, offset=stream.tell()).reshape(shape)
+
+
+def short(value: Any) -> bool:
+    """Returns whether a value may be a key, or a share of one."""
+    return isinstance(value, bytes) and 0 < len(value) <= _LONGEST
 
 
 def rejected(reply: Message, why: str) -> None:

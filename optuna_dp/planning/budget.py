@@ -7,17 +7,18 @@ from typing import Any
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.numbers_shown import significant_up
-from optuna_dp.planning.budget_plan import (
+from optuna_dp.budget.fidelity import rate_within, sgd_training
+from optuna_dp.budget.plan import (
     BudgetPlan,
     assembled,
     checked_sample,
     checked_score,
     rung_sizes,
 )
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.numbers_shown import significant_up
+from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import OnSample, Split
-from optuna_dp.planning.fidelity import rate_within, sgd_training
 
 DEFAULT_PILOTS = (16, 4)
 _MOST_PILOTS = 10_000
@@ -39,6 +40,7 @@ def plan_budget(
     records: int | None = None,
     batch_size: float | None = None,
     epochs: float | None = None,
+    work: float | None = None,
     run: Training | None = None,
     steps: int | None = None,
     pilots: int | tuple[int, ...] = DEFAULT_PILOTS,
@@ -52,6 +54,10 @@ def plan_budget(
     neighboring_relation: str = "add_or_remove_one",
 ) -> BudgetPlan:
     """Returns pilots in the open and one last run that together cost a target epsilon.
+
+    With ``pilots=0`` it is a plan of a single run: the one to take where learning rate, clipping
+    norm and batch size are all there is to choose, which follow from public numbers
+    (``docs/explanation/known-without-data.md``).
 
     Tuning at nearly the price of one training: a few noisy pilots, whose outputs are paid for and
     may be shown, and one run with hyperparameters that are any function of those outputs. Either
@@ -69,13 +75,18 @@ def plan_budget(
         epsilon: What everything together may cost; positive.
         delta: In (0, 1).
         records: Number of training records, a public number.
-        batch_size: Expected number of records in a batch, at most ``records``.
+        batch_size: Expected number of records in a batch, at most ``records``. Left out, it is
+            the one that accounting favors for the computing given, with about 150 steps: see
+            :func:`optuna_dp.batch_choices`.
         epochs: Length of the last run in passes over the records; positive. Rounded to steps.
+            Without ``batch_size`` it is the computing that may be spent: the last run takes less
+            where more would buy nothing.
+        work: Without ``batch_size``: times the computing; positive, 1 unless given.
         run: Instead of the three: a function of (noise multiplier, steps) that returns the event
             of one training without its score.
         steps: With ``run``: length of the last run.
         pilots: Number of pilots, or of each rung of a ladder: (16, 4) lets the best 4 of 16 try
-            again with half the noise.
+            again with half the noise. 0: no pilots.
         pilot_epochs: Length of a pilot; like the last run unless given. A short pilot has less
             noise for the same price.
         pilot_steps: The same in steps; with ``run`` only.
@@ -116,12 +127,28 @@ def plan_budget(
     sizes = rung_sizes("pilots", pilots)
     if sum(sizes) > _MOST_PILOTS:
         raise InvalidArgumentError("pilots", pilots, f"there may be {_MOST_PILOTS} at most")
-    increase = _noise_increase(noise_increase, target)
+    if not sizes:
+        _refuse_without_pilots(
+            noise_increase=noise_increase,
+            sample=sample,
+            pilot_epochs=pilot_epochs,
+            pilot_steps=pilot_steps,
+        )
+    increase = _noise_increase(noise_increase, target) if sizes else 1.0
     spare = validation.whole("spare_runs", spare_runs)
     checked_score(score)
     if not isinstance(score_final, bool):
         raise InvalidArgumentError("score_final", score_final, "it must be True or False")
     share = checked_sample(sample, neighboring_relation)
+    if None not in (records, epochs) and batch_size is None and run is None:
+        batch_size, epochs = _favored(target, delta, records, epochs, work, neighboring_relation)
+    elif work is not None:
+        raise InvalidArgumentError(
+            "work",
+            work,
+            "it is for a plan that chooses the batch size itself",
+            "Leave out batch_size, or give more epochs instead of work.",
+        )
     training, rate, length, pilot_length = _lengths(
         records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps, share
     )
@@ -129,15 +156,37 @@ def plan_budget(
         target, float(delta), neighboring_relation, training, rate, score, score_final, share
     )
     last, ratio = split.last(1 + spare, length, increase)
-    rungs = split.rungs(sizes, pilot_length, last, increase, ratio)
+    rungs = split.rungs(sizes, pilot_length, last, increase, ratio) if sizes else []
     return assembled(
         epsilon=target,
         delta=float(delta),
         neighboring_relation=neighboring_relation,
         sample_rate=rate,
+        batch_size=None if batch_size is None else float(batch_size),
         score=score,
         runs=[*rungs, last],
     )
+
+
+def _refuse_without_pilots(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
+
+
+def _favored(
+    epsilon: float, delta: float, records: Any, epochs: Any, work: Any, relation: str
+) -> tuple[int, float]:
+    """Returns the favored batch size, and the epochs that its steps make."""
+    found = batch_choices(
+        epsilon=epsilon,
+        delta=delta,
+        records=records,
+        epochs=epochs,
+        work=1.0 if work is None else work,
+        neighboring_relation=relation,
+    ).favored
+    return found.batch_size, found.epochs
 
 
 def _lengths(

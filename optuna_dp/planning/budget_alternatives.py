@@ -14,16 +14,17 @@ from functools import partial
 from typing import Any
 
 from optuna_dp.accounting.events import compose
-from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
+from optuna_dp.budget.fidelity import run_event, sgd_training
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
-from optuna_dp.planning.budget_plan import BudgetPlan
 from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
-from optuna_dp.planning.fidelity import run_event, sgd_training
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import Found, guided
-from optuna_dp.trial_counts.negative_binomial import Geometric
+from optuna_dp.private_selection.guarantee import selection_guarantee
+from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 
 _DENSITY_BOUNDS = (0.75, 2.0)
 # What a choice among partitions' utilities takes, and on how many models it rests.
@@ -62,7 +63,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     if rate is None:
         raise InvalidArgumentError("plan", plan, "its runs are not DP-SGD")
     # A selection's runs are all scored; each like a pilot of the highest rung.
-    score = plan.rungs[-1].score_noise_multiplier
+    score = (*plan.rungs, plan.final)[-2 if plan.rungs else -1].score_noise_multiplier
 
     def training(noise: float) -> Any:
         return sgd_training(noise, rate, steps)
@@ -119,14 +120,21 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     start = replace(NOISE, start=-math.log(plan.final.noise_multiplier))
     pilots = sum(n * rung.steps for n, rung in zip(plan.rung_sizes, plan.rungs, strict=True))
     few = selected(10)
+    noise = plan.final.noise_multiplier
+    if plan.pilots:
+        mine = [
+            Alternative(
+                "pilots, then one run (this plan)",
+                noise,
+                f"{plan.pilots} + 1",
+                pilots / steps + 1.0,
+            ),
+            Alternative("no tuning", single(training), "1", 1.0),
+        ]
+    else:
+        mine = [Alternative("one run (this plan)", noise, "1", 1.0)]
     return [
-        Alternative(
-            "pilots, then one run (this plan)",
-            plan.final.noise_multiplier,
-            f"{plan.pilots} + 1",
-            pilots / steps + 1.0,
-        ),
-        Alternative("no tuning", single(training), "1", 1.0),
+        *mine,
         rand_tune(10, few),
         rand_tune(30, selected(30)),
         Alternative(

@@ -17,17 +17,17 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
-from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
-from optuna_dp.accounting.selection.history_only import history_only_bound
-from optuna_dp.accounting.selection.profile_bound import DataProfile
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
-from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.private_selection.guarantee import selection_guarantee
+from optuna_dp.private_selection.trial_counts.base import TrialCount
 
 Unknown = Literal["noise_multiplier", "mean", "density_bounds"]
 
@@ -36,10 +36,10 @@ LARGEST_MEAN = 1e4
 _SMALLEST_MEAN = 1e-3
 LARGEST_RATIO = 1e3
 
-# Grids of the history bound that only say where to look.
-_COARSE = {"step": 0.04, "points_per_spread": 4.0}
+# Cells of the pointwise bound that only say where to look.
+_FEW_CELLS = 100
 # Epsilon by the bound that counts over what these say, more or less.
-CLOSE_OVER_ROUGH = 0.935
+CLOSE_OVER_ROUGH = 0.97
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     """Returns what a selection costs by the profile bounds alone, which are quick to evaluate.
 
     Args:
-        selection: The guarantee of a selection, or of pilots and a selection.
+        selection: The guarantee of a selection, or of anything else that has a profile.
         delta: In (0, 1).
     """
     event = selection.event
@@ -209,9 +209,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
         return max(both.epsilon(delta), both.reversed().epsilon(delta))
     found, sides = _by_data_profile(selection, delta)
     if _learns_from_outputs(event):
-        better = history_only_bound(
-            sides[0], event.trials, event.density_bounds, event.startup_runs
-        )
+        better = pointwise_bound(sides[0], event.trials, event.density_bounds, event.startup_runs)
         found = min(found, better.epsilon(delta))
     return found
 
@@ -227,10 +225,10 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
     if not isinstance(event, PrivateSelectionDpEvent) or not _learns_from_outputs(event):
         return profile_epsilon(selection, delta)
     found, sides = _by_data_profile(selection, delta)
-    forward, reverse = (
-        HistoryProfile(side, event.trials, event.density_bounds, **_COARSE) for side in sides
+    coarse = pointwise_bound(
+        sides[0], event.trials, event.density_bounds, event.startup_runs, _FEW_CELLS
     )
-    return min(found, ProfileMethod(forward, reverse).epsilon(delta))
+    return min(found, coarse.epsilon(delta))
 
 
 def _learns_from_outputs(event: PrivateSelectionDpEvent) -> bool:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from dp_accounting import dp_event
 from scipy.optimize import brentq, minimize_scalar
 
+from optuna_dp.accounting.discretisation import interval_for
 from optuna_dp.accounting.kinds.base import Part
-from optuna_dp.accounting.plds import interval_for
 from optuna_dp.arrays import FloatArray
 
 ComplexArray = npt.NDArray[np.complex128]

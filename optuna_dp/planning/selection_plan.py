@@ -1,73 +1,52 @@
 """The planner: what a search would cost under many laws of T, before any data are touched.
 
-One row is one law of T and one way to learn: not at all, within density bounds (c, C), or from
-pilots before the selection. Each is judged by every method that applies, beside what other
-accountings would say and what the search can hope to find
-(:mod:`optuna_dp.planning.selection_plan_rows`).
+One row is one law of T and one way to learn: not at all, or within density bounds (c, C). Each is
+judged by every method that applies, beside what other accountings would say and what the search
+can hope to find (:mod:`optuna_dp.planning.selection_plan_rows`).
 """
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting import events, supported_events
-from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.accounting.event_json import event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record, stored
+from optuna_dp.json_records import plain
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown
-from optuna_dp.planning.selection_plan_rows import (
-    PLAIN,
-    Bounds,
-    Judge,
-    PlanRow,
-    Search,
-    Solver,
-    law_of,
-)
-from optuna_dp.planning.shared_work import shared
+from optuna_dp.planning.selection_plan_rows import PLAIN, Bounds, PlanRow, Question, law_of
+from optuna_dp.private_selection.event import POLICIES
 
 LAWS = ("negative-binomial:-0.5", "logarithmic", "geometric", "poisson")
 MEANS = (10.0, 30.0, 100.0)
-DENSITY_BOUNDS: tuple[Bounds, ...] = ((0.9, 1.25), (0.75, 2.0))
-PILOTS: tuple[tuple[int, float], ...] = ((10, 2.0), (10, 4.0), (20, 4.0))
-
-
-_RUN = stored(
-    write=lambda run: None if run is None else event_to_json(run),
-    read=lambda record: None if record is None else event_from_json(record),
-)
+DENSITY_BOUNDS: Bounds = (0.75, 2.0)
 
 
 @dataclass(frozen=True)
-class SelectionPlan(Record):
+class SelectionPlan:
     """A table to choose a search from.
 
     Attributes:
-        run: Event of one run; None if its noise was solved for.
-        one_run: Epsilon of one run, alone and published; None likewise.
+        run: Event of one run; None if its noise is solved for.
         delta: Of every epsilon here.
         fraction: What counts as a hit: the best ``fraction`` of the prior.
         policy: "history" or "data".
         neighboring_relation: "add_or_remove_one" or "replace_one".
         target_epsilon: What every row may cost, or None.
-        solved_for: What was chosen to meet it, or None.
-        rows: One for each law, mean and way to learn.
+        solved_for: What is chosen to meet it, or None.
+        rows: One for each law, mean and way to learn. A row does its work when its figures are
+            read.
     """
 
-    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp plan", "version": 1}
-    run: dp_event.DpEvent | None = field(metadata=_RUN)
-    one_run: float | None
+    run: dp_event.DpEvent | None
     delta: float
     fraction: float
     policy: str
@@ -75,6 +54,28 @@ class SelectionPlan(Record):
     target_epsilon: float | None
     solved_for: Unknown | None
     rows: tuple[PlanRow, ...]
+
+    @cached_property
+    def one_run(self) -> float | None:
+        """Epsilon of one run, alone and published; None if its noise is solved for."""
+        if self.run is None:
+            return None
+        return Guarantee(self.run, self.neighboring_relation).epsilon(self.delta)
+
+    def to_json(self, *, attack: bool = True) -> dict[str, Any]:
+        """Returns the plan with all figures of all rows, as plain JSON values.
+
+        Args:
+            attack: Whether to look for attacks too, a good part of the work.
+        """
+        rest = ("delta", "fraction", "policy", "neighboring_relation", "target_epsilon")
+        return {
+            "format": "optuna-dp plan",
+            "version": 1,
+            "run": None if self.run is None else event_to_json(self.run),
+            **{name: plain(getattr(self, name)) for name in (*rest, "solved_for", "one_run")},
+            "rows": [row.to_json(attack=attack) for row in self.rows],
+        }
 
 
 def selection_plan(
@@ -85,29 +86,30 @@ def selection_plan(
     laws: Sequence[str] = LAWS,
     means: Sequence[float] = MEANS,
     adaptive_laws: Sequence[str] = ("geometric",),
-    density_bounds: Sequence[Bounds] = DENSITY_BOUNDS,
-    pilots: Sequence[tuple[int, float]] = (),
+    density_bounds: Sequence[Bounds] | None = None,
     cap: int | None = None,
     fraction: float = 0.05,
     policy: str = "history",
     neighboring_relation: str = "add_or_remove_one",
     target_epsilon: float | None = None,
     solve: Unknown | None = None,
-    attacks: bool | None = None,
-    n_jobs: int = 1,
-    on_row: Callable[[int, int, PlanRow], None] | None = None,
     startup_runs: int = 0,
 ) -> SelectionPlan:
     """Returns what searches would cost and find, or what a target epsilon allows.
 
     Without ``target_epsilon`` every row is judged as it is. With it, one quantity is solved for in
     every row so that the row costs at most that much: the noise multiplier if ``run`` is a
-    function of it (the white-box setting of DP-HyPO), else the mean of T or the ratio C/c. In rows
-    of pilots that noise is the selection runs' noise, and the pilots keep their ratio to it.
+    function of it (the white-box setting of DP-HyPO), else the mean of T or the ratio C/c.
+
+    The plan is returned at once. A row is judged, or solved for, when its figures are read: a few
+    tenths of a second without density bounds, a few seconds with them.
 
     Guarantees:
         * Every ``epsilon`` is the guarantee's own and is never above ``target_epsilon``; rows that
           cannot reach it are kept, empty, with a note.
+        * At least 98 % of ``target_epsilon`` is used, unless what is solved for is at an end of
+          its range (:func:`calibrate` names it) or only Rényi accounting says so little.
+        * No figure depends on which others were read, or in which order.
         * All arguments are checked, and the run judged supported, before any work.
 
     Args:
@@ -116,12 +118,10 @@ def selection_plan(
         delta: In (0, 1).
         laws: Families of searches that do not learn: "geometric", "logarithmic", "poisson",
             "negative-binomial:SHAPE" or "binomial:N".
-        means: E[T] of the rows, pilots not counted; not used when the mean is solved for.
+        means: E[T] of the rows; not used when the mean is solved for.
         adaptive_laws: Families of searches that learn.
-        density_bounds: Pairs (c, C) for those; not used when C/c is solved for.
-        pilots: Pairs (B, r) for those: B pilots at r times the noise of a selection run, then a
-            selection from the prior they teach (:class:`~optuna_dp.PilotSampler`). Needs a
-            function as ``run``; none by default.
+        density_bounds: Pairs (c, C) for those, at every mean; not used when C/c is solved for. By
+            default (0.75, 2) at the smallest mean only: such a row takes seconds.
         cap: Largest T, for all laws, or None.
         fraction: What counts as a hit, in (0, 1).
         policy: "history" or "data", see :func:`~optuna_dp.selection_guarantee`.
@@ -130,9 +130,6 @@ def selection_plan(
             ``noise_multiplier``.
         solve: "noise_multiplier", "mean" or "density_bounds"; the default is the noise if ``run``
             is a function without ``noise_multiplier``, else the mean.
-        attacks: Whether to search for attacks, most of the work; by default only without a target.
-        n_jobs: How many processes share the rows; -1 for one per core. The rows are the same.
-        on_row: Called with (place, number of rows, row) when a row is ready, in whatever order.
         startup_runs: In rows within density bounds, how many runs are drawn from the prior, as by
             ``DPHyPOSampler(startup_runs=)``; at least 0, and 0 under ``policy="data"``.
 
@@ -148,8 +145,7 @@ def selection_plan(
     """
     unknown = _unknown_of(run, noise_multiplier, target_epsilon, solve)
     laws, adaptive_laws = _several("laws", laws), _several("adaptive_laws", adaptive_laws)
-    means, density_bounds = _several("means", means), _several("density_bounds", density_bounds)
-    pilots = _several("pilots", pilots)
+    means = _several("means", means)
     if cap is not None:
         validation.whole("cap", cap, 1)
     validation.open_unit("delta", delta)
@@ -159,107 +155,81 @@ def selection_plan(
         raise InvalidArgumentError(
             "startup_runs", startup_runs, "it must be 0 if the policy may depend on the data"
         )
-    if policy not in events.POLICIES:
-        raise InvalidArgumentError(
-            "policy", policy, f"it must be one of {', '.join(events.POLICIES)}"
-        )
-    bounds = [validation.density_bounds(pair) for pair in density_bounds]
-    groups = _pilots(pilots, run, unknown)
+    if policy not in POLICIES:
+        raise InvalidArgumentError("policy", policy, f"it must be one of {', '.join(POLICIES)}")
+    bounds = None
+    if density_bounds is not None:
+        pairs = _several("density_bounds", density_bounds)
+        bounds = [validation.density_bounds(pair) for pair in pairs]
+    if target_epsilon is not None:
+        target_epsilon = validation.positive("target_epsilon", target_epsilon)
     noise = 1.0 if noise_multiplier is None else float(noise_multiplier)
     make: Callable[[float], Any] = run if _is_function(run) else (lambda _: run)
     event = make(noise)
     if not isinstance(event, dp_event.DpEvent):
         raise InvalidArgumentError("run", run, "it must be an event or a function that makes one")
     supported_events.check_supported(event, neighboring_relation)
-    if attacks is None:
-        attacks = target_epsilon is None
-    judge = Judge(make, delta, fraction, policy, neighboring_relation, attacks, startup_runs)
-    searches = _searches(unknown, laws, means, adaptive_laws, bounds, groups, cap)
-    if not searches:
-        empty = "means" if not means and unknown != "mean" else "laws, adaptive_laws"
-        raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
-    if unknown is None:
-        work: Any = judge
-        # Whatever pilots come before it, a selection's own pair is made once.
-        chains = _together(searches, lambda s: (s.law, s.mean, s.density_bounds, s.pilots > 0))
-    else:
-        work = Solver(
-            judge, unknown, noise, cap, validation.positive("target_epsilon", target_epsilon)
-        )
-        # The solutions of one way to search are near each other, so it is one job.
-        chains = _together(sorted(searches, key=_by_law), _way)
-    job = partial(_rows, work, noise, cap)
-    with closing(shared(job, chains, n_jobs, lambda chain: sum(map(_effort, chain)))) as done:
-        rows = _in_order(done, searches, on_row)
-    known = unknown != "noise_multiplier"
-    # After the rows, so that no process waits for it; they needed its pair as well.
-    one_run = Guarantee(event, neighboring_relation).epsilon(delta) if known else None
-    return SelectionPlan(
-        run=event if known else None,
-        one_run=one_run,
+    question = Question(
+        run=make,
+        noise=noise,
         delta=float(delta),
         fraction=float(fraction),
         policy=policy,
         neighboring_relation=neighboring_relation,
-        target_epsilon=None if target_epsilon is None else float(target_epsilon),
+        startup_runs=startup_runs,
+        cap=cap,
+        unknown=unknown,
+        target=target_epsilon or 0.0,
+    )
+    rows = _rows(question, laws, means, adaptive_laws, bounds)
+    if not rows:
+        empty = "means" if not means and unknown != "mean" else "laws, adaptive_laws"
+        raise InvalidArgumentError(empty, (), "nothing would be planned", "Give at least one.")
+    return SelectionPlan(
+        run=None if unknown == "noise_multiplier" else event,
+        delta=question.delta,
+        fraction=question.fraction,
+        policy=policy,
+        neighboring_relation=neighboring_relation,
+        target_epsilon=target_epsilon,
         solved_for=unknown,
-        rows=tuple(rows),
+        rows=rows,
     )
 
 
 def _rows(
-    work: Judge | Solver, noise: float, cap: int | None, chain: list[Search]
-) -> Iterator[tuple[Search, PlanRow]]:
-    """The rows of one job, one after the other."""
-    # One of its own for each job: where it begins must not depend on who did what before.
-    solver = copy.deepcopy(work)
-    for search in chain:
-        if isinstance(solver, Solver):
-            yield search, solver.row(search)
-        else:
-            law = law_of(search.law, float(search.mean or 1.0), cap)
-            yield search, solver.row(search, law, noise)
-
-
-def _together(searches: Iterable[Search], key: Callable[[Search], Any]) -> list[list[Search]]:
-    """Returns one list of searches for each key, in their order."""
-    found: dict[Any, list[Search]] = {}
-    for search in searches:
-        found.setdefault(key(search), []).append(search)
-    return list(found.values())
-
-
-def _in_order(
-    done: Iterable[tuple[Search, PlanRow]],
-    searches: list[Search],
-    on_row: Callable[[int, int, PlanRow], None] | None,
-) -> list[PlanRow]:
-    """Returns the rows in their order, whoever computed them."""
-    found: dict[Search, PlanRow] = {}
-    for search, row in done:
-        found[search] = row
-        if on_row is not None:
-            on_row(searches.index(search), len(searches), row)
-    return [found[search] for search in searches]
-
-
-def _effort(search: Search) -> float:
-    """How long a row takes beside others, roughly: only the order of jobs depends on it."""
-    factor = 10.0 if search.density_bounds != PLAIN else 3.0 if search.pilots else 1.0
-    return math.sqrt(search.mean or 30.0) * factor
-
-
-def _way(search: Search) -> tuple[Any, ...]:
-    return search.law, search.density_bounds, search.pilots, search.noise_ratio
+    question: Question,
+    laws: Sequence[str],
+    means: Sequence[float],
+    adaptive_laws: Sequence[str],
+    bounds: Sequence[Bounds] | None,
+) -> tuple[PlanRow, ...]:
+    """Returns a row for every way to search, after a look whether the laws exist."""
+    unknown = question.unknown
+    known = [] if unknown == "mean" else [validation.positive("means", mean) for mean in means]
+    for name in (*laws, *adaptive_laws):
+        for mean in known:
+            law_of(name, mean, question.cap)
+        if unknown == "mean":
+            calibration.mean_scale(partial(law_of, name, cap=question.cap))
+    if unknown == "density_bounds":
+        return tuple(PlanRow(question, law, mean, None) for mean in known for law in adaptive_laws)
+    found = []
+    shown: Sequence[float | None] = [None] if unknown == "mean" else known
+    for given in shown:
+        found += [PlanRow(question, law, given, PLAIN) for law in laws]
+        pairs = bounds
+        if pairs is None:
+            pairs = [DENSITY_BOUNDS] if given == min(known, default=None) else []
+        learning = [pair for pair in dict.fromkeys(pairs) if pair != PLAIN]
+        found += [
+            PlanRow(question, law, given, pair) for law in adaptive_laws for pair in learning
+        ]
+    return tuple(found)
 
 
 def _is_function(run: Any) -> bool:
     return callable(run) and not isinstance(run, dp_event.DpEvent)
-
-
-def _by_law(search: Search) -> tuple[str, float, int, float, float]:
-    c = (search.density_bounds or PLAIN)[0]
-    return search.law, -c, search.pilots, search.noise_ratio or 0.0, search.mean or 0.0
 
 
 def _several(name: str, value: Any) -> tuple[Any, ...]:
@@ -316,66 +286,3 @@ def _unknown_of(
             "For the noise: lambda noise: dp_sgd(noise_multiplier=noise, ...).",
         )
     return unknown
-
-
-def _pilots(pilots: Any, run: Any, unknown: Unknown | None) -> list[tuple[int, float]]:
-    """Returns (B, r) of the rows of pilots, checked."""
-    found = []
-    for given in pilots:
-        try:
-            count, ratio = given
-            pair = validation.whole("B", count, 1), validation.positive("r", ratio)
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(
-                "pilots",
-                given,
-                "it must be a pair (B, r): a whole number of pilots, at least 1, and their noise "
-                "over that of a selection run, positive",
-                "For example (10, 4.0).",
-            ) from None
-        found.append(pair)
-    if found and not _is_function(run):
-        raise InvalidArgumentError(
-            "pilots",
-            pilots,
-            "their noise is a multiple of the run's, which an event does not tell",
-            "Give run as a function, such as lambda noise: dp_sgd(noise_multiplier=noise, ...), "
-            "and noise_multiplier.",
-        )
-    if found and unknown == "density_bounds":
-        raise InvalidArgumentError(
-            "pilots", pilots, "rows of pilots have no density bounds to solve for", "Leave it out."
-        )
-    return list(dict.fromkeys(found))
-
-
-def _searches(
-    unknown: Unknown | None,
-    laws: Sequence[str],
-    means: Sequence[float],
-    adaptive_laws: Sequence[str],
-    bounds: Sequence[Bounds],
-    pilots: Sequence[tuple[int, float]],
-    cap: int | None,
-) -> list[Search]:
-    """Returns every row's way to search, None for what is solved for."""
-    checked = [] if unknown == "mean" else [validation.positive("means", m) for m in means]
-    for name in (*laws, *adaptive_laws):
-        for mean in checked:
-            law_of(name, mean, cap)
-        if unknown == "mean":
-            calibration.mean_scale(partial(law_of, name, cap=cap))
-    adaptive = [pair for pair in dict.fromkeys(bounds) if pair != PLAIN]
-    if unknown == "density_bounds":
-        return [Search(law, mean, None) for law in adaptive_laws for mean in checked]
-    found: list[Search] = []
-    shown: list[float | None] = [None] if unknown == "mean" else [*checked]
-    for given in shown:
-        found += [Search(law, given) for law in laws]
-        found += [Search(law, given, pair) for law in adaptive_laws for pair in adaptive]
-        found += [
-            Search(law, given, PLAIN, count, ratio)
-            for law in adaptive_laws
-            for count, ratio in pilots
-        ]
-    return found

@@ -1,4 +1,4 @@
-"""The rows of a plan, judged or solved for one at a time.
+"""The rows of a plan, each judged or solved for when its figures are read.
 
 Two figures need a word:
 
@@ -6,140 +6,53 @@ Two figures need a word:
   at most min(1, C f) and at least c f. Hence so does the whole search: adaptivity within [c, C]
   raises the chance of a hit from 1 - phi(1 - f) to at most 1 - phi(1 - C f), and a bad policy
   lowers it to 1 - phi(1 - c f) at worst.
-* ``rival_mean``: the mean of the same law that plain selection (C = c = 1, no pilots) could afford
-  at the same epsilon. Learning is worth its price only where the extra runs are not to be had.
+* ``rival_mean``: the mean of the same law that plain selection (C = c = 1) could afford at the
+  same epsilon. Learning is worth its price only where the extra runs are not to be had.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from optuna_dp import validation
-from optuna_dp.accounting.attacks.strongest import strongest_known_attack
 from optuna_dp.accounting.epsilon_methods import epsilons_of
-from optuna_dp.accounting.guarantee import Guarantee, selection_guarantee
-from optuna_dp.accounting.pilots import pilots_guarantee
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.attacks.strongest import strongest_known_attack
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
+from optuna_dp.json_records import plain
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning import calibration
 from optuna_dp.planning.calibration import Unknown, profile_epsilon, rough_epsilon
 from optuna_dp.planning.target_search import guided, largest_within
-from optuna_dp.trial_counts.base import TrialCount
-from optuna_dp.trial_counts.binomial import Binomial
-from optuna_dp.trial_counts.logarithmic import Logarithmic
-from optuna_dp.trial_counts.negative_binomial import Geometric, NegativeBinomial
-from optuna_dp.trial_counts.poisson import Poisson
+from optuna_dp.private_selection.guarantee import selection_guarantee
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.binomial import Binomial
+from optuna_dp.private_selection.trial_counts.logarithmic import Logarithmic
+from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric, NegativeBinomial
+from optuna_dp.private_selection.trial_counts.poisson import Poisson
 
 Bounds = tuple[float, float]
+T = TypeVar("T")
 
 FEW = 3
 """``few`` is the probability of so few runs that there is hardly anything to choose from."""
 
+TOLERANCE = 0.02
+"""The part of a target epsilon that a row may leave unused."""
+
 PLAIN: Bounds = (1.0, 1.0)
-# Of the target epsilon, what a row may leave unused.
-_TOLERANCE = 0.02
-
-
-@dataclass(frozen=True)
-class Search(Record):
-    """A way to search. ``None`` in ``mean`` or ``density_bounds``: to be solved for.
-
-    Attributes:
-        law: Name of the family of T, as :func:`law_of` takes it.
-        mean: E[T] before any cap; pilots are not counted.
-        density_bounds: (c, C); (1, 1) where the selection's runs do not learn from each other.
-        pilots: Number of pilots before the selection, B; 0 for none.
-        noise_ratio: Noise of a pilot over that of a selection run; None without pilots.
-    """
-
-    law: str
-    mean: float | None
-    density_bounds: Bounds | None = PLAIN
-    pilots: int = 0
-    noise_ratio: float | None = None
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the densities may leave the prior."""
-        return self.density_bounds not in (None, PLAIN)
-
-    @property
-    def learns(self) -> bool:
-        """Whether runs are drawn in view of others, within density bounds or after pilots."""
-        return self.adaptive or self.pilots > 0
-
-    @property
-    def name(self) -> str:
-        """The law and how the search learns, in words, without the mean."""
-        if self.pilots:
-            return f"{self.law}, after {self.pilots} pilots at {self.noise_ratio:g}x noise"
-        if self.density_bounds is None or not self.adaptive:
-            return self.law
-        c, big_c = self.density_bounds
-        return f"{self.law}, adaptive within [{c:g}, {big_c:g}]"
-
-
-@dataclass(frozen=True)
-class PlanRow(Search):
-    """One way to search and what it costs, at the plan's delta.
-
-    ``None`` where there is no such figure.
-
-    Attributes:
-        law: Name of the family of T.
-        mean: E[T] before any cap; pilots are not counted.
-        density_bounds: (c, C); (1, 1) where the selection's runs do not learn from each other.
-        pilots: Number of pilots before the selection, B; 0 for none.
-        noise_ratio: Noise of a pilot over that of a selection run; None without pilots.
-        trials: The law of T.
-        noise_multiplier: Solved for, if the plan was asked to.
-        epsilon: What the search costs in all, pilots included (:meth:`Guarantee.epsilon`).
-        attack: What it certainly costs.
-        naive: What publishing ceil(E[T]) runs would cost, composed by the best accounting; None
-            where the noise was solved for and in rows of pilots.
-        rdp: What dp-accounting's RDP accountant says, without density bounds only.
-        theorem_1: What DP-HyPO's Theorem 1 says, as printed (arXiv 2306.05734v2).
-        any_schedule: Epsilon if the policy could see the data, as ``schedule="any"`` is charged.
-        price: What learning adds to the epsilon of the same law without it.
-        few: P[T <= 3].
-        hit: Chance that some run lands in the best ``fraction`` of the prior, drawing from it.
-            This and the next two are None in rows of pilots: it is not known what they will teach.
-        hit_worst: The same at the worst a policy within [c, C] can do.
-        hit_best: The same at the best it can do.
-        likely_runs: T is at most this with probability 0.95.
-        rival_mean: Mean of the same law without learning that costs no more than this row.
-        rival_hit: Its chance of a hit.
-        note: Why the row is empty, if it is.
-    """
-
-    trials: TrialCount | None = None
-    noise_multiplier: float | None = None
-    epsilon: float = math.inf
-    attack: float | None = None
-    naive: float | None = None
-    rdp: float | None = None
-    theorem_1: float | None = None
-    any_schedule: float | None = None
-    price: float | None = None
-    few: float | None = None
-    hit: float | None = None
-    hit_worst: float | None = None
-    hit_best: float | None = None
-    likely_runs: int | None = None
-    rival_mean: float | None = None
-    rival_hit: float | None = None
-    note: str = ""
+# Logarithm of the noise between two points of the lattice that all rows are first judged on.
+_LATTICE = 0.1
 
 
 def law_of(name: str, mean: float, cap: int | None = None) -> TrialCount:
@@ -178,150 +91,316 @@ def law_of(name: str, mean: float, cap: int | None = None) -> TrialCount:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Fills rows.
+class Question:
+    """What the rows of a plan have in common: the arguments of the planner.
 
     Attributes:
         run: Function noise multiplier -> event of one run at that noise.
+        noise: The noise multiplier, not used where it is solved for.
         startup_runs: How many runs come from the prior in searches within density bounds.
+        unknown: What is solved for, or None.
+        target: The epsilon that a row may cost; not used if nothing is solved for.
     """
 
     run: Callable[[float], Any]
+    noise: float
     delta: float
     fraction: float
     policy: str
-    relation: str
-    attacks: bool
-    startup_runs: int = 0
+    neighboring_relation: str
+    startup_runs: int
+    cap: int | None
+    unknown: Unknown | None
+    target: float
 
-    def guarantee(self, search: Search, trials: TrialCount, noise: float) -> Guarantee:
-        """Returns the guarantee of a search whose selection runs have this noise."""
-        run, ratio = self.run(noise), search.noise_ratio
-        how: dict[str, Any] = {
-            "density_bounds": search.density_bounds,
-            "policy": self.policy,
-            "neighboring_relation": self.relation,
-        }
-        if ratio is None:
-            started = self.startup_runs if search.density_bounds != PLAIN else 0
-            return selection_guarantee(run, trials, startup_runs=started, **how)
-        return pilots_guarantee(self.run(noise * ratio), search.pilots, run, trials, **how)
-
-    def row(
-        self, search: Search, trials: TrialCount, noise: float, *, solved: bool = False
-    ) -> PlanRow:
-        """Returns the row with all its figures; with its noise if that was ``solved`` for."""
-        c, big_c = search.density_bounds or PLAIN
-        run = self.run(noise)
-        found = self.guarantee(search, trials, noise)
-        # Only what is shown: a Renyi curve at all our orders takes as long as the rest of a row.
-        methods = dict(epsilons_of(found.event, self.relation, self.delta))
-        if search.adaptive:
-            methods |= found.comparisons(self.delta)
-        epsilon = found.epsilon(self.delta)
-        row = PlanRow(
-            **asdict(search),
-            trials=trials,
-            noise_multiplier=noise if solved else None,
-            epsilon=epsilon,
-            attack=self._attack(found),
-            naive=None if solved or search.pilots else self._naive(run, trials),
-            theorem_1=methods.get("theorem_1"),
-            rdp=None if search.adaptive else self._rdp(found),
-            few=trials.cdf(FEW),
-            likely_runs=trials.quantile(0.95),
-        )
-        if not search.pilots:
-            row = replace(
-                row,
-                hit=trials.hit_probability(self.fraction),
-                hit_worst=trials.hit_probability(c * self.fraction),
-                hit_best=trials.hit_probability(min(1.0, big_c * self.fraction)),
-            )
-        if not search.learns:
-            return row
-        plain = self.guarantee(Search(search.law, search.mean), trials, noise).epsilon(self.delta)
-        rival = self._rival(search.law, trials.mean, noise, epsilon)
-        return replace(
-            row,
-            any_schedule=methods.get("data_profile"),
-            price=epsilon - plain if math.isfinite(epsilon) else None,
-            rival_mean=None if rival is None else rival.mean,
-            rival_hit=None if rival is None else rival.hit_probability(self.fraction),
+    def guarantee(self, search: Search) -> Guarantee:
+        """Returns the guarantee of a search."""
+        return selection_guarantee(
+            self.run(search.noise),
+            search.trials,
+            density_bounds=search.density_bounds,
+            policy=self.policy,
+            startup_runs=0 if search.density_bounds == PLAIN else self.startup_runs,
+            neighboring_relation=self.neighboring_relation,
         )
 
-    def _attack(self, found: Guarantee) -> float | None:
-        if not self.attacks:
+
+class Search(NamedTuple):
+    """A way to search, with nothing left to be solved for."""
+
+    trials: TrialCount
+    mean: float
+    density_bounds: Bounds
+    noise: float
+
+
+def _figure(compute: Callable[[PlanRow, Search], T]) -> cached_property[T | None]:
+    """A figure that is computed when it is first read; None in a row out of reach."""
+
+    def read(row: PlanRow) -> T | None:
+        return None if row._search is None else compute(row, row._search)
+
+    read.__doc__ = compute.__doc__
+    return cached_property(read)
+
+
+class PlanRow:
+    """One way to search and what it costs, at the plan's delta.
+
+    A figure is computed when it is first read, and kept; so is what the plan solves for. If the
+    row is out of reach, ``note`` says so, ``epsilon`` is ``inf`` and other figures are None.
+
+    Args:
+        question: What the rows of the plan have in common.
+        law: Name of the family of T, as :func:`~optuna_dp.selection_plan` takes it.
+        mean: E[T] before any cap; None if it is solved for.
+        density_bounds: (c, C), (1, 1) for runs that do not learn; None if they are solved for.
+    """
+
+    def __init__(
+        self, question: Question, law: str, mean: float | None, density_bounds: Bounds | None
+    ) -> None:
+        self.law = law
+        self._question, self._mean, self._density_bounds = question, mean, density_bounds
+
+    def __repr__(self) -> str:
+        # As given: to show a row must not take the time to solve it.
+        mean, bounds = self._mean, self._density_bounds
+        return f"PlanRow(law={self.law!r}, mean={mean}, density_bounds={bounds})"
+
+    def to_json(self, *, attack: bool = True) -> dict[str, Any]:
+        """Returns all figures as plain JSON values.
+
+        Args:
+            attack: Whether to search for the attack too, the slowest figure.
+        """
+        names = ("law", *(name for name in FIGURES if attack or name != "attack"))
+        return {name: plain(getattr(self, name)) for name in names}
+
+    # -- the search ------------------------------------------------------------------------------
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the densities may leave the prior."""
+        return self.density_bounds not in (None, PLAIN)
+
+    @property
+    def name(self) -> str:
+        """The law and how the search learns, in words, without the mean."""
+        if self.density_bounds is None or not self.adaptive:
+            return self.law
+        c, big_c = self.density_bounds
+        return f"{self.law}, adaptive within [{c:g}, {big_c:g}]"
+
+    @property
+    def mean(self) -> float | None:
+        """E[T] before any cap; None if it was to be solved for and is out of reach."""
+        if self._mean is not None or self._search is None:
+            return self._mean
+        return self._search.mean
+
+    @property
+    def density_bounds(self) -> Bounds | None:
+        """(c, C); (1, 1) where runs do not learn from each other; None likewise."""
+        if self._density_bounds is not None or self._search is None:
+            return self._density_bounds
+        return self._search.density_bounds
+
+    @_figure
+    def trials(self, search: Search) -> TrialCount:
+        """The law of T."""
+        return search.trials
+
+    @_figure
+    def noise_multiplier(self, search: Search) -> float | None:
+        """The noise of a run, if the plan was asked to solve for it."""
+        return search.noise if self._question.unknown == "noise_multiplier" else None
+
+    @property
+    def note(self) -> str:
+        """Why the row is out of reach; empty if it is not."""
+        return self._solved[1]
+
+    # -- what it costs ---------------------------------------------------------------------------
+
+    @cached_property
+    def epsilon(self) -> float:
+        """What the search costs in all (:meth:`Guarantee.epsilon`)."""
+        return math.inf if self._search is None else self._epsilon(self._search)
+
+    @_figure
+    def attack(self, search: Search) -> float:
+        """What the search certainly costs: an explicit attack shows it."""
+        question, event = self._question, self._question.guarantee(search).event
+        return strongest_known_attack(event, question.neighboring_relation, question.delta)
+
+    @_figure
+    def naive(self, search: Search) -> float:
+        """What publishing ceil(E[T]) runs would cost, composed by the best accounting."""
+        question = self._question
+        count = max(1, math.ceil(search.trials.mean))
+        runs = dp_event.SelfComposedDpEvent(question.run(search.noise), count)
+        pair = pair_of(runs, question.neighboring_relation)
+        return max(side.epsilon(question.delta) for side in (pair, pair.reversed()))
+
+    @_figure
+    def rdp(self, search: Search) -> float | None:
+        """What dp-accounting's RDP accountant says at its own orders; without density bounds."""
+        if self.adaptive:
             return None
-        return strongest_known_attack(found.event, self.relation, self.delta)
-
-    def _naive(self, run: Any, trials: TrialCount) -> float:
-        """Epsilon of publishing ceil(E[T]) runs; by their dominating pair."""
-        runs = dp_event.SelfComposedDpEvent(run, max(1, math.ceil(trials.mean)))
-        pair = pair_of(runs, self.relation)
-        return max(side.epsilon(self.delta) for side in (pair, pair.reversed()))
-
-    def _rdp(self, found: Guarantee) -> float:
-        """What dp-accounting's RDP accountant says, at its own orders."""
         orders = np.asarray(rdp_privacy_accountant.DEFAULT_RDP_ORDERS, dtype=np.float64)
-        return rdp_to_epsilon(orders, found.rdp(orders), self.delta)
+        curve = self._question.guarantee(search).rdp(orders)
+        return rdp_to_epsilon(orders, curve, self._question.delta)
 
-    def _rival(self, law: str, mean: float, noise: float, epsilon: float) -> TrialCount | None:
-        """Returns the law of largest mean that costs ``epsilon`` at most without learning."""
-        if not 0.0 < epsilon < math.inf:
+    @_figure
+    def theorem_1(self, search: Search) -> float | None:
+        """What DP-HyPO's Theorem 1 says, as printed (arXiv 2306.05734v2); with density bounds."""
+        found = self._question.guarantee(search).comparisons(self._question.delta)
+        return found.get("theorem_1") if self.adaptive else None
+
+    @_figure
+    def any_schedule(self, search: Search) -> float | None:
+        """Epsilon if the policy could see the data, as ``schedule="any"`` is charged."""
+        if not self.adaptive:
             return None
-        make = partial(law_of, law)
+        question, event = self._question, self._question.guarantee(search).event
+        return epsilons_of(event, question.neighboring_relation, question.delta)["data_profile"]
+
+    @_figure
+    def price(self, search: Search) -> float | None:
+        """What learning adds to the epsilon of the same law without it."""
+        if not self.adaptive or not math.isfinite(self.epsilon):
+            return None
+        return self.epsilon - self._epsilon(search._replace(density_bounds=PLAIN))
+
+    # -- what it finds ---------------------------------------------------------------------------
+
+    @_figure
+    def few(self, search: Search) -> float:
+        """P[T <= 3]."""
+        return search.trials.cdf(FEW)
+
+    @_figure
+    def likely_runs(self, search: Search) -> int:
+        """T is at most this with probability 0.95."""
+        return search.trials.quantile(0.95)
+
+    @_figure
+    def hit(self, search: Search) -> float:
+        """Chance that some run lands in the best ``fraction`` of the prior, drawing from it."""
+        return search.trials.hit_probability(self._question.fraction)
+
+    @_figure
+    def hit_worst(self, search: Search) -> float:
+        """The same at the worst that a policy within [c, C] can do."""
+        return search.trials.hit_probability(search.density_bounds[0] * self._question.fraction)
+
+    @_figure
+    def hit_best(self, search: Search) -> float:
+        """The same at the best it can do."""
+        reached = search.density_bounds[1] * self._question.fraction
+        return search.trials.hit_probability(min(1.0, reached))
+
+    @property
+    def rival_mean(self) -> float | None:
+        """Mean of the same law without learning that costs no more than this row."""
+        return None if self._rival is None else self._rival.mean
+
+    @property
+    def rival_hit(self) -> float | None:
+        """Its chance of a hit."""
+        return (
+            None if self._rival is None else self._rival.hit_probability(self._question.fraction)
+        )
+
+    # -- the work --------------------------------------------------------------------------------
+
+    def _epsilon(self, search: Search) -> float:
+        return self._question.guarantee(search).epsilon(self._question.delta)
+
+    @_figure
+    def _rival(self, search: Search) -> TrialCount | None:
+        if not self.adaptive or not 0.0 < self.epsilon < math.inf:
+            return None
+        make = partial(law_of, self.law)
         scale = calibration.mean_scale(make)
 
         def cost(u: float) -> float:
-            plain = self.guarantee(Search(law, None), make(scale.value(u)), noise)
-            return profile_epsilon(plain, self.delta)
+            other = search._replace(trials=make(scale.value(u)), density_bounds=PLAIN)
+            return profile_epsilon(self._question.guarantee(other), self._question.delta)
 
-        found = largest_within(cost, epsilon, replace(scale, start=math.log(mean)))
-        return make(scale.value(found.at)) if found.cost <= epsilon else None
+        start = replace(scale, start=math.log(search.trials.mean))
+        found = largest_within(cost, self.epsilon, start)
+        return make(scale.value(found.at)) if found.cost <= self.epsilon else None
 
+    @property
+    def _search(self) -> Search | None:
+        return self._solved[0]
 
-class Solver:
-    """Finds the unknown of each row, starting where a row like it ended."""
+    @cached_property
+    def _solved(self) -> tuple[Search | None, str]:
+        """What is searched in the end, None if out of reach, and then the note that says so."""
+        question, unknown = self._question, self._question.unknown
+        make = partial(law_of, self.law, cap=question.cap)
 
-    def __init__(
-        self, judge: Judge, unknown: Unknown, noise: float, cap: int | None, target: float
-    ) -> None:
-        self._judge, self._unknown, self._noise = judge, unknown, noise
-        self._cap, self._target = cap, target
-        # Noise and ratio hardly change from row to row.
-        self._last, self._ratio = calibration.NOISE, calibration.CLOSE_OVER_ROUGH
+        def at(value: float) -> Search:
+            mean = value if self._mean is None else self._mean
+            bounds = self._density_bounds or calibration.bounds_of_ratio(value)
+            noise = value if unknown == "noise_multiplier" else question.noise
+            return Search(make(mean), mean, bounds, noise)
 
-    def row(self, search: Search) -> PlanRow:
-        """Returns the row at the best value within the target, empty if there is none."""
-        make = partial(law_of, search.law, cap=self._cap)
-        solved = self._unknown == "noise_multiplier"
-        scale = self._last if solved else calibration.scale_of(self._unknown, make)
-
-        def parts(u: float) -> tuple[Search, TrialCount, float]:
-            value = scale.value(u)
-            mean = value if search.mean is None else search.mean
-            bounds = search.density_bounds or calibration.bounds_of_ratio(value)
-            at = replace(search, mean=mean, density_bounds=bounds)
-            return at, make(mean), value if solved else self._noise
+        if unknown is None:
+            return at(math.nan), ""
+        scale = calibration.scale_of(unknown, make)
 
         def cost(u: float) -> float:
             # The profile bounds are almost always the smallest, and much the quickest.
-            return profile_epsilon(self._judge.guarantee(*parts(u)), self._judge.delta)
+            return profile_epsilon(question.guarantee(at(scale.value(u))), question.delta)
 
         def rough(u: float) -> float:
-            return rough_epsilon(self._judge.guarantee(*parts(u)), self._judge.delta)
+            return rough_epsilon(question.guarantee(at(scale.value(u))), question.delta)
 
-        if self._judge.policy == "history" and search.density_bounds != PLAIN:
+        slow = self._density_bounds != PLAIN and question.policy == "history"
+        if slow or unknown == "noise_multiplier":
             found = guided(
-                cost, rough, self._target, scale, ratio=self._ratio, tolerance=_TOLERANCE
+                cost,
+                _on_lattice(rough) if unknown == "noise_multiplier" else rough,
+                question.target,
+                scale,
+                ratio=calibration.CLOSE_OVER_ROUGH if slow else 1.0,
+                tolerance=TOLERANCE,
             )
-            self._ratio = found.ratio
         else:
-            found = largest_within(cost, self._target, scale, tolerance=_TOLERANCE)
-        if found.cost > self._target:
-            note = f"out of reach: at least {significant_up(found.cost)}"
-            return PlanRow(**asdict(search), note=note)
-        if solved:
-            self._last = scale.starting_at(found)
-        return self._judge.row(*parts(found.at), solved=solved)
+            found = largest_within(cost, question.target, scale, tolerance=TOLERANCE)
+        if found.cost > question.target:
+            return None, f"out of reach: at least {significant_up(found.cost)}"
+        return at(scale.value(found.at)), ""
+
+
+FIGURES = tuple(
+    name
+    for name, value in vars(PlanRow).items()
+    if isinstance(value, cached_property | property) and not name.startswith("_")
+)
+
+
+def _on_lattice(cost: Callable[[float], float]) -> Callable[[float], float]:
+    """Returns about the cost, by its values at a few points that are the same for all rows.
+
+    Most of the time goes into the dominating pair of a run, which is kept for each noise: so rows
+    share those pairs.
+    """
+
+    @cache
+    def height(k: int) -> float:
+        value = cost(k * _LATTICE)
+        return math.log(value) if value > 0.0 else -math.inf
+
+    def between(u: float) -> float:
+        k = math.floor(u / _LATTICE)
+        low, high, share = height(k), height(k + 1), u / _LATTICE - k
+        if not math.isfinite(low + high):
+            return math.exp(high)
+        return math.exp((1.0 - share) * low + share * high)
+
+    return between

@@ -53,13 +53,11 @@ class Found(NamedTuple):
         at: The point, u.
         cost: There.
         slope: d log(cost) / du near it.
-        ratio: Cost over rough cost near it, if a rough cost was asked where to look.
     """
 
     at: float
     cost: float
     slope: float
-    ratio: float = 1.0
 
 
 def largest_within(
@@ -131,11 +129,7 @@ def guided(
     """
     aim = target * (1.0 - 0.5 * tolerance) / ratio
     near = largest_within(rough, aim, scale, tolerance=0.1 * tolerance)
-    found = largest_within(cost, target, scale.starting_at(near), tolerance=tolerance)
-    # What the rough cost would be there.
-    there = near.cost * math.exp(near.slope * (found.at - near.at))
-    known = 0.0 < there < math.inf and 0.0 < found.cost < math.inf
-    return found._replace(ratio=found.cost / there if known else ratio)
+    return largest_within(cost, target, scale.starting_at(near), tolerance=tolerance)
 
 
 class _Point(NamedTuple):

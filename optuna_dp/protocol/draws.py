@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from optuna.distributions import (
@@ -15,17 +15,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY
+from optuna_dp.protocol.records import INDEPENDENT_KEY
 
-NOT_DRAWN = (
-    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
-    "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
-    "of the study had started before, the study has no privacy guarantee: start a new study "
-    "without enqueued trials; a failed run is a run and is never repeated."
-)
-
-
-# As :data:`optuna_dp.densities.prior.Space`, in the form that Optuna's samplers return.
+# As :data:`optuna_dp.models.prior.Space`, in the form that Optuna's samplers return.
 Space = dict[str, BaseDistribution]
 
 
@@ -93,22 +85,3 @@ def draw_record(params: dict[str, Any], space: Space) -> dict[str, Any]:
         "space": {name: distribution_to_json(d) for name, d in space.items()},
         "internal": {name: float(d.to_internal_repr(params[name])) for name, d in space.items()},
     }
-
-
-def note_what_others_drew(study: Study, trial: FrozenTrial, asked: Collection[str]) -> None:
-    """Notes the parameters of a trial, just before it ends, that no sampler of ours has drawn.
-
-    ``asked`` were drawn without a record of their own.
-    """
-    joint = trial.system_attrs.get(DRAW_KEY)
-    recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}
-    others = [
-        name
-        for name, distribution in trial.distributions.items()
-        if name not in asked
-        and name not in recorded
-        and INDEPENDENT_KEY + name not in trial.system_attrs
-        and not distribution.single()  # Optuna asks no sampler for what has one value.
-    ]
-    if others:
-        study._storage.set_trial_system_attr(trial._trial_id, NOT_DRAWN_KEY, others)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from optuna_dp.json_records import NOT_STORED, Record
 
 PLAN_KEY = "optuna_dp:plan"
-_VERSION = 2
+_VERSION = 1
 
 
 def canonical_json(value: Any) -> str:
@@ -63,8 +63,8 @@ class StudyPlan(Record):
         slots: How many runs the study has in all. Secret where the design draws it at random.
         nonce: Drawn once per study; every slot repeats it, so that runs of another study (a
             reused id, a copied trial) are recognised.
-        selection_from: The first slot of the selection runs, those of which the best is taken;
-            None if the study has no such runs. Slots before it are a fixed number (pilots).
+        selects: Whether the best of a random number of runs is taken. Otherwise their number is
+            fixed, and a run that is lost is not replaced.
         digest: SHA-256 of the record as it was written. Every slot repeats it, so that a record
             that is damaged afterwards (the number of slots, say) is noticed.
     """
@@ -76,7 +76,7 @@ class StudyPlan(Record):
     # Not in the repr: exceptions and debuggers print it.
     slots: int = field(repr=False)
     nonce: str = field(repr=False)
-    selection_from: int | None
+    selects: bool
     digest: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
     # Slots that are no runs, in ascending order: see read_plan.
     passed_over: tuple[int, ...] = field(
@@ -88,27 +88,20 @@ class StudyPlan(Record):
         for name, sound in (
             ("number of slots", self.slots >= 0),
             ("nonce", len(self.nonce) == 32),
-            ("first selection run", (self.selection_from or 0) >= 0),
         ):
             if not sound:
                 raise ValueError(f"its {name} is damaged")
 
     @classmethod
-    def drawn(cls, design: Design, slots: int, selection_from: int | None) -> StudyPlan:
+    def drawn(cls, design: Design, slots: int, selects: bool) -> StudyPlan:
         """Returns a new plan with a nonce from the operating system."""
-        plan = cls(design, slots, secrets.token_hex(16), selection_from)
+        plan = cls(design, slots, secrets.token_hex(16), selects)
         return replace(plan, digest=digest_of(plan.to_json()))
 
     @classmethod
     def from_json(cls, data: Any) -> StudyPlan:
         """Reads what :meth:`to_json` wrote; raises :class:`PlanError` on anything else."""
-        record = data
-        if isinstance(data, dict) and data.get("version") == 1:
-            # Only plans of optuna-dp 0.1.0 rest on it.
-            from optuna_dp.protocol.plan_of_version_1 import with_what_it_left_out
-
-            record = with_what_it_left_out(data, _VERSION)
-        plan = super().from_json(record)
+        plan = super().from_json(data)
         return replace(plan, digest=digest_of(data))
 
 

@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.densities.prior import value_at
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol import entropy
@@ -33,6 +31,7 @@ NOT_DRAWN_KEY = "optuna_dp:not_drawn"
 PUBLISHED_KEY = "optuna_dp:published"
 DESCRIPTION_KEY = "optuna_dp:description"
 RELEASED_KEY = "optuna_dp:released"
+PROPOSER_KEY = "optuna_dp:proposer"
 TIE_BITS = 128
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
@@ -64,8 +63,8 @@ class SlotRecord(Record):
         tie_break: A uniform on ``[0, 2**128)``, drawn independently of everything else.
         sampler: Class name of the sampler that the study used at that moment.
         draws: A uniform on ``[0, 2**256)`` that fixes every parameter drawn by itself from the
-            uniform prior (:func:`draw_alone`). It spares a record per parameter: whoever asks for
-            one again gets the same value, and the release draws it again.
+            uniform prior (:func:`~optuna_dp.protocol.drawn_slots.draw_alone`). It spares a record
+            per parameter: the same value is drawn again whenever it is asked for.
         plan: Digest of the plan under which the run began, by which a plan that is damaged
             afterwards is noticed; None in records of version 0.1.0.
     """
@@ -109,14 +108,6 @@ def direction_of(study: Study) -> str:
     return ",".join(direction.name.lower() for direction in study.directions)
 
 
-def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
-    """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
-
-    ``draws`` is the number of that name in the run's :class:`SlotRecord`.
-    """
-    return value_at(distribution, entropy.unit(draws, name))
-
-
 def leader_id(storage: BaseStorage, study_id: int) -> int | None:
     """Returns the trial id of trial number 0, or None if there is no trial yet."""
     try:
@@ -149,20 +140,18 @@ def read_plan(
 
 
 def _passing_over(plan: StudyPlan, lost: Sequence[int]) -> StudyPlan:
-    """Returns the plan with slots for as many selection runs as it has, those ``lost`` aside.
+    """Returns the plan with slots for as many runs as it has, those ``lost`` aside.
 
     That trial 0 and the one with the new plan do not run is certain, not a chance that every run
     has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
-    below 1 costs more than the best of T. Pilots and candidates are a fixed number; a lost one is
-    not made up for.
+    below 1 costs more than the best of T. A fixed number of runs is not made up for.
     """
-    if plan.selection_from is None:
+    if not plan.selects:
         return plan
-    lost = tuple(number for number in lost if number >= plan.selection_from)
     slots = plan.slots
     for number in lost:  # In ascending order.
         slots += number < slots
-    return replace(plan, slots=slots, passed_over=lost)
+    return replace(plan, slots=slots, passed_over=tuple(lost))
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
@@ -173,6 +162,13 @@ def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> Non
 def was_enqueued(trial: FrozenTrial) -> bool:
     """Whether the parameters of a trial were given by hand instead of drawn."""
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
+
+
+def own_slot(trial: FrozenTrial) -> Any:
+    """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
+    record = trial.system_attrs.get(SLOT_KEY)
+    copied = isinstance(record, dict) and record.get("number") != trial.number
+    return None if copied else record
 
 
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
@@ -231,3 +227,19 @@ def score(trial: FrozenTrial) -> float | None:
         return None
     value = float(trial.values[0])
     return None if value != value else value
+
+
+def began(trial: FrozenTrial) -> bool:
+    """Returns whether a trial has begun: its objective may have been called."""
+    return own_slot(trial) is not None
+
+
+def output(trial: FrozenTrial) -> tuple[float, ...] | None:
+    """Returns the scores of a run that has ended, one per objective; None if it has none.
+
+    A pruned trial keeps the last value it reported, so ``trial.values`` alone is not the output.
+    """
+    if trial.state != TrialState.COMPLETE or not trial.values:
+        return None
+    values = tuple(float(value) for value in trial.values)
+    return None if any(value != value for value in values) else values

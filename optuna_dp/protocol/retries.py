@@ -1,14 +1,19 @@
-"""Optuna's own retries of stale runs, which a study whose number of runs is fixed cannot have.
+"""Optuna's own retries of stale runs, which studies of optuna-dp's samplers do not get.
 
 ``RDBStorage(..., heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback())`` enqueues a
 copy of a run whose worker has died. The copy takes the place of another run, with parameters that
 were not drawn for it, and the study would be lost at the first dead worker.
+
+``study.optimize`` looks for stale runs before it asks for its first trial, hence before anything
+that a sampler could do. So :func:`keep_from` wraps Optuna's callback itself; other studies keep
+their retries.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-from typing import Any
+from collections.abc import Callable
 
 import optuna
 from optuna.storages import BaseStorage
@@ -20,46 +25,33 @@ from optuna_dp.protocol.records import SLOT_KEY, did_nothing, leader_id
 
 _logger = logging.getLogger("optuna_dp")
 
-# Today's name of the argument and the class, and those of Optuna before 4.9.
-_ATTRIBUTES = ("heartbeat_stale_trial_callback", "failed_trial_callback")
-_RETRIES = tuple(
-    getattr(optuna.storages, name)
-    for name in ("RetryHeartbeatStaleTrialCallback", "RetryFailedTrialCallback")
-    if hasattr(optuna.storages, name)
-)
+# Today's name, and that before Optuna 4.9 (since then a subclass of today's).
+_NAMES = ("RetryHeartbeatStaleTrialCallback", "RetryFailedTrialCallback")
 
 
-class NoRetries:
-    """Stands before a storage's retries: studies of optuna-dp's samplers get none.
-
-    Args:
-        retries: Optuna's callback, for the other studies of the storage.
-    """
-
-    def __init__(self, retries: Any) -> None:
-        self._retries = retries
-
-    def __call__(self, study: Study, trial: FrozenTrial) -> None:
-        """Called by Optuna for each run whose heartbeat has stopped."""
-        if not is_ours(study._storage, study._study_id):
-            self._retries(study, trial)
+def keep_from(samplers: type) -> None:
+    """Keeps Optuna's retries from studies of these samplers, now or when they began."""
+    for name in _NAMES:
+        found = getattr(optuna.storages, name, None)
+        if found is not None and "__call__" in vars(found):
+            found.__call__ = _in_other_studies(found.__call__, samplers)
 
 
-def without_retries(storage: BaseStorage) -> None:
-    """Keeps a storage's retries from studies of optuna-dp, and says so in the log once."""
-    backend = getattr(storage, "_backend", storage)
-    told = False
-    for name in _ATTRIBUTES:
-        retries = getattr(backend, name, None)
-        if isinstance(retries, _RETRIES):
-            setattr(backend, name, NoRetries(retries))
-            if not told:
-                _logger.warning(
-                    "The storage retries runs whose worker has died (%s). It does not in studies "
-                    "of optuna-dp: a run that failed is a run and is never repeated.",
-                    type(retries).__name__,
-                )
-            told = True
+def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..., None]:
+    @functools.wraps(retry)
+    def retries(self: object, study: Study, trial: FrozenTrial) -> None:
+        # The sampler tells before trial 0 has written a plan.
+        ours = isinstance(study.sampler, samplers)
+        if not ours and not is_ours(study._storage, study._study_id):
+            retry(self, study, trial)
+            return
+        _logger.warning(
+            "A run whose worker has died is not retried (%s): in a study of optuna-dp a run that "
+            "failed is a run and is never repeated.",
+            type(self).__name__,
+        )
+
+    return retries
 
 
 def is_ours(storage: BaseStorage, study_id: int) -> bool:

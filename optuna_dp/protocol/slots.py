@@ -6,8 +6,9 @@ are unique and consecutive on every Optuna storage, so nothing is counted and no
 =====================  =========================================================================
 hook                   what happens there
 =====================  =========================================================================
-``before_trial``       trial 0 draws T and writes the plan; others wait for it. The slot gets its
-                       tie-break. The loop is stopped when the last slot has started.
+``before_trial``       the trial is claimed (:mod:`optuna_dp.protocol.claims`). Trial 0 draws T and
+                       writes the plan; others wait for it. The slot gets its tie-break. The loop
+                       is stopped when the last slot has started.
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly comes from the prior.
@@ -17,13 +18,11 @@ hook                   what happens there
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import threading
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,20 +34,18 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.asides import aside
-from optuna_dp.errors import InvalidArgumentError, PlanError, SeedWarning, WaitError
+from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.asking import TakenByAnother, is_asked_for
+from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.draws import (
-    NOT_DRAWN,
     Space,
-    check_choices,
     checked_space,
     draw_record,
-    drawn_once,
-    note_what_others_drew,
 )
 from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
@@ -59,16 +56,22 @@ from optuna_dp.protocol.records import (
     SlotRecord,
     did_nothing,
     direction_of,
-    draw_alone,
     fail_unstarted,
-    was_enqueued,
+    own_slot,
 )
-from optuna_dp.protocol.shared_plan import check_same_design, plan_for, refuse, written_plan
+from optuna_dp.protocol.retries import keep_from
+from optuna_dp.protocol.shared_plan import check_same_design, plan_for, written_plan
 from optuna_dp.protocol.under_way import Known, UnderWay
-from optuna_dp.pruners import guarded
 
 _logger = logging.getLogger("optuna_dp")
 
+# Said of a trial whose hyperparameters were given by hand.
+NOT_DRAWN = (
+    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
+    "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
+    "of the study had started before, the study has no privacy guarantee: start a new study "
+    "without enqueued trials; a failed run is a run and is never repeated."
+)
 # A joint draw, and what the curator may want to know of it.
 Drawn = tuple[dict[str, Any], dict[str, Any]]
 
@@ -79,24 +82,13 @@ class SlotSampler(BaseSampler):
     Guarantees:
         * Exactly the plan's number of slots is ever started, on every storage and with any
           number of workers; a trial beyond the last slot ends before it has parameters.
-        * T, the tie-breaks and all draws come from the operating system unless ``seed`` is
-          given; a seeded study says so in its plan and cannot be released.
         * A worker that was configured differently ends before its objective is called; the study
           then cannot be released.
     """
 
     def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
         self._search_space = checked_space(search_space)
-        if checked_seed(seed) is not None:
-            told = (
-                f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
-                "the seed knows T and every draw, so release() will refuse the study. Leave seed "
-                "out where the data are real."
-            )
-            # Scripts that silence warnings are common; the log says it all the same.
-            _logger.warning(told)
-            warnings.warn(told, SeedWarning, stacklevel=4)  # Where a sampler here is made.
-        self._seed = seed
+        self._seed = checked_seed(seed)
         self._under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
         self._told: set[str] = set()
@@ -105,6 +97,7 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # Who judges the study.
+    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -114,10 +107,6 @@ class SlotSampler(BaseSampler):
     def _draw_slots(self, bits: entropy.Bits) -> int:
         """Returns the number of runs of a new study."""
 
-    def _selection_from(self) -> int | None:
-        """The first slot of the selection runs; None if nothing is selected among runs."""
-        return None
-
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         """Returns the parameters that this slot draws jointly."""
         return self._search_space or {}
@@ -125,16 +114,6 @@ class SlotSampler(BaseSampler):
     @abstractmethod
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         """Returns the slot's joint draw."""
-
-    def _draw_alone(
-        self, number: int, name: str, distribution: BaseDistribution
-    ) -> Callable[[], Any] | None:
-        """How one parameter is drawn from a prior; None if the prior is uniform."""
-        return None
-
-    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
-        """Whether parameters known beforehand are drawn one by one from the uniform prior too."""
-        return False
 
     def _in_words(self) -> dict[str, Any]:
         """What :meth:`__repr__` shows, by argument: public settings only."""
@@ -150,33 +129,29 @@ class SlotSampler(BaseSampler):
         words = ", ".join(f"{name}={value}" for name, value in shown.items())
         return f"{type(self).__name__}({words})"
 
-    def _last_to_start(self, plan: StudyPlan) -> int:
-        """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
-        return plan.slots - 1
-
+    @abstractmethod
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
         """Refuses a study, or a trial, that cannot be one of the procedure's; ends the trial."""
-        if study._is_multi_objective():
-            fail_unstarted(study._storage, trial._trial_id)
-            self._raise_error_if_multi_objective(study)
-        if was_enqueued(trial) or (trial.params and SLOT_KEY not in trial.system_attrs):
-            refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
 
+    @abstractmethod
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        """Whether a trial that starts is a run; may wait for others, and end the loop."""
-        if trial.number >= self._last_to_start(plan):
-            self._stop(study)
-        return trial.number < plan.slots
+        """Returns whether a trial that starts is a run; may wait for others, and end the loop."""
+
+    @abstractmethod
+    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
+        """Returns whether a trial was found to have no slot when it started."""
+
+    @abstractmethod
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+    ) -> Any:
+        """Returns the value of one parameter that was not drawn jointly."""
 
     @staticmethod
     def _stop(study: Study) -> None:
         """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
         if study._thread_local.in_optimize_loop:
             study.stop()
-
-    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
-        """Whether a trial was found to have no slot when it started."""
-        return trial.number >= plan.slots
 
     def _guarded(self, pruner: BasePruner) -> BasePruner:
         """Returns what stands in for the study's pruner."""
@@ -198,8 +173,17 @@ class SlotSampler(BaseSampler):
         """Does nothing: no draw uses a state that workers could share."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Gives the trial its slot."""
+        """Gives the trial its slot.
+
+        Raises:
+            TakenByAnother: If another worker has won the trial; ``study.ask`` takes the next.
+        """
         storage = study._storage
+        # First of all: whatever comes later may fail the trial, which may be another worker's.
+        # A trial that has begun and was not asked for is continued by whoever knows of it.
+        continued = own_slot(trial) is not None and not is_asked_for()
+        if not continued and not claim(study, trial):
+            raise TakenByAnother(f"Trial {trial.number} is another worker's.")
         self._check_admitted(study, trial)
         try:
             self._begin(study, trial)
@@ -221,16 +205,15 @@ class SlotSampler(BaseSampler):
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
-        # A retried run is refused at release; without retries the study is not lost to one.
-        aside("a storage without retries", storage)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
             return
         me = threading.get_ident()
-        if SLOT_KEY in trial.system_attrs:
+        before = own_slot(trial)
+        if before is not None:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
-            old = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
-            if (old.number, old.nonce) != (trial.number, plan.nonce):
+            old = SlotRecord.from_json(before)
+            if old.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN.format(trial.number))
             known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
@@ -284,11 +267,6 @@ class SlotSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
-        if self._each_alone(study, trial):
-            return {
-                name: self.sample_independent(study, trial, name, distribution)
-                for name, distribution in search_space.items()
-            }
         # A Trial object may be made again from a running trial: it is drawn once.
         drawn = study._storage.get_trial(trial._trial_id).system_attrs.get(DRAW_KEY)
         if drawn is not None:
@@ -311,56 +289,14 @@ class SlotSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draws one parameter from the prior.
-
-        A parameter drawn from the uniform prior is a function of the slot's record, which is
-        there already: nothing is read and nothing written.
-        """
+        """Draws one parameter."""
         self._raise_error_if_multi_objective(study)
         return self._value_of(study, trial, param_name, param_distribution)
-
-    def _value_of(
-        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
-    ) -> Any:
-        """Returns the value of one parameter that was not drawn jointly; see above."""
-        check_choices(name, distribution)
-        if self._search_space is not None and name not in self._search_space:
-            self._warn_once(
-                f"The objective asks for {name!r}, which search_space does not have: it is "
-                "drawn from the prior by itself, and nothing is learnt about it. If the name is "
-                "misspelt, start a new study."
-            )
-        draw = self._draw_alone(trial.number, name, distribution)
-        known = self._under_way.get(study, trial)
-        if draw is None and known is not None and known.begun_here:
-            known.asked.add(name)
-            return draw_alone(known.record.draws, name, distribution)
-        if draw is None:
-            key = self._draws_of(study, trial)
-            draw = functools.partial(draw_alone, key, name, distribution)
-        return drawn_once(study, trial, name, distribution, draw)
-
-    def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
-        """What fixes the draws of a trial that another process has begun, say."""
-        known = self._under_way.get(study, trial)
-        if known is not None:
-            return known.record.draws
-        record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
-        if record is not None:
-            return SlotRecord.from_json(record).draws
-        # No sampler of ours has begun it. It is drawn all the same, and never released.
-        return self._new_draws(trial.number)
-
-    def _new_draws(self, number: int) -> int:
-        return entropy.bits(self._seed, "draws", number)(entropy.KEY_BITS)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
-        """Notes which parameters were not drawn here; forgets the trial.
-
-        Whether the study is finished is decided on reading.
-        """
+        """Forgets the trial. Whether the study is finished is decided on reading."""
         known = self._under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
@@ -373,13 +309,14 @@ class SlotSampler(BaseSampler):
                 f"A run has not asked for {unused} of search_space. That is as it should be if "
                 "other parameters decide which are used; if a name is misspelt, start a new study."
             )
-        if known.begun_here:
-            note_what_others_drew(study, trial, known.asked)
 
     def _warn_once(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
             _logger.warning(message)
+
+    def _new_draws(self, number: int) -> int:
+        return entropy.bits(self._seed, "draws", number)(entropy.KEY_BITS)
 
     # The plan.
 
@@ -433,7 +370,11 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self._own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selection_from())
+        return StudyPlan.drawn(design, slots, self._selects)
+
+
+# A retried run is refused at release; without retries the study is not lost to one.
+keep_from(SlotSampler)
 
 
 def checked_seed(seed: Any) -> int | None:

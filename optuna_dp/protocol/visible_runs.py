@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.densities.adaptive_density import RunOutcome
 from optuna_dp.errors import WaitError
+from optuna_dp.models.scores import RunOutcome
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
@@ -90,8 +90,8 @@ def completed_batches(
 
 
 def slot_behind(plan: StudyPlan, runs: int) -> int:
-    """Returns the first slot behind so many selection runs; what is passed over is no run."""
-    end = (plan.selection_from or 0) + runs
+    """Returns the first slot behind so many runs; what is passed over is no run."""
+    end = runs
     for number in plan.passed_over:
         end += number < end
     return end

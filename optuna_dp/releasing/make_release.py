@@ -7,15 +7,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from optuna_dp.asides import aside
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
+from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.failures import check_failures
-from optuna_dp.releasing.procedures import procedure_of
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.run_record import RunRecord, read_run_record, write_run_record
-from optuna_dp.releasing.runs import Evidence
+from optuna_dp.releasing.reminders import remind
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.releasing.statements.data_description import DataDescription
+    from optuna_dp.releasing.data_description import DataDescription
 
 
 def release(
@@ -57,12 +56,12 @@ def release(
         output_attributes: User attributes of a trial that are part of the run's private output;
             by default what the callback recorded, else none.
         artifact_store: Where the trials' artifacts are; the winner's is put into the release.
-        failures: Needed only if failed runs stand together as chance hardly explains.
+        failures: How to treat a block of failed runs too long to be chance; needed only then.
             ``"chance"``: you have looked, and each failed for a reason of its own run, as any
-            other might have; the guarantee stays as it is. ``"lost"``: those runs never had a
-            chance (a broken objective, a machine that died, stopping early), for a reason that
-            is no function of the data. The release is then the best of those that had one; it
-            tells how many they were, and is charged for telling it.
+            other might have; the guarantee stays as it is. ``"lost"``: these runs could not
+            succeed (a broken objective, a machine that died, stopping early), for a cause that
+            does not depend on the data. The release is the best of the others. It reveals how
+            many they were, and the guarantee is that of the best of exactly so many.
 
     Returns:
         The release.
@@ -100,26 +99,23 @@ def release(
             "it must be an Optuna artifact store",
             "For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
-    run = procedure.run(evidence.plan.design, run)
-    own = procedure.own_record(evidence.plan.design)
+    run, own = procedure.run(run), procedure.own_record()
     record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
-    lost = check_failures(evidence, failures)
-    procedure.check(evidence)
+    if failures not in (None, "chance", "lost"):
+        raise InvalidArgumentError("failures", failures, "it must be None, 'chance' or 'lost'")
+    disclosed = procedure.check_failures(evidence, failures)
     procedure.settle(evidence)
     winner = procedure.winner(evidence)
-    design = evidence.plan.design
-    if lost is not None:
-        # Nothing that does not tell the number of runs rests on it.
-        from optuna_dp.releasing.runs_told import of_runs_that_were_told
-
-        design = of_runs_that_were_told(evidence, lost)
+    design = (
+        procedure.design if disclosed is None else procedure.with_disclosed_run_count(disclosed)
+    )
     artifact = None
     if winner is not None and artifact_store is not None:
-        # Only releases with artifacts rest on it.
+        # Lazy: only releases with artifacts need it.
         from optuna_dp.releasing.artifacts import artifact_of
 
         artifact = artifact_of(study, winner, artifact_store)
-    guarantee = procedure.guarantee(design, record)
+    guarantee = procedure_of(design).guarantee(record)
     found = Release(
         params=None if winner is None else dict(winner.params),
         value=procedure.value(evidence, winner),
@@ -129,12 +125,12 @@ def release(
         distributions=procedure.distributions(evidence, winner),
         delta=record.delta if delta is None else open_unit("delta", delta),
         design=design,
-        runs_told=lost,
+        disclosed_runs=disclosed,
         description=_description(study),
     )
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
-    aside("reminders of a release", evidence)
+    remind(evidence)
     return found
 
 
@@ -142,8 +138,8 @@ def _description(study: Study) -> DataDescription | None:
     """What only people know, for the statement."""
     if DESCRIPTION_KEY not in study._storage.get_study_system_attrs(study._study_id):
         return None
-    # Only whoever wants a statement rests on its words.
-    from optuna_dp.releasing.statements.data_description import read_description
+    # Lazy: only described studies need it.
+    from optuna_dp.releasing.data_description import read_description
 
     return read_description(study)
 
@@ -171,7 +167,7 @@ def _run_record(
         known.output_attributes if output_attributes is None else output_attributes,
     )
     if recorded is not None and given != recorded:
-        # Only the words of a refusal rest on it.
+        # Lazy: only this refusal needs it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(
@@ -214,6 +210,7 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
         "params": found.params,
         "value": None if found.value is None else repr(found.value),
         "attributes": found.attributes,
+        "disclosed_runs": found.disclosed_runs,
     }
     text = json.dumps(content, sort_keys=True, default=repr)
     digest = hashlib.sha256(text.encode()).hexdigest()

@@ -1,20 +1,28 @@
-"""A release: one choice and its guarantee."""
+"""A release: one choice, its guarantee, and the statement of it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, distribution_to_json
 
-from optuna_dp.asides import aside
+from optuna_dp.accounting.event_words import in_words
+from optuna_dp.accounting.events import compose
+from optuna_dp.evidence.markdown import statement_markdown
+from optuna_dp.evidence.procedures import description_of
+from optuna_dp.evidence.statement_data import statement_data
+from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.releasing.statements.data_description import DataDescription
+    from optuna_dp.releasing.data_description import DataDescription
 
 
 @dataclass(frozen=True)
@@ -34,8 +42,7 @@ class Release:
             (``ProposeTestSampler``, ``NoisyMaxSampler``), not paid for, or several.
         guarantee: The guarantee of the whole procedure.
         attributes: The winner's user attributes that were named as output, and what the procedure
-            releases besides: the "pilots" of ``PilotSampler(plan=...)`` and of
-            ``PilotSampler(release_pilots=True)``; with a plan, "last run" if there is something
+            releases besides: the "pilots" of a budget; "last run" if there is something
             to say of it (that it failed, that a person chose it), and "values" with several
             objectives.
         artifact: The content of the winner's artifact, if it has one and a store was given.
@@ -43,7 +50,7 @@ class Release:
         delta: The delta at which the statement gives epsilon.
         design: The public design of the search.
         training: The event of a final training composed on top, or None.
-        runs_told: How many runs had a chance to be chosen, where that is released and charged
+        disclosed_runs: How many runs had a chance to be chosen, where that is released and charged
             for (``release(study, failures="lost")``); None where it is secret, as a rule.
         description: What only people know (:func:`optuna_dp.describe`), or None.
     """
@@ -57,14 +64,14 @@ class Release:
     delta: float = 1e-5
     design: Design = field(kw_only=True, repr=False)
     training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
-    runs_told: int | None = field(default=None, kw_only=True, repr=False)
+    disclosed_runs: int | None = field(default=None, kw_only=True, repr=False)
     description: DataDescription | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def pilots(self) -> list[dict[str, Any]]:
         """The outputs of pilots that are released, in their order; empty if there are none.
 
-        After ``PilotSampler(plan=...)`` always: each has its "rung" from 0, its "params", its
+        After ``BudgetSampler`` always: each has its "rung" from 0, its "params", its
         "values" (one per objective; None if it has no score; "value" is the one of a single
         objective) and its "state", the name of an Optuna state. They are paid for and may be
         shown.
@@ -106,17 +113,30 @@ class Release:
             >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
             True
         """
-        # Only releases with a training rest on it.
-        from optuna_dp.releasing.with_training import with_training
-
-        return with_training(self, event, value=value, artifact=artifact)
+        found = self.search_guarantee
+        training = event if self.training is None else compose(self.training, event)
+        return replace(
+            self,
+            # In this order: the choice was made before the training, and cannot depend on it.
+            guarantee=replace(found, event=compose(found.event, training)),
+            training=training,
+            value=self.value if value is None else value,
+            artifact=self.artifact if artifact is None else artifact,
+        )
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        # Only whoever wants a statement rests on its words.
-        from optuna_dp.releasing.statements.of_release import page_of
-
-        return page_of(self)
+        facts = {} if self.description is None else self.description.facts()
+        facts |= description_of(self.design).facts(self.design, self.search_guarantee)
+        if self.disclosed_runs is not None:
+            facts["Number of runs"] = (
+                f"{self.disclosed_runs} could be chosen. The number is revealed here, and the "
+                "guarantee is that of the best of exactly so many. The curator vouches that a "
+                "block of other runs failed for a cause that does not depend on the data"
+            )
+        if self.training is not None:
+            facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
+        return statement_markdown(self._statement(), facts)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
@@ -124,9 +144,12 @@ class Release:
         The artifact itself is not part of it, only its SHA-256. Numbers that JSON does not have
         are text: ``"inf"``, ``"-inf"``, ``"nan"``.
         """
-        from optuna_dp.releasing.statements.of_release import release_to_json  # as above
-
-        return release_to_json(self)
+        return {
+            "format": "optuna-dp release",
+            "version": 1,
+            **self._content(),
+            "statement": self._statement(),
+        }
 
     def to_registry(self, **entry: Any) -> str:
         """Returns an entry of OpenDP's registry of deployments, as YAML; a draft to finish.
@@ -141,10 +164,10 @@ class Release:
         Raises:
             InvalidArgumentError: If something is missing, with all that is; or not allowed.
         """
-        return str(aside("entry of a registry", self, **entry))
+        return str(call_optional("entry of a registry", self, **entry))
 
     def _repr_html_(self) -> str:
-        return str(aside("page of a notebook", self))
+        return str(call_optional("page of a notebook", self))
 
     @property
     def search_guarantee(self) -> Guarantee:
@@ -153,3 +176,50 @@ class Release:
             return self.guarantee
         # As Guarantee.compose made it: the search first.
         return replace(self.guarantee, event=self.guarantee.event.events[0])
+
+    def _statement(self) -> dict[str, Any]:
+        """Returns the statement as plain JSON values."""
+        described = description_of(self.design)
+        released = ["the hyperparameters"]
+        if described.score_is_told or self.value is not None:
+            released.append("the score" if self.training is None else "the final score")
+        if self.training is not None:
+            released.append("the final training's output")
+        released += [f"attribute {name!r}" for name in sorted(self.attributes)]
+        released += ["the model artifact"] if self.artifact is not None else []
+        return statement_data(
+            self.guarantee,
+            self.design,
+            delta=self.delta,
+            released=released,
+            content=self._content(),
+            described=described,
+            cap=None if self.description is None else self.description.cap,
+        )
+
+    def _content(self) -> dict[str, Any]:
+        """Returns what is released, as plain JSON values."""
+        artifact = self.artifact
+        described = {} if self.description is None else self.description.to_json()
+        return {
+            "params": _as_json(self.params),
+            "value": _as_json(self.value),
+            "attributes": _as_json(self.attributes),
+            "artifact_sha256": None if artifact is None else hashlib.sha256(artifact).hexdigest(),
+            "distributions": {
+                name: json.loads(distribution_to_json(distribution))
+                for name, distribution in self.distributions.items()
+            },
+            **({"description": described} if described else {}),
+        }
+
+
+def _as_json(value: Any) -> Any:
+    """Returns a value as JSON has it, which knows no infinity and no NaN: they become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value

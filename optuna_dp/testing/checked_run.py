@@ -23,6 +23,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.trial import Trial, create_trial
 
+from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.testing.data_reads import Batches
 from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
@@ -31,7 +32,7 @@ from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watchi
 from optuna_dp.testing.watched_storage import WatchedStorage
 
 if TYPE_CHECKING:
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
 
 
 @dataclass
@@ -191,10 +192,7 @@ class Bench:
             study = create(sampler=RandomSampler())
             self._add_others(study, like)
         else:
-            # Start-up time: a study with a budget only.
-            from optuna_dp.samplers.pilots import PilotSampler
-
-            study = create(sampler=PilotSampler(plan=self._plan))
+            study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
         # The plan is written. Parameters may come from anywhere now, and nothing needs to wait.
         study.sampler = _giving({} if like is None else like.params)

@@ -35,12 +35,12 @@ from optuna_dp.errors import (
     SeedWarning,
     UnfinishedStudyError,
 )
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
+from optuna_dp.private_selection.trial_counts.poisson import Poisson
 from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
 from optuna_dp.protocol.recovery import recover
 from optuna_dp.releasing.make_release import release
-from optuna_dp.trial_counts.base import TrialCount
-from optuna_dp.trial_counts.negative_binomial import Geometric
-from optuna_dp.trial_counts.poisson import Poisson
 
 RUN = gaussian(noise_multiplier=4.0)
 

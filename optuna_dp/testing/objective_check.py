@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.trial import Trial
 
-    from optuna_dp.planning.budget_plan import BudgetPlan
+    from optuna_dp.budget.plan import BudgetPlan
 
 
 @dataclass(frozen=True)
@@ -287,10 +287,8 @@ def _stages(event: Any, plan: BudgetPlan | None) -> list[Stage]:
     if plan is None:
         return [Stage("", 0, event)]
     try:
-        return [
-            Stage("pilot", 0, plan.fidelity(0).event),
-            Stage("last run", plan.pilots, plan.final.event),
-        ]
+        pilots = [Stage("pilot", 0, plan.fidelity(0).event)] if plan.pilots else []
+        return [*pilots, Stage("last run", plan.pilots, plan.final.event)]
     except (AttributeError, OptunaDPError):
         raise InvalidArgumentError("plan", plan, "it must be what plan_budget returned") from None
 

@@ -2,8 +2,8 @@
 
 A run is a draw of a hyperparameter from the prior times a density ratio, and a draw of one of
 finitely many outputs. Outputs are ordered by their score; the winner is the best, ties broken by
-an independent uniform per run, as :func:`optuna_dp.releasing.winner.choose` does. The random
-numbers are numpy's: nothing here may face real data.
+an independent uniform per run, as :func:`optuna_dp.private_selection.winner.choose` does. The
+random numbers are numpy's: nothing here may face real data.
 
 The faults in :class:`Faults` are for auditing the audit: each is a way in which the guarantee has
 been lost in practice.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.base import TrialCount
 
 # (state of each search, shape (n,)) -> density ratio of each hyperparameter, shape (n, L).
 Densities = Callable[[IntArray], FloatArray]

@@ -1,6 +1,8 @@
-"""Figures in Optuna's manner: each function returns a ``plotly.graph_objects.Figure``.
+"""Figures of what differential privacy adds to a study, each a ``plotly.graph_objects.Figure``.
 
-Needs the extra: ``pip install "optuna-dp[visualization]"``.
+Needs the extra: ``pip install "optuna-dp[visualization]"``. Histories, slices and importances of
+a study are Optuna's: :mod:`optuna.visualization`. They show every run, so outside a study with a
+budget they are for the curator only.
 
 Who may see a figure depends on what it is made of:
 
@@ -8,15 +10,11 @@ Who may see a figure depends on what it is made of:
 figure                       made of                    who may see it
 ===========================  =========================  =======================================
 ``plot_privacy_profile``     the design, the event      anybody
-``plot_epsilon_by_trials``   a guarantee or release     anybody
+``plot_epsilon_by_trials``   a plan or a release        anybody
 ``plot_epsilon_by_trials``   a study                    **the curator**: it marks how far it is
 ``plot_plan``                a plan                     anybody
-``plot_doubling_trace``      private answers            whoever may see the answers
-``plot_doubling_trace``      a study                    **the curator**: it shows utilities
 ``plot_votes``               noisy votes                anybody
 ``plot_sampling_density``    the runs of a study        **the curator**
-``plot_scores``              the runs of a study        **the curator**
-``plot_scores``              a release with its pilots  anybody
 ===========================  =========================  =======================================
 
 The title of a curator's figure says so.
@@ -26,18 +24,14 @@ from __future__ import annotations
 
 from optuna_dp.visualization.composition import plot_epsilon_by_trials
 from optuna_dp.visualization.density import plot_sampling_density
-from optuna_dp.visualization.loop import plot_doubling_trace
 from optuna_dp.visualization.plans import plot_plan
 from optuna_dp.visualization.privacy import plot_privacy_profile
-from optuna_dp.visualization.scores import plot_scores
 from optuna_dp.visualization.votes import plot_votes
 
 __all__ = [
-    "plot_doubling_trace",
     "plot_epsilon_by_trials",
     "plot_plan",
     "plot_privacy_profile",
     "plot_sampling_density",
-    "plot_scores",
     "plot_votes",
 ]

@@ -1,41 +1,38 @@
-"""Where the next run of a study would be drawn. For the curator only.
-
-This module finds the law; :mod:`optuna_dp.visualization.panels` draws it.
-"""
+"""The density of the next run of a DP-HyPO study, as a figure. For the curator only."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.search_space import intersection_search_space
-from optuna.trial import FrozenTrial
 
-from optuna_dp.densities.adaptive_density import AdaptiveDensity
-from optuna_dp.densities.frozen_prior import FrozenPrior
-from optuna_dp.densities.informed import FixedCandidates
-from optuna_dp.densities.shares import integer_masses
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.prior import Candidates
+from optuna_dp.private_selection.densities.informed import FixedCandidates
+from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.visible_runs import outcomes
-from optuna_dp.releasing.procedures import procedure_of
-from optuna_dp.samplers.dp_hypo import DPHyPOSampler
-from optuna_dp.samplers.pilots import PilotSampler
-from optuna_dp.samplers.rand_tune import RandTuneSampler
 from optuna_dp.visualization import theme
-from optuna_dp.visualization.panels import Law, Marks, panels
-from optuna_dp.visualization.targets import candidates_of, plan_of
+from optuna_dp.visualization.targets import opened, runs_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from optuna_dp.arrays import FloatArray
+    from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
 
 _CANDIDATES = 1024
+_CELLS = 24
 _LARGEST_PANELS = 6
-_LEAST = 1e-5  # of the largest: candidates of less weight are not told apart in a picture
+_COLUMNS = 3
+_LONGEST_NAME = 28
+_MOST_TICKS, _LONGEST_CHOICE = 12, 16
+_PANEL, _AROUND = 300, 150  # pixels
 
 
 def plot_sampling_density(
@@ -44,147 +41,140 @@ def plot_sampling_density(
     """Plots the density from which the next run would be drawn, relative to the prior.
 
     One panel per parameter. A dot is a candidate, at its ratio of density to prior; the line is
-    the mean ratio along the parameter, the marginal; ticks at the bottom are the runs so far.
-
-    * :class:`~optuna_dp.DPHyPOSampler`, :class:`~optuna_dp.RandTuneSampler`: the band is [c, C],
-      which no dot can leave. Under ``schedule="batch"`` a run sees completed batches only; the
-      figure takes all runs that have ended.
-    * :class:`~optuna_dp.PilotSampler`: the prior that was frozen when the last pilot had ended,
-      relative to the uniform one, on a logarithmic axis; the line at the bottom is what the
-      uniform share leaves everywhere. With density bounds, times what they allow.
+    the mean ratio along the parameter; ticks at the bottom are the runs so far. The band is
+    [c, C], which no dot can leave. Under ``schedule="batch"`` a run sees completed batches only;
+    the figure takes all runs that have ended.
 
     **For the curator only**: it is a function of the scores of all runs.
 
     Args:
-        study: A study of one of these samplers, loaded with its sampler.
+        study: A study of :class:`~optuna_dp.DPHyPOSampler`, loaded with its sampler.
         params: Which parameters to show; by default the first six that are drawn jointly.
 
     Raises:
-        InvalidArgumentError: If the study has another sampler (the candidates of
-            :class:`~optuna_dp.ProposeTestSampler` and :class:`~optuna_dp.NoisyMaxSampler` are not
-            drawn from a density), if pilots are still open, or if the study has a budget.
+        InvalidArgumentError: If the study has another sampler, whose runs no density adapts, or
+            the sampler was not started with these arguments; or if ``params`` are not drawn
+            jointly.
         PlanError: If the study has no plan.
         MissingExtraError: If plotly is not installed.
     """
-    plan = plan_of(study)
-    runs = candidates_of(study, plan)
-    sampler = _sampler_of(study, plan)
-    direction = plan.design.direction
-    rng = np.random.default_rng()  # for a picture only: nothing of it is ever released
-    if procedure_of(plan.design).in_the_open:
-        raise InvalidArgumentError(
-            "study",
-            "PilotSampler(plan=...)",
-            "its runs are not drawn from a density: pilots are proposed in the open, and the best "
-            "are run again",
-        )
-    if isinstance(sampler, PilotSampler):
-        law = _pilots(sampler, runs, direction, rng)
-    else:
-        law = _bounded(sampler, runs, direction, rng)
-    return panels(_shown(law.candidates.space, params), law)
+    plan, runs = opened(study).plan, runs_of(study)
+    sampler = _own_sampler(study.sampler, plan)
+    density, found = sampler.density, sampler.search_space or intersection_search_space(runs)
+    names = _shown(found, params)
+    candidates, weights = _candidates(density, dict(sorted(found.items())))
+    ratios = density.density(outcomes(runs), candidates, plan.design.direction).ratios
+    theme.graph_objects()
+    from plotly.subplots import make_subplots  # Lazy: an extra, which may be missing.
 
-
-def _bounded(
-    sampler: DPHyPOSampler | RandTuneSampler,
-    runs: Sequence[FrozenTrial],
-    direction: str,
-    rng: np.random.Generator,
-) -> Law:
-    if isinstance(sampler, DPHyPOSampler):
-        adaptive = sampler._adaptive
-    else:
-        adaptive = AdaptiveDensity(bounds=(1.0, 1.0), prior=sampler._prior)
-    space = dict(sorted((sampler._search_space or intersection_search_space(list(runs))).items()))
-    if isinstance(adaptive.prior, FixedCandidates):
-        candidates = adaptive.prior.candidates(space)
-        masses = adaptive.prior.masses
-    else:
-        candidates = adaptive.prior.sample(space, _CANDIDATES, rng)
-        masses = np.ones(len(candidates), dtype=np.int64)
-    ratios = adaptive.density(outcomes(runs), candidates, direction).ratios
-    c, big_c = adaptive.bounds
-    return Law(
-        title="Where the next run is drawn",
-        axis="density relative to the prior",
-        candidates=candidates,
-        ratios=ratios,
-        weights=masses / masses.sum(),
-        levels={1.0: "1"} if c == big_c else {c: f"c = {c:g}", 1.0: "1", big_c: f"C = {big_c:g}"},
-        band=(c, big_c),
-        marks=(Marks("runs so far", theme.ATTACK, tuple(runs)),),
+    columns = min(len(names), _COLUMNS)
+    rows = math.ceil(len(names) / columns)
+    gaps = {"horizontal_spacing": 0.05, "vertical_spacing": 0.3 / rows}
+    figure = make_subplots(rows, columns, shared_yaxes=True, **gaps)
+    low, high = density.bounds
+    room = high - low
+    for i, name in enumerate(names):
+        where = {"row": i // columns + 1, "col": i % columns + 1}
+        space, x = candidates.space[name], candidates.columns[name]
+        look: dict[str, Any] = {"where": where, "showlegend": i == 0}
+        dot = {"size": 4, "hoverinfo": "skip", **look}
+        dots = zip(x, ratios, strict=True)
+        theme.points(figure, dots, "candidate", theme.rgba(theme.GUARANTEE, 0.3), **dot)
+        means = _means(x, ratios, weights)
+        mean = figure, means, "mean along the parameter", theme.NAIVE
+        if isinstance(space, CategoricalDistribution):
+            theme.points(*mean, size=26, symbol="line-ew-open", **look)
+        else:
+            theme.line(*mean, width=3, **look)
+        used = [space.to_internal_repr(t.params[name]) for t in runs if name in t.params]
+        ticks = [(value, low - 0.08 * room) for value in used]
+        at = {"size": 9, "symbol": "line-ns-open", **look}
+        theme.points(figure, ticks, "runs so far", theme.ATTACK, **at)
+        figure.add_hrect(y0=low, y1=high, fillcolor=theme.FILL, line_width=0, **where)
+        figure.update_xaxes(**_axis(name, space), **where)
+    height = _AROUND + _PANEL * rows
+    theme.style(figure, "Where the next run is drawn", curator=True, height=height)
+    levels = {low: f"c = {low:g}", 1.0: "1", high: f"C = {high:g}"}
+    figure.update_yaxes(
+        range=[low - 0.15 * room, high + 0.05 * room],
+        tickvals=list(levels),
+        ticktext=list(levels.values()),
     )
+    figure.update_yaxes(title_text="density relative to the prior", col=1)
+    return figure
 
 
-def _pilots(
-    sampler: PilotSampler,
-    runs: Sequence[FrozenTrial],
-    direction: str,
-    rng: np.random.Generator,
-) -> Law:
-    count = sampler._pilots
-    pilots = [trial for trial in runs if trial.number < count]
-    selection = [trial for trial in runs if trial.number >= count]
-    if len(pilots) < count:
-        raise InvalidArgumentError(
-            "study",
-            f"{len(pilots)} of {count} pilots have ended",
-            "the prior of the selection runs is made when all have",
-        )
-    found = sampler._search_space or intersection_search_space(pilots)
-    space = dict(sorted(found.items()))
-    settings = sampler._frozen
-    prior = FrozenPrior(settings, outcomes(pilots), space, direction)
-    candidates = settings.base.sample(space, _CANDIDATES, rng)
-    ratios = prior.ratios(candidates, rng)
-    # The candidates are drawn from the base prior, and stand for draws from this one.
-    c, big_c = sampler._bounds
-    if c != big_c:
-        adaptive = AdaptiveDensity(bounds=(c, big_c), prior=prior, surrogate=settings.surrogate)
-        masses = integer_masses(list(np.maximum(ratios, _LEAST * ratios.max())))
-        bounded = adaptive.density(outcomes(selection), candidates, direction, masses)
-        ratios = ratios * bounded.ratios
-    floor = settings.uniform_share * c
-    levels = {1.0: "1"} if floor in (0.0, 1.0) else {floor: f"{floor:g} (uniform share)", 1.0: "1"}
-    return Law(
-        title="Where selection runs are drawn: the prior that the pilots taught",
-        axis=f"relative to uniform (line: uniform share {settings.uniform_share:g})",
-        candidates=candidates,
-        ratios=ratios,
-        weights=np.full(len(candidates), 1.0 / len(candidates)),
-        levels=levels,
-        band=None,
-        marks=(
-            Marks("pilots", theme.OTHER, tuple(pilots)),
-            Marks("selection runs so far", theme.ATTACK, tuple(selection)),
-        ),
-    )
-
-
-def _sampler_of(
-    study: optuna.Study, plan: StudyPlan
-) -> DPHyPOSampler | RandTuneSampler | PilotSampler:
-    """Returns the study's own sampler, as its plan describes it."""
-    sampler = study.sampler
-    if (
-        isinstance(sampler, DPHyPOSampler | RandTuneSampler | PilotSampler)
-        and sampler._design(plan.design.direction).fingerprint == plan.design.fingerprint
-    ):
-        return sampler
+def _own_sampler(sampler: Any, plan: StudyPlan) -> DPHyPOSampler:
+    """Returns the sampler if its runs are drawn from a density, and the plan is its own."""
+    settings = plan.design.settings
+    if isinstance(sampler, DPHyPOSampler) and plan.design.sampler == type(sampler).__name__:
+        bounds, prior = settings["density_bounds"], settings["prior"]
+        recorded = {**settings["search"], "bounds": bounds, "prior": prior}
+        if sampler.density.describe(sampler.search_space or {}) == recorded:
+            return sampler
     raise InvalidArgumentError(
         "study.sampler",
         type(sampler).__name__,
-        f"the density is made by the study's own sampler, {plan.design.sampler}, with the "
-        "arguments it was started with",
-        "Load the study with it: optuna.load_study(..., sampler=...). Densities of "
-        "DPHyPOSampler, RandTuneSampler and PilotSampler can be shown.",
+        "only runs of DPHyPOSampler are drawn from a density that learns, and it is made by the "
+        "study's own sampler, with the arguments it was started with",
+        "Load the study with it: optuna.load_study(..., sampler=...).",
     )
 
 
+def _candidates(
+    density: AdaptiveDensity, space: dict[str, BaseDistribution]
+) -> tuple[Candidates, FloatArray]:
+    """Returns points of the search space and the prior's share of each, shape (N,)."""
+    prior = density.prior
+    if isinstance(prior, FixedCandidates):
+        return prior.candidates(space), prior.masses / prior.masses.sum()
+    rng = np.random.default_rng()  # for a picture only: nothing of it is ever released
+    return prior.sample(space, _CANDIDATES, rng), np.full(_CANDIDATES, 1.0 / _CANDIDATES)
+
+
+def _means(
+    values: FloatArray, ratios: FloatArray, weights: FloatArray
+) -> list[tuple[float, float]]:
+    """Returns the mean ratio along one parameter: per value if there are few, else per cell.
+
+    Cells hold equal shares of the candidates, so that each level is a mean of as many.
+    """
+    distinct = np.unique(values)
+    if len(distinct) <= _CELLS:
+        cells = [np.flatnonzero(values == value) for value in distinct]
+    else:
+        cells = np.array_split(np.argsort(values, kind="stable"), _CELLS)
+    return [
+        (float(np.median(values[cell])), float(np.average(ratios[cell], weights=weights[cell])))
+        for cell in cells
+    ]
+
+
+def _axis(name: str, space: Any) -> dict[str, Any]:
+    """Returns the horizontal axis of a parameter: its whole range, on its own scale."""
+    title = {"text": _clipped(name, _LONGEST_NAME), "standoff": 6}
+    if isinstance(space, CategoricalDistribution):
+        choices = [_clipped(str(choice), _LONGEST_CHOICE) for choice in space.choices]
+        step = math.ceil(len(choices) / _MOST_TICKS)
+        ticks = {"tickvals": list(range(0, len(choices), step)), "ticktext": choices[::step]}
+        return {"title": title, "range": [-0.6, len(choices) - 0.4], **ticks}
+    low, high = (math.log10(end) if space.log else end for end in (space.low, space.high))
+    room = 0.03 * ((high - low) or 1.0)
+    scale: dict[str, Any] = {"nticks": 6}
+    if space.log:
+        scale = {"type": "log", "exponentformat": "power"}
+        if high - low >= 2:
+            scale["dtick"] = max(1, round((high - low) / 6))
+    return {"title": title, "range": [low - room, high + room], **scale}
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _shown(space: dict[str, BaseDistribution], params: Sequence[str] | None) -> list[str]:
-    names = list(space)[:_LARGEST_PANELS] if params is None else list(params)
-    unknown = [name for name in names if name not in space]
-    if unknown or not names:
+    names = sorted(space)[:_LARGEST_PANELS] if params is None else list(params)
+    if not names or not space.keys() >= set(names):
         raise InvalidArgumentError(
             "params",
             params,

@@ -1,4 +1,4 @@
-"""The words beside the figures: what a study's page says, for the curator and for everybody."""
+"""The note on a study's page in Optuna Dashboard, for the curator and for everybody."""
 
 from __future__ import annotations
 
@@ -6,61 +6,41 @@ import math
 
 from optuna.study import Study
 
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.markdown import METHODS, two_columns
+from optuna_dp.evidence.procedures import description_of
+from optuna_dp.evidence.reading import OpenedStudy, read_evidence
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.propose_test.doubling import DoublingPlan
-from optuna_dp.protocol.open_runs import output
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import score
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.openness import is_in_the_open
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.protocol.records import output, score
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.statements import description_of
-from optuna_dp.releasing.statements.markdown import METHODS, two_columns
-from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.second_evaluations import with_utilities
-from optuna_dp.samplers.utility_choice import (
-    candidate_trials,
-    final_choice,
-    read_trace,
-    utilities_of,
-)
-from optuna_dp.samplers.utility_settings import UtilitySettings
-from optuna_dp.visualization.targets import (
-    candidates_of,
-    pilots_of,
-    plan_of,
-    record_of,
-    target_of,
-)
+from optuna_dp.utilities.choice import candidate_trials, final_choice, utilities_of
+from optuna_dp.utilities.second_evaluations import with_utilities
+from optuna_dp.utilities.settings import UtilitySettings
+from optuna_dp.visualization.targets import opened, runs_of, target_of
 
-_PUBLIC = """**Safe to show.** This study holds nothing but a private release: the choice (its
-one trial; none if nothing was chosen) and what is guaranteed of it.{besides}
+_BUDGET = """# All runs may be shown
+
+**The hyperparameters and scores of all runs, and how each of them ended, are charged for and may
+be shown**, also while the study runs.{unscored}
+
+**Keep the rest back:** durations and dates, logs, reported values and user attributes, unless they
+are part of what a run is stated to output. This page has them all. For a page that is safe as a
+whole publish the release: `odp.publish(odp.release(study), storage, name)`.
+"""
+_CURATOR = """# For the curator only
+
+**Do not share this page, a screenshot of it, or this storage.** It shows {shows}, which no
+guarantee covers. To show the result, publish the release:
+`odp.publish(odp.release(study), storage, name)`.
+"""
+_PUBLIC = """**Safe to show.** This study holds nothing but a private release: the choice (its last
+trial; none if nothing was chosen), what else is released, and the guarantee.{pruned}
 
 """
-_IN_THE_OPEN = """# In the open
-
-**The hyperparameters and scores of all runs, and how each of them ended, are paid for: they may be
-shown**, in tables and plots, also while the study runs.{unscored}
-
-**Keep back what nobody has paid for:** how long runs took and when they began and ended (the
-timeline, durations, dates), logs, and reported values and user attributes, unless they are part of
-what a run is stated to output. This page has them all, so for a page that is safe as a whole
-publish the release: `odp.publish(odp.release(study), storage, name)`.
-"""
-_UNSCORED = """ Not the last run's score: it is not paid for."""
-_FOR_THE_CURATOR = """# For the curator only
-
-**Do not share this page, a screenshot of it, or this storage.** It shows {shows};
-whoever sees it is not covered by any guarantee. To show the result, publish the
-release: `odp.publish(odp.release(study), storage, name)`.
-"""
-_WITH_ITS_PILOTS = """ The pilots that were paid for are the trials before the last one."""
-_PILOTS = """ The pilots' hyperparameters and scores are part of
-the release: the trial's attribute `pilots`."""
-_NO_SCORE = """ No score is released, and Optuna has
-no completed trial without one: the trial is shown as pruned, which it was not."""
+_PRUNED = """ No score is released, and Optuna has no completed trial without one: the
+trial is shown as pruned, which it was not."""
 
 
 def curators_note(study: Study) -> str:
@@ -69,44 +49,41 @@ def curators_note(study: Study) -> str:
     Raises:
         PlanError: If the study has no plan, or what a run costs is not recorded.
     """
-    plan = plan_of(study)
-    (guarantee, delta), record = target_of(study), record_of(study)
-    procedure = procedure_of(plan.design)
+    found = opened(study)
+    plan, procedure, words = found.plan, found.procedure, description_of(found.plan.design)
+    guarantee, delta = target_of(study)
+    what, shown = "release", "what this page shows"
+    if procedure.releases_all_runs:
+        what, shown = "outputs of all runs together", "which of them are shown"
+        settings = BudgetSettings.of(plan.design)
+        unscored = "" if settings.scores_last_run else " Not the last run's score."
+        head, stands = _BUDGET.format(unscored=unscored), _of_budget(study, settings)
+    elif procedure.runs_are_private:
+        head = _CURATOR.format(shows="every run, and how many there were")
+        stands = _of_selection(study, plan)
+    else:
+        head = _CURATOR.format(shows="utilities that are not private")
+        stands = _of_choice(study, plan)
     epsilon = guarantee.epsilon(delta)
     promise = (
         "no finite epsilon"
         if math.isinf(epsilon)
         else f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
     )
-    relation = description_of(plan.design).relations[record.neighboring_relation]
-    if procedure.in_the_open:
-        scored = BudgetSettings.of(plan.design).scores_last_run
-        head = _IN_THE_OPEN.format(unscored="" if scored else _UNSCORED)
-        stands = _rungs(study, plan)
-    elif procedure.runs_are_private:
-        head = _FOR_THE_CURATOR.format(shows="every run, and how many\nthere were")
-        stands = _runs(study, plan)
-    else:
-        head = _FOR_THE_CURATOR.format(shows="utilities, which are\nnot private")
-        stands = _choice(study, plan)
-    what, whatever = "release** is", "what this page shows"
-    if procedure.in_the_open:
-        what, whatever = "outputs of all runs together** are", "which of them are shown"
-    facts = {
-        **description_of(plan.design).facts(plan.design, guarantee),
-        "Accounting": METHODS.get(guarantee.method(delta), ""),
-    }
+    relation = words.relations[guarantee.neighboring_relation]
+    accounting = METHODS.get(guarantee.method(delta), "")
+    facts = {**words.facts(plan.design, guarantee), "Accounting": accounting}
     return f"""{head}
 ## What is guaranteed
 
-The **{what} differentially private with **{promise}**, with respect to
-{relation}. That does not depend on {whatever}.
+Differential privacy of the {what}: **{promise}**, with respect to {relation}. That does
+not depend on {shown}.
 
 {two_columns(facts)}
 
 ## How the study stands
 
-{two_columns({**stands, "Can be released": _can_be_released(study, plan)})}
+{two_columns({**stands, "Can be released": _can_be_released(study, found)})}
 
 The plots are on the study's first page, under the history.
 """
@@ -114,73 +91,52 @@ The plots are on the study's first page, under the history.
 
 def published_note(release: Release) -> str:
     """Returns what a published study's page says, in Markdown. **Public.**"""
-    opened = is_in_the_open(release.design)
-    shown = _WITH_ITS_PILOTS if opened else _PILOTS
-    besides = shown if "pilots" in release.attributes else ""
-    besides += _NO_SCORE if release.params is not None and release.value is None else ""
-    return _PUBLIC.format(besides=besides) + release.statement()
+    scored = release.value is not None or "values" in release.attributes
+    pruned = release.params is not None and not scored
+    return _PUBLIC.format(pruned=_PRUNED if pruned else "") + release.statement()
 
 
-def _runs(study: Study, plan: StudyPlan) -> dict[str, str]:
-    done = candidates_of(study, plan)
-    pilots = pilots_of(plan)
-    first = sum(trial.number < pilots for trial in done)
+def _of_selection(study: Study, plan: StudyPlan) -> dict[str, str]:
+    done = runs_of(study)
     without = sum(score(trial) is None for trial in done)
-    rows = {"Pilots ended": f"{first} of {pilots}"} if pilots else {}
-    name = "Selection runs ended" if pilots else "Runs ended"
     return {
-        **rows,
-        name: f"{len(done) - first} of {plan.slots - pilots} (secret)",
+        "Runs ended": f"{len(done)} of {plan.slots} (secret)",
         "Runs without a score": f"{without} (failed, pruned or NaN: the lowest outcome)",
     }
 
 
-def _rungs(study: Study, plan: StudyPlan) -> dict[str, str]:
-    settings = BudgetSettings.of(plan.design)
-    done = candidates_of(study, plan)
-    rows = {}
-    for i, size in enumerate(settings.plan.rung_sizes):
-        ended = sum(settings.rung_of(trial.number) == i for trial in done)
-        name = "Pilots" if len(settings.plan.rungs) == 1 else f"Pilots, rung {i + 1}"
-        rows[f"{name} ended"] = f"{ended} of {size}"
+def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
+    done = runs_of(study)
     last = [trial for trial in done if trial.number >= settings.pilots]
-    scored = any(output(trial) is not None for trial in last)
     failed = f"failed {len(last)} of {settings.paid} times" if last else "not ended yet"
-    rows["The last run"] = "ended with a result" if scored else failed
-    return rows
+    scored = any(output(trial) is not None for trial in last)
+    return {
+        "Pilots ended": f"{len(done) - len(last)} of {settings.pilots}",
+        "The last run": "ended with a result" if scored else failed,
+    }
 
 
-def _choice(study: Study, plan: StudyPlan) -> dict[str, str]:
-    settings = UtilitySettings.from_json(plan.design.settings)
-    done = candidates_of(study, plan)
-    of = (
-        f"{len(done)}, {settings.count} in each batch"
-        if settings.kind == "proposed"
-        else f"{len(done)} of {settings.count}"
-    )
+def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
+    done = runs_of(study)
     without = sum(score(trial) is None for trial in done)
-    rows = {"Candidates evaluated": of}
-    if without:
-        rows["Candidates without a utility"] = f"{without} (each blocks the choice)"
-    if isinstance(settings.plan, DoublingPlan):
-        used, most = len(read_trace(study)), settings.plan.iteration_bound
-        rows["Iterations"] = f"{used}, and all {most} that there may be are paid for"
     choice = final_choice(study, plan)
-    if choice is None:
-        rows["Choice"] = "not made yet: after the last candidate, or by the release"
-    elif choice.chosen is None:
-        rows["Choice"] = "made: no candidate (no threshold was reached)"
-    else:
-        rows["Choice"] = f"made: the candidate of trial {choice.chosen}"
-    return rows
+    made = "not made yet: after the last candidate, or by the release"
+    if choice is not None:
+        none = choice.chosen is None
+        made = f"made: {'no candidate' if none else f'the candidate of trial {choice.chosen}'}"
+    blocked = {"Candidates without a utility": f"{without} (each blocks the choice)"}
+    return {
+        "Candidates evaluated": str(len(done)),
+        **(blocked if without else {}),
+        "Choice": made,
+    }
 
 
-def _can_be_released(study: Study, plan: StudyPlan) -> str:
-    procedure = procedure_of(plan.design)
+def _can_be_released(study: Study, found: OpenedStudy) -> str:
+    plan = found.plan
     try:
-        evidence = read_evidence(study)
-        procedure.check(evidence)
-        if not procedure.runs_are_private and final_choice(study, plan) is None:
+        read_evidence(study)
+        if not found.procedure.runs_are_private and final_choice(study, plan) is None:
             # The release would make the choice; nothing is drawn here.
             settings = UtilitySettings.from_json(plan.design.settings)
             for stage in range(settings.stages):

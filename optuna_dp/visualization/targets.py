@@ -1,58 +1,54 @@
-"""What a figure is about: a guarantee, a release or a study."""
+"""The guarantee, the plan and the runs behind a figure's target."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
-from dp_accounting import dp_event
 from optuna.trial import FrozenTrial
 
 from optuna_dp import validation
-from optuna_dp.accounting.events import PrivateSelectionDpEvent
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.protocol.open_runs import began
-from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import ended, read_plan
-from optuna_dp.releasing.procedures import procedure_of
+from optuna_dp.evidence.procedure import Procedure
+from optuna_dp.evidence.procedures import releases_all_runs
+from optuna_dp.evidence.reading import OpenedStudy, open_study
+from optuna_dp.evidence.run_record import RunRecord, read_run_record
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.protocol.plan import Design
+from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.run_record import RunRecord, read_run_record
-from optuna_dp.samplers.budget_settings import BudgetSettings
-from optuna_dp.samplers.second_evaluations import never_began
-from optuna_dp.samplers.utility_choice import end_of, final_choice
+from optuna_dp.utilities.accounting import iteration_event
+from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.utilities.second_evaluations import never_began
+from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
+
+_LARGEST_RUNS = 200
 
 
-def plan_of(study: Any) -> StudyPlan:
-    """Returns the plan of a study; for the curator only."""
+def opened(study: Any) -> OpenedStudy:
+    """Returns the plan and the procedure of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
         raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
-    plan, _ = read_plan(study._storage, study._study_id)
-    if plan is None:
+    found = open_study(study)
+    if found is None:
         raise PlanError(
             "This study has no plan: it has no trials yet, or another sampler made it. Use a "
             "sampler of optuna-dp from the first trial."
         )
-    return plan
+    return found
 
 
-def record_of(study: optuna.Study) -> RunRecord:
-    """Returns what one run of a study costs, as the callback or a release recorded it.
-
-    What the choice of a :class:`~optuna_dp.ProposeTestSampler` or
-    :class:`~optuna_dp.NoisyMaxSampler` study costs is in its plan, and so is what runs with a
-    budget cost.
-    """
-    record = read_run_record(study._storage, study._study_id)
+def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
+    """Returns what one run of a study costs: as its design says, or as the callback recorded."""
+    record = read_run_record(study._storage, study._study_id) or procedure.own_record()
     if record is not None:
         return record
-    design = plan_of(study).design
-    procedure = procedure_of(design)
-    own = procedure.own_record(design)
-    if own is not None:
-        return own
     if not procedure.runs_are_private:
-        return RunRecord(procedure.run(design, None))
+        return RunRecord(procedure.run(None))
     raise PlanError(
         "What one run of this study costs is not recorded. Give study.optimize a "
         "PrivacyCallback(run)."
@@ -60,71 +56,98 @@ def record_of(study: optuna.Study) -> RunRecord:
 
 
 def design_of(target: Any) -> Design | None:
-    """Returns the public design of a release or a study; None for a guarantee."""
+    """Returns the public design of a release or a study; None for anything else."""
     if isinstance(target, Release):
         return target.design
-    return plan_of(target).design if isinstance(target, optuna.Study) else None
+    return opened(target).plan.design if isinstance(target, optuna.Study) else None
 
 
-def has_finished(study: optuna.Study, plan: StudyPlan) -> bool:
-    """Whether all runs have ended, or the private choice has been made."""
-    procedure = procedure_of(plan.design)
-    if procedure.in_the_open:
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        return procedure.slots(study, plan) <= len(trials)
-    if procedure.runs_are_private:
-        return len(candidates_of(study, plan)) == plan.slots
-    return final_choice(study, plan) is not None
+def budget_of(target: Any) -> BudgetPlan | None:
+    """Returns the budget plan that a target is or was run under; None if there is none."""
+    if isinstance(target, BudgetPlan):
+        return target
+    design = design_of(target)
+    return BudgetSettings.of(design).plan if design and releases_all_runs(design) else None
 
 
-def pilots_of(plan: StudyPlan) -> int:
-    """Returns how many of a study's first runs are pilots."""
-    if procedure_of(plan.design).in_the_open:
-        return BudgetSettings.of(plan.design).pilots
-    return int(plan.design.settings.get("pilots", 0))
+@dataclass(frozen=True)
+class Part:
+    """One event of a composition, and how many of it there are."""
+
+    name: str
+    event: Any
+    count: int
 
 
-def candidates_of(study: optuna.Study, plan: StudyPlan) -> list[FrozenTrial]:
-    """Returns the trials that hold runs or candidates and have ended, by number.
+@dataclass(frozen=True)
+class Composition:
+    """What can be published one by one.
 
-    Left out are trials beyond the last run, and those that hold a private answer.
+    Attributes:
+        unit: What is counted, in the plural.
+        parts: In their order.
+        level: What the guarantee covers, in words.
     """
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    procedure = procedure_of(plan.design)
-    if procedure.in_the_open:
-        mine = [t for t in trials if began(t) and ended(t)]
-    elif procedure.runs_are_private:
-        mine = [t for t in trials if t.number < plan.slots and ended(t)]
-    else:
-        end = end_of(study, plan)
-        mine = [t for t in trials if t.number < end and ended(t) and not never_began(t)]
-    return sorted(mine, key=lambda t: t.number)
+
+    unit: str
+    parts: tuple[Part, ...]
+    level: str
+
+
+def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
+    """Returns the runs or iterations behind a guarantee; None if it is about neither."""
+    event, budget, design = guarantee.event, budget_of(target), design_of(target)
+    if budget is not None:
+        rungs = enumerate(zip(budget.rungs, budget.rung_sizes, strict=True), start=1)
+        pilots = [Part(f"one pilot of rung {i}", run.event, count) for i, (run, count) in rungs]
+        last = Part("the last run by itself", budget.final.event, 1 + budget.spare_runs)
+        return Composition("runs", (*pilots, last), "all runs, the pilots first")
+    if isinstance(event, PrivateSelectionDpEvent):
+        # Hardly ever are there more runs than this.
+        most = int(min(max(event.trials.quantile(0.95), 10), _LARGEST_RUNS))
+        runs = Part("one run by itself", event.run, most)
+        return Composition("runs", (runs,), "the release, whatever the number of runs")
+    if design is not None and design.procedure == PROPOSE_TEST:
+        plan = UtilitySettings.from_json(design.settings).plan
+        assert isinstance(plan, DoublingPlan)
+        one = Part("one iteration by itself", iteration_event(plan.epsilon), plan.iteration_bound)
+        return Composition("iterations", (one,), "the choice, whatever the number of iterations")
+    return None
 
 
 def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float]:
-    """Returns what a guarantee, a release or a study guarantees, and the delta to show it at.
+    """Returns what a target guarantees, and the delta to show it at.
 
     Nothing but the public design of a study is read.
     """
     if isinstance(target, Guarantee):
         guarantee, usual = target, 1e-5
-    elif isinstance(target, Release):
+    elif isinstance(target, Release | BudgetPlan):
         guarantee, usual = target.guarantee, target.delta
     elif isinstance(target, optuna.Study):
-        design, record = plan_of(target).design, record_of(target)
-        guarantee, usual = procedure_of(design).guarantee(design, record), record.delta
+        procedure = opened(target).procedure
+        record = record_of(target, procedure)
+        guarantee, usual = procedure.guarantee(record), record.delta
     else:
         raise InvalidArgumentError(
-            "target", type(target).__name__, "it must be a Guarantee, a Release or a study"
+            "target",
+            type(target).__name__,
+            "it must be a Guarantee, a BudgetPlan, a Release or a study",
         )
     return guarantee, validation.open_unit("delta", usual if delta is None else delta)
 
 
-def pilots_and_selection(event: Any) -> tuple[Any, Any] | None:
-    """Returns the two parts of what ``pilots_guarantee`` makes; None for any other event."""
-    match event:
-        case dp_event.ComposedDpEvent(
-            events=[dp_event.SelfComposedDpEvent() as pilots, PrivateSelectionDpEvent() as run]
-        ):
-            return pilots, run
-    return None
+def runs_of(study: optuna.Study) -> list[FrozenTrial]:
+    """Returns the trials that hold runs or candidates and have ended, by number.
+
+    Left out are trials beyond the last run, and those that hold a private answer.
+    """
+    found = opened(study)
+    runs = [t for t in found.procedure.runs_among(trials_of(study), found.plan) if ended(t)]
+    return runs if found.procedure.runs_are_private else [t for t in runs if not never_began(t)]
+
+
+def has_finished(study: optuna.Study) -> bool:
+    """Returns whether all runs have ended."""
+    found = opened(study)
+    return not found.procedure.unfinished(trials_of(study), found.plan)

@@ -1,4 +1,4 @@
-"""What all figures share: colours, layout, and plotly loaded when it is first needed."""
+"""Colours, layout and lines of all figures, and plotly loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ GUARANTEE = "#4a6ee0"
 ATTACK = "#d1495b"
 OTHER = "#8a8f9c"
 NAIVE = "#e08e1b"
-GOOD = "#2a9d6f"
-SERIES = (GUARANTEE, NAIVE, GOOD, ATTACK, "#7b4bb7", "#1b9aaa", OTHER)
-PARTS = (OTHER, "#7b4bb7", "#1b9aaa")
+SERIES = (GUARANTEE, NAIVE, "#2a9d6f", ATTACK, "#7b4bb7", "#1b9aaa", OTHER)
+PARTS = (OTHER, "#7b4bb7", "#1b9aaa", "#2a9d6f")
 FILL = "rgba(74, 110, 224, 0.15)"
 CURATOR = "For the curator only"
 
@@ -37,15 +36,17 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
     """Returns an empty figure; its title says so if it is for the curator only."""
     found: go.Figure = graph_objects().Figure()
     style(found, title, curator=curator)
-    found.update_xaxes(title={"text": x, "standoff": 8}, zeroline=False, automargin=True)
-    found.update_yaxes(title={"text": y, "standoff": 8}, zeroline=False, automargin=True)
+    found.update_xaxes(title={"text": x, "standoff": 8})
+    found.update_yaxes(title={"text": y, "standoff": 8})
     return found
 
 
 def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) -> None:
     """Gives a figure the title and the layout that all have; the height is in pixels."""
+    if curator:
+        title += f'<br><span style="font-size:0.75em;color:{ATTACK}">{CURATOR}</span>'
     figure.update_layout(
-        title={"text": titled(title, curator=curator), "x": 0.02, "xanchor": "left"},
+        title={"text": title, "x": 0.02, "xanchor": "left"},
         template="plotly_white",
         paper_bgcolor="rgba(0, 0, 0, 0)",
         plot_bgcolor="rgba(0, 0, 0, 0)",
@@ -57,9 +58,9 @@ def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) ->
         margin={"l": 70, "r": 30, "t": 70, "b": 110},
         hovermode="closest",
     )
-    lines = {"gridcolor": GRID, "linecolor": WORDS, "zerolinecolor": GRID}
-    figure.update_xaxes(**lines)
-    figure.update_yaxes(**lines)
+    axes = {"gridcolor": GRID, "linecolor": WORDS, "zeroline": False, "automargin": True}
+    figure.update_xaxes(**axes)
+    figure.update_yaxes(**axes)
 
 
 def line(
@@ -71,14 +72,10 @@ def line(
     width: float = 2,
     dash: str = "solid",
     markers: bool = False,
-    shape: str = "linear",
     **more: Any,
 ) -> None:
-    """Adds a line through pairs (x, y).
-
-    Dash and shape have plotly's names. For ``more`` see :func:`scatter`.
-    """
-    drawn = {"color": colour, "width": width, "dash": dash, "shape": shape}
+    """Adds a line through pairs (x, y). For ``dash`` see plotly, for ``more`` :func:`scatter`."""
+    drawn = {"color": colour, "width": width, "dash": dash}
     mode = "lines+markers" if markers else "lines"
     scatter(figure, at, name=name, mode=mode, line=drawn, **more)
 
@@ -93,7 +90,7 @@ def points(
     symbol: str = "circle",
     **more: Any,
 ) -> None:
-    """Adds points (x, y). ``symbol`` is plotly's name of one. For ``more`` see :func:`scatter`."""
+    """Adds points (x, y). For ``symbol`` see plotly, for ``more`` :func:`scatter`."""
     # An open symbol is all outline; a filled one needs none.
     outline = {"color": colour, "width": 2 if "open" in symbol else 0}
     marker = {"color": colour, "size": size, "symbol": symbol, "line": outline}
@@ -114,33 +111,6 @@ def scatter(
     pairs = list(at)
     x, y = [x for x, _ in pairs], [y for _, y in pairs]
     figure.add_trace(graph_objects().Scatter(x=x, y=y, **drawn), **(where or {}))
-
-
-def bars(
-    figure: go.Figure, names: Iterable[str], lengths: Iterable[Any], colour: Any, **more: Any
-) -> None:
-    """Adds horizontal bars, the first at the top."""
-    x, y, marker = list(lengths), list(names), {"color": colour}
-    figure.add_trace(graph_objects().Bar(x=x, y=y, orientation="h", marker=marker, **more))
-    figure.update_yaxes(autorange="reversed", type="category")
-
-
-def count_along_x(figure: go.Figure, first: int, last: int) -> None:
-    """Makes the horizontal axis one of whole numbers."""
-    ends = [first - 0.5, last + 0.5]
-    figure.update_xaxes(range=ends, tickformat="d", dtick=1 if last <= 15 else None)
-
-
-def clipped(text: str, most: int) -> str:
-    """Returns a text of at most ``most`` characters, for names that are not ours to choose."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def titled(title: str, *, curator: bool) -> str:
-    """Returns a title, marked if the figure is for the curator only."""
-    if not curator:
-        return title
-    return f'{title}<br><span style="font-size:0.75em;color:{ATTACK}">{CURATOR}</span>'
 
 
 def rgba(colour: str, alpha: float) -> str:

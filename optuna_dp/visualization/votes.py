@@ -47,8 +47,16 @@ def plot_votes(release: Release) -> go.Figure:
     colours = [theme.GUARANTEE] + [theme.rgba(theme.OTHER, 0.6)] * (len(order) - 1)
     figure = theme.figure("Noisy votes", x="votes, with noise", y="")
     noise = {"type": "constant", "value": math.sqrt(plan.variance), "color": theme.ATTACK}
-    shown = [names[i] for i in order], [votes[i] for i in order]
-    theme.bars(figure, *shown, colours, error_x=noise, showlegend=False)
+    bars = theme.graph_objects().Bar(
+        x=[votes[i] for i in order],
+        y=[names[i] for i in order],
+        orientation="h",
+        marker={"color": colours},
+        error_x=noise,
+        showlegend=False,
+    )
+    figure.add_trace(bars)
+    figure.update_yaxes(autorange="reversed", type="category")
     figure.update_layout(height=170 + 24 * len(order))
     return figure
 

@@ -20,8 +20,7 @@ Notation (code name: meaning, name in the paper):
 from __future__ import annotations
 
 from optuna_dp.voting.ballots import argmax, ballot
-from optuna_dp.voting.errors import VoteFailedError
-from optuna_dp.voting.plan import ADJACENCIES, VotePlan
+from optuna_dp.voting.plan import ADJACENCIES, VoteFailedError, VotePlan
 from optuna_dp.voting.skellam_noise import Skellam
 from optuna_dp.voting.utility import chance_of_good_choice, gap
 

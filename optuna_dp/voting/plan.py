@@ -16,7 +16,7 @@ from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.json_records import Record
 
 ADJACENCIES = ("replace_one", "null_client")
@@ -32,6 +32,32 @@ _WHY_NOT_ADD_OR_REMOVE = (
     "variance of the noise, which leaks by itself however large the noise is. Use 'replace_one', "
     "or 'null_client' (the client takes part and votes for nothing)."
 )
+
+
+class VoteFailedError(OptunaDPError):
+    """No sum of votes could be released.
+
+    Attributes:
+        reason: Why, in words.
+        attempts: How many times clients were asked for their votes: each is spent.
+        guarantee: What those attempts cost, a :class:`~optuna_dp.Guarantee`; None if no client
+            was asked.
+    """
+
+    def __init__(self, reason: str, attempts: int, guarantee: Guarantee | None = None) -> None:
+        self.reason = reason
+        self.attempts = attempts
+        self.guarantee = guarantee
+        spent = (
+            "No client was asked for its vote, so nothing is spent."
+            if attempts == 0
+            else f"Votes were asked for {attempts} time(s), which is spent all the same: "
+            "VoteFailedError.guarantee says how much; compose it with whatever follows."
+        )
+        super().__init__(f"The vote failed: {reason} {spent}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.reason, self.attempts, self.guarantee))
 
 
 @dataclass(frozen=True)

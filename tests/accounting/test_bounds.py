@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from optuna_dp.accounting.bounds import ProfileMethod
-from optuna_dp.accounting.selection.profile_bound import smallest_epsilon
+from optuna_dp.accounting.bounds import ProfileMethod, smallest_epsilon
 
 DELTA = 1e-5
 

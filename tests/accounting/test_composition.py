@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import norm
 
 import optuna_dp as odp
-from optuna_dp.accounting.attacks.attainable import attainable_pairs
-from optuna_dp.accounting.attacks.selection_attack import selection_attack_delta
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.attacks.attainable import attainable_pairs
+from optuna_dp.attacks.selection_attack import selection_attack_delta
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
 DELTA = 1e-5

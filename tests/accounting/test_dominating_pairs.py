@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optuna_dp.accounting import dominating_pairs
-from optuna_dp.accounting.attacks.trade_off import trade_off, trade_off_vertices
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
+from optuna_dp.attacks.trade_off import trade_off, trade_off_vertices
 from optuna_dp.errors import InvalidArgumentError
 
 

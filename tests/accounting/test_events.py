@@ -16,7 +16,6 @@ from dp_accounting import dp_event
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting.event_json import canonical_key, event_from_json, event_to_json
 from optuna_dp.accounting.events import (
-    PrivateSelectionDpEvent,
     compose,
     dp_sgd,
     gaussian,
@@ -30,6 +29,7 @@ from optuna_dp.accounting.kinds.curve import RdpDpEvent, rdp
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent, worst_case
 from optuna_dp.accounting.opacus import from_opacus
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 
 SGD = dp_sgd(noise_multiplier=0.71, sample_rate=256 / 60000, steps=2344)
 

@@ -15,8 +15,8 @@ import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.accounting.selection.history_bound import HistoryProfile
-from optuna_dp.accounting.selection.history_kernel import HistoryGrid
+from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
+from optuna_dp.private_selection.bounds.pointwise_grid import Grid
 
 RUN = odp.gaussian(4.0)
 BOUNDS = (0.75, 2.0)
@@ -46,13 +46,13 @@ def test_a_heavy_tail_is_cut_and_charged() -> None:
     assert guarantee.by_method(1e-3)["history_profile"] < math.inf
     assert guarantee.by_method(1e-5)["history_profile"] == math.inf
     assert guarantee.epsilon(1e-5) == pytest.approx(2.373, rel=1e-3)
-    profile = HistoryProfile(pair_of(RUN), law, BOUNDS)
+    profile = PointwiseProfile(pair_of(RUN), law, BOUNDS)
     assert profile.missing >= law.tail(2000)
     assert np.all(profile.delta([1.0, 30.0]) >= law.tail(2000))
 
 
 def test_what_gives_up_claims_nothing() -> None:
-    profile = HistoryProfile(pair_of(RUN), odp.Poisson(1e6), BOUNDS)
+    profile = PointwiseProfile(pair_of(RUN), odp.Poisson(1e6), BOUNDS)
     assert profile.gave_up
     assert np.all(profile.delta([-1.0, 0.0, 10.0, 1e5]) == 1.0)
 
@@ -60,8 +60,8 @@ def test_what_gives_up_claims_nothing() -> None:
 def test_a_cap_that_is_hardly_ever_reached_costs_no_time() -> None:
     """min(T, n) with P[T >= n] = e^-1000 is T, and takes the recursion of T."""
     pair, epsilons = pair_of(RUN), np.linspace(0.0, 100.0, 201)
-    free = HistoryProfile(pair, odp.Geometric(10), BOUNDS)
-    capped = HistoryProfile(pair, odp.Geometric(10).capped(10_000), BOUNDS)
+    free = PointwiseProfile(pair, odp.Geometric(10), BOUNDS)
+    capped = PointwiseProfile(pair, odp.Geometric(10).capped(10_000), BOUNDS)
     assert capped.shape[1:] == free.shape[1:]
     # A reserve for what the cap may change is charged, and is held up to every epsilon.
     assert 0.0 < capped.missing < 1e-15
@@ -72,14 +72,14 @@ def test_a_cap_that_is_hardly_ever_reached_costs_no_time() -> None:
 
 def test_a_cap_within_reach_is_another_law() -> None:
     pair = pair_of(RUN)
-    near = HistoryProfile(pair, odp.Geometric(10).capped(12), BOUNDS)
-    assert near.delta(2.0) != HistoryProfile(pair, odp.Geometric(10), BOUNDS).delta(2.0)
+    near = PointwiseProfile(pair, odp.Geometric(10).capped(12), BOUNDS)
+    assert near.delta(2.0) != PointwiseProfile(pair, odp.Geometric(10), BOUNDS).delta(2.0)
     assert near.missing == 0.0
 
 
 def test_the_grid_of_a_pair_far_from_zero_is_small() -> None:
     """All finite losses at 30: padding from 0 to there once asked for 7.9 GiB."""
-    grid = HistoryGrid(pair_of(odp.approximate_dp(30.0, 1 - 6e-14)), 1e-6, 1e-5, 1e-5)
+    grid = Grid(pair_of(odp.approximate_dp(30.0, 1 - 6e-14)), 1e-6, 1e-5, 1e-5)
     assert grid.size + grid.pad_left + grid.pad_right < 10_000
 
 
@@ -153,3 +153,21 @@ def test_long_sums_are_those_of_horners_rule(law: Any) -> None:
     for weight in law._weights[::-1]:
         expected = expected * s + weight
     np.testing.assert_allclose(law.pgf_derivative(s), expected, rtol=2e-12, atol=1e-290)
+
+
+@pytest.mark.parametrize(
+    ("event", "epsilon"),
+    [
+        (odp.gaussian(1e300), 0.0),
+        (odp.compose(odp.gaussian(1e300), odp.gaussian(2.0)), 1.993),
+        (odp.bounded_range(1e308), 1e308),
+        (odp.laplace(1e-6), 1e6),
+        (odp.compose(odp.bounded_range(1e308), odp.bounded_range(1e308)), math.inf),
+        (odp.dp_sgd(noise_multiplier=1.0, sample_rate=1e-9, steps=100), 0.0),
+        (odp.dp_sgd(noise_multiplier=0.01, sample_rate=1e-9, steps=100), 0.0),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_parameters_at_the_ends_of_floats_have_an_epsilon(event: Any, epsilon: float) -> None:
+    assert odp.Guarantee(event).epsilon(1e-5) == pytest.approx(epsilon, rel=0.05, abs=1e-3)
+    assert odp.selection_guarantee(event, odp.Geometric(3)).epsilon(1e-3) >= 0.0

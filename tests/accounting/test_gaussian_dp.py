@@ -29,6 +29,12 @@ def test_a_gaussian_mechanism_has_its_own(noise: float, relation: str) -> None:
     assert true * (1 - 1e-6) <= mu <= true * (1 + 1e-3)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("noise", [1e-3, 1e-6])
+def test_a_gaussian_with_hardly_any_noise_has_a_finite_mu(noise: float) -> None:
+    assert odp.Guarantee(odp.gaussian(noise)).mu() == pytest.approx(1.0 / noise, rel=1e-9)
+
+
 def test_gaussians_compose_to_one() -> None:
     mu = odp.Guarantee(odp.compose(odp.gaussian(4.0), odp.gaussian(3.0))).mu()
     assert mu == pytest.approx(5.0 / 12.0, rel=1e-3)

@@ -12,7 +12,6 @@ import pytest
 from dp_accounting import dp_event
 
 import optuna_dp as odp
-from optuna_dp import asides
 from optuna_dp.accounting.epsilon_methods import epsilons_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
@@ -132,27 +131,6 @@ def test_names_of_methods(guarantee: odp.Guarantee, names: set[str]) -> None:
 
 
 NAMES_OF_OTHERS = {"koskela", "theorem_1"}
-
-
-def test_bounds_of_others_have_no_vote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that made one of them zero would show a wrong figure, never a wrong epsilon."""
-    found = {
-        policy: odp.selection_guarantee(
-            odp.gaussian(2.0), odp.Geometric(5), density_bounds=bounds, policy="data"
-        )
-        for policy, bounds in (("koskela", (1.0, 1.0)), ("theorem_1", (0.5, 2.0)))
-    }
-    honest = {name: (g.epsilon(DELTA), g.delta(0.5)) for name, g in found.items()}
-
-    def broken(*question: object) -> dict[str, tuple[float, str]]:
-        return dict.fromkeys(NAMES_OF_OTHERS, (0.0, ""))
-
-    monkeypatch.setitem(asides._functions, "bounds of others", broken)
-    for name, guarantee in found.items():
-        assert guarantee.by_method(DELTA)[name] == 0.0
-        assert (guarantee.epsilon(DELTA), guarantee.delta(0.5)) == honest[name]
-        assert guarantee.method(DELTA) not in NAMES_OF_OTHERS
-        assert set(guarantee.comparisons(DELTA)) == NAMES_OF_OTHERS
 
 
 def test_at_exactly_the_mean_times_the_delta_of_a_run_nothing_finite_is_claimed() -> None:

@@ -17,7 +17,7 @@ from optuna_dp.accounting import (
     run_profile,
 )
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.events import PrivateSelectionDpEvent, compose, gaussian, laplace, zcdp
+from optuna_dp.accounting.events import compose, gaussian, laplace, zcdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case
@@ -25,7 +25,8 @@ from optuna_dp.accounting.pld_of_event import pld_of
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.accounting.selection import as_part
+from optuna_dp.private_selection.bounds import as_part
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 
 
 class TestTrees:

@@ -13,14 +13,7 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import Geometric
 from optuna_dp.accounting import events, run_rdp
-from optuna_dp.accounting.events import (
-    PrivateSelectionDpEvent,
-    compose,
-    dp_sgd,
-    gaussian,
-    laplace,
-    zcdp,
-)
+from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, zcdp
 from optuna_dp.accounting.given_curves import interpolated_rdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
@@ -34,6 +27,7 @@ from optuna_dp.accounting.rdp_curves import (
 )
 from optuna_dp.accounting.run_rdp import rdp_of
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 
 ORDERS = np.array([1.05, 1.5, 2.0, 3.0, 8.0, 32.0, 200.0])
 SGD = dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
@@ -298,3 +292,13 @@ def test_relation_names_are_checked_first() -> None:
     with pytest.raises(InvalidArgumentError, match="relation"):
         run_rdp.rdp_of(SGD, "zero_out")
     assert events.neighboring_relation("replace_one") is NeighboringRelation.REPLACE_ONE
+
+
+def test_curves_rise_with_the_order_where_the_series_of_dp_accounting_do_not_end() -> None:
+    """Once 1.80 at order 1.75, above the 1.05 of order 2, and unknown below."""
+    run = events.dp_sgd(noise_multiplier=3.0, sample_rate=0.3, steps=100)
+    curve = rdp_of(run, orders=[1.1, 1.5, 1.75, 2.0, 2.5, 3.0])
+    assert np.all(np.diff(curve) >= 0.0)
+    assert curve[0] < 1.06
+    # The next whole order counts, whether it was asked for or not.
+    assert rdp_of(run, orders=[1.75]) == pytest.approx(curve[2:3])

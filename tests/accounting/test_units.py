@@ -11,7 +11,6 @@ import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.accounting.units import unit_of
 from optuna_dp.errors import InvalidArgumentError
 
@@ -86,13 +85,7 @@ def test_the_unit_changes_whose_data_and_no_number(relation: str) -> None:
 
 
 def test_a_search_over_client_level_runs_is_judged_as_any() -> None:
-    trials = odp.Geometric(mean=5)
-    for make in (
-        lambda run: odp.selection_guarantee(run, trials),
-        lambda run: pilots_guarantee(run, 3, run, trials),
-    ):
-        found = make(odp.per_client(odp.gaussian(4.0)))
-        assert found.unit == "client"
-        assert found.epsilon(1e-5) == make(odp.gaussian(4.0)).epsilon(1e-5)
-    with pytest.raises(InvalidArgumentError, match="per_client"):
-        pilots_guarantee(odp.gaussian(4.0), 3, odp.per_client(odp.gaussian(4.0)), trials)
+    trials, run = odp.Geometric(mean=5), odp.gaussian(4.0)
+    found = odp.selection_guarantee(odp.per_client(run), trials)
+    assert found.unit == "client"
+    assert found.epsilon(1e-5) == odp.selection_guarantee(run, trials).epsilon(1e-5)

@@ -18,33 +18,31 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from budget.budget_support import budget
 from optuna.trial import Trial, TrialState, create_trial
 from scipy import stats
 
 import optuna_dp as odp
+from optuna_dp.budget.settings import PROCEDURE as BUDGET
 from optuna_dp.errors import OptunaDPError, PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, read_plan
-from optuna_dp.releasing.evidence import read_evidence
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 LAW = odp.Geometric(mean=4)
+PLAN = budget(3)
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(trials=LAW),
     "rand_tune of a space": lambda: odp.RandTuneSampler(X, trials=LAW),
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any"),
-    "pilots": lambda: odp.PilotSampler(
-        X,
-        pilots=2,
-        pilot_run=RUN,
-        trials=LAW,
-        candidates=4,
-        proposer=optuna.samplers.RandomSampler(),
+    "budget": lambda: odp.BudgetSampler(
+        PLAN, search_space=X, proposer=optuna.samplers.RandomSampler()
     ),
 }
 # One of ten studies adapts: they are slower and no different here.
-KINDS = ["rand_tune"] * 12 + ["rand_tune of a space"] * 6 + ["dp_hypo", "pilots"]
+KINDS = ["rand_tune"] * 10 + ["rand_tune of a space"] * 6 + ["dp_hypo"] + ["budget"] * 3
 
 
 def well(trial: Trial) -> float:
@@ -71,10 +69,15 @@ class Life:
 
     @property
     def spoilt(self) -> bool:
-        """Whether one of its runs was not drawn by its sampler."""
+        """Whether it cannot be released: a run in one of its slots is another sampler's.
+
+        In a budget such trials are no runs, and only the one that has to hold the plan matters.
+        """
         plan = self.plan
         return 0 in self.foreign or (
-            plan is not None and min(self.foreign, default=10**9) < plan.slots
+            plan is not None
+            and plan.design.procedure != BUDGET
+            and min(self.foreign, default=10**9) < plan.slots
         )
 
 
@@ -85,7 +88,8 @@ class World:
         self.rng = random.Random(seed)
         self.kind = self.rng.choice(KINDS)
         self.sampler = SAMPLERS[self.kind]()
-        self.callback = odp.PrivacyCallback(RUN)
+        self.run = None if self.kind == "budget" else RUN
+        self.callback = odp.PrivacyCallback(self.run)
         self.lives: list[Life] = []
         storages = [optuna.storages.InMemoryStorage() for _ in range(self.rng.randint(1, 2))]
         for _ in range(self.rng.randint(1, 3)):
@@ -170,7 +174,8 @@ class World:
             self.loaded(life, None).tell(number, state=TrialState.FAIL)
 
     def enqueues(self, life: Life) -> None:
-        life.foreign.add(len(life.study.get_trials(deepcopy=False)))
+        if self.kind != "budget":  # There it is a pilot like others.
+            life.foreign.add(len(life.study.get_trials(deepcopy=False)))
         life.study.enqueue_trial({"x": 0.5})
 
     def adds(self, life: Life) -> None:
@@ -181,8 +186,8 @@ class World:
         waiting = [
             t for t in life.study.get_trials(deepcopy=False) if t.state == TrialState.WAITING
         ]
-        if not waiting:
-            life.foreign.add(len(life.study.get_trials(deepcopy=False)))
+        number = waiting[0].number if waiting else len(life.study.get_trials(deepcopy=False))
+        life.foreign.add(number)
         self.loaded(life, None).optimize(lambda trial: 9.0 + well(trial), n_trials=1)
 
     def loaded(self, life: Life, sampler: Any) -> optuna.Study:
@@ -218,7 +223,7 @@ class World:
 
     def releases(self, life: Life) -> None:
         with contextlib.suppress(OptunaDPError):
-            odp.release(life.study, RUN)
+            odp.release(life.study, self.run)
 
     OFTEN = (some_runs, some_runs, all_runs, no_time, two_jobs, failures, asks_and_tells)
     RARELY = (
@@ -239,9 +244,11 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
         # Enqueued trials end a worker each; then the rest of the runs are made.
         world.optimize(life, well)
         try:
-            found = odp.release(study, RUN)
+            found = odp.release(study, world.run)
             break
         except UnfinishedStudyError:
+            if world.kind == "budget":  # No pilot may have a score; then a person has to choose.
+                study.enqueue_trial({"x": 0.5})
             continue
         except ReleaseRefusedError as error:
             text = str(error)
@@ -256,12 +263,12 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 assert any(other.copy_of is not None for other in world.lives)
                 original = text.split("is a copy of the study '")[1].split("'")[0]
                 same = optuna.load_study(study_name=original, storage=study._storage)
-                odp.release(same, RUN, failures="chance")
+                odp.release(same, world.run, failures="chance")
                 return "copy"
             assert life.spoilt, text
             fresh = Life(optuna.create_study(direction="maximize", sampler=world.sampler))
             world.optimize(fresh, well)
-            check_release(fresh, odp.release(fresh.study, RUN))
+            check_release(fresh, odp.release(fresh.study, world.run))
             return "new study"
     else:
         raise AssertionError("not finished")
@@ -274,6 +281,9 @@ def check_release(life: Life, found: odp.Release) -> None:
     """Exactly T runs, each drawn by the study's own plan, and the best of them."""
     evidence = read_evidence(life.study)
     plan = evidence.plan
+    if plan.design.procedure == BUDGET:
+        check_release_of_a_budget(life, found)
+        return
     trials = life.study.get_trials(deepcopy=False)
     assert [run.trial.number for run in evidence.runs] == list(range(plan.slots))
     for trial in trials:
@@ -291,6 +301,21 @@ def check_release(life: Life, found: odp.Release) -> None:
     assert found.guarantee.epsilon(1e-5) >= odp.selection_guarantee(RUN, LAW).epsilon(1e-5)
 
 
+def check_release_of_a_budget(life: Life, found: odp.Release) -> None:
+    """The runs that began, no more than are charged for, and nothing of other trials."""
+    trials = life.study.get_trials(deepcopy=False)
+    runs = [t for t in trials if SLOT_KEY in t.system_attrs]
+    assert life.foreign.isdisjoint(t.number for t in runs)
+    for trial in trials:
+        if trial not in runs and trial.number not in life.foreign:
+            assert not trial.values, "a run that never began"
+    pilots = [t for t in runs if t.number < PLAN.pilots]
+    (last,) = [t for t in runs if t.number >= PLAN.pilots]
+    assert [p["params"] for p in found.pilots] == [t.params for t in pilots]
+    assert found.value == (last.value if last.state == TrialState.COMPLETE else None)
+    assert found.guarantee == PLAN.guarantee
+
+
 def play(seeds: range) -> Counter[str]:
     ends: Counter[str] = Counter()
     counts: list[int] = []
@@ -303,8 +328,8 @@ def play(seeds: range) -> Counter[str]:
         seen: dict[float, int] = {}
         for life in world.lives:
             plan = life.plan
-            if plan is None or life.copy_of is not None:
-                continue
+            if plan is None or life.copy_of is not None or world.kind == "budget":
+                continue  # What runs again on a higher rung, or last, is drawn once.
             counts.append(plan.slots - (plan.selection_from or 0))
             mine = {
                 t.params["x"]

@@ -85,7 +85,7 @@ def test_every_budget_recomputed(name: str, epsilon: float, arm: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_record_is_in_one_part_and_the_partitions_are_not_too_many(name: str) -> None:
-    from optuna_dp.propose_test import validation_records_needed
+    from optuna_dp.utilities import validation_records_needed
 
     parts = split(name, 3)
     sizes = [len(parts.train[1]), len(parts.valid[1]), len(parts.test[1])]

@@ -19,8 +19,8 @@ import projection_speed
 import storage_traffic
 from sampler_speed import compare, prepared, ratio, samplers, spaces, trials_ms
 
-from optuna_dp.densities.projection import project_log
-from optuna_dp.densities.surrogate import GaussianProcess
+from optuna_dp.models.surrogate import GaussianProcess
+from optuna_dp.private_selection.densities.projection import project_log
 
 
 @pytest.fixture(autouse=True)
@@ -93,14 +93,14 @@ def test_storage_calls_per_trial_do_not_grow(name: str) -> None:
     """Counted, not timed: what 10 trials ask of the storage after 20 and after 40."""
     few, many = storage_traffic.traffic(name, (20, 40), optuna.storages.InMemoryStorage())
     assert few.calls == many.calls
-    assert sum(many.calls.values()) <= 25 * storage_traffic.BLOCK
+    assert sum(many.calls.values()) <= 30 * storage_traffic.BLOCK
 
 
 @pytest.mark.parametrize("name", ["RandTune", "RandTune, define-by-run"])
-def test_rand_tune_sends_a_database_one_write_more_than_random_search(
+def test_rand_tune_sends_a_database_four_writes_more_than_random_search(
     name: str, tmp_path: Path
 ) -> None:
-    """The record of the slot; what is drawn follows from it."""
+    """Three of the worker's claim and the record of the slot; what is drawn follows from it."""
     calls, statements = [], []
     for i, sampler in enumerate(("RandomSampler", name)):
         storage = optuna.storages.get_storage(f"sqlite:///{tmp_path}/{i}.db")
@@ -109,9 +109,10 @@ def test_rand_tune_sends_a_database_one_write_more_than_random_search(
         assert found[0].statements == found[1].statements
         calls.append(found[0].calls)
         statements.append(found[0].statements)
-    assert calls[1] - calls[0] == {"set_trial_system_attr": 5}
+    # Claims are read past every cache: what others have written is what matters.
+    assert calls[1] - calls[0] == {"set_trial_system_attr": 4 * 5, "get_trial": 2 * 5}
     assert not calls[0] - calls[1]
-    assert statements[1] - statements[0] <= 5 * 3
+    assert statements[1] - statements[0] <= 5 * 20
 
 
 def test_memory_of_a_prediction_is_bounded_by_the_block() -> None:
@@ -134,8 +135,9 @@ def test_the_simulated_density_is_the_library_s() -> None:
     from optuna.distributions import FloatDistribution
     from simulate import log_weights
 
-    from optuna_dp.densities.adaptive_density import AdaptiveDensity, RunOutcome
-    from optuna_dp.densities.informed import FixedCandidates
+    from optuna_dp.models.scores import RunOutcome
+    from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
+    from optuna_dp.private_selection.densities.informed import FixedCandidates
 
     rng = np.random.default_rng(0)
     points, known = rng.random((40, 2)), rng.random((9, 2))

@@ -93,3 +93,19 @@ def test_bad_input_gets_one_clear_line(changed: dict[str, str], words: str) -> N
     assert result.stderr.startswith("optuna-dp: ")
     assert len(result.stderr.strip().splitlines()) == 1
     assert words in result.stderr
+
+
+def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    asked_for = ["budget", "--epsilon", "3", "--records", "1348", "--epochs", "4"]
+    result = runner.invoke(app, [*asked_for, "--pilots", "0", "--script", str(script), "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["plan"]["rungs"] == []
+    assert found["plan"]["batch_size"] == found["batches"]["favored"]["batch_size"]
+    assert found["alternatives"][0]["name"] == "one run (this plan)"
+    assert "suggest_float" not in script.read_text()
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("{} ")

@@ -11,7 +11,7 @@ from support import RUN, exactly, finished_study, study_of
 from typer.testing import CliRunner
 
 import optuna_dp as odp
-from optuna_dp.cli import app, demo_budget
+from optuna_dp.cli import app
 
 runner = CliRunner()
 
@@ -55,14 +55,6 @@ def test_release_as_json(storage: str) -> None:
     assert data["statement"]["epsilon"] < 2.0
 
 
-def test_statement_does_not_print_the_choice(storage: str) -> None:
-    result = runner.invoke(app, ["statement", storage, "done"])
-    assert "# Privacy statement" in result.stdout
-    assert "x: 0." not in result.stdout
-    as_json = runner.invoke(app, ["statement", storage, "done", "--json"])
-    assert json.loads(as_json.stdout)["format"] == "optuna-dp privacy statement"
-
-
 def test_release_publishes(storage: str, tmp_path: Path) -> None:
     public = f"sqlite:///{tmp_path / 'public.db'}"
     result = runner.invoke(
@@ -100,7 +92,7 @@ def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
     assert "no plan" in bad("release", storage, "foreign")
     assert "'done', 'foreign', 'open'" in bad("release", storage, "other")
     missing = tmp_path / "missing.db"
-    assert "no such file" in bad("statement", f"sqlite:///{missing}", "done")
+    assert "no such file" in bad("release", f"sqlite:///{missing}", "done")
     assert not missing.exists()
     assert "cannot be read" in bad("release", "nonsense://x", "done")
     assert "--publish-to" in bad("release", storage, "done", "--publish-as", "x")
@@ -109,7 +101,7 @@ def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
 
 def test_options_of_a_storage_url_are_passed_on(storage: str) -> None:
     for url in (f"{storage}?timeout=30", storage.replace("sqlite:", "sqlite+pysqlite:")):
-        result = runner.invoke(app, ["statement", url, "done"])
+        result = runner.invoke(app, ["release", url, "done"])
         assert result.exit_code == 0, result.stderr
 
 
@@ -123,7 +115,7 @@ def test_options_of_a_storage_url_are_passed_on(storage: str) -> None:
         "{}",
     ],
 )
-@pytest.mark.parametrize("command", ["release", "statement", "recover"])
+@pytest.mark.parametrize("command", ["release", "recover"])
 def test_no_command_creates_a_storage(tmp_path: Path, url: str, command: str) -> None:
     missing = tmp_path / "missing"
     assert "there is no such file" in bad(command, url.format(missing), "done")
@@ -133,11 +125,12 @@ def test_no_command_creates_a_storage(tmp_path: Path, url: str, command: str) ->
 @pytest.mark.parametrize(
     ("content", "url", "word"),
     [
-        (b"not a journal\n", "{}", "line 1 is no entry"),
-        (b'{"op_code": 0, "worker_id": "w", "study_name": "s"}\n[1]\n', "{}", "line 2"),
+        (b"not a journal\n", "{}", "It has: none"),
+        (b"not a journal\nat all\n", "{}", "cannot be read"),
+        (b'{"op_code": 0, "worker_id": "w", "study_name": "s"}\n[1]\n', "{}", "cannot be read"),
         (b'{"op_code": 77, "worker_id": "w"}\n', "{}", "cannot be read"),
         (b'{"op_code": 0, "worker_id": "w"}\n', "{}", "cannot be read"),
-        (b"\x00\xff\x80\n", "{}", "line 1 is no entry"),
+        (b"\x00\xff\x80\n", "{}", "It has: none"),
         (b"", "{}", "It has: none"),
         (b"not a database", "sqlite:///{}", "no SQLite database"),
         (b"", "sqlite:///{}", "no SQLite database"),
@@ -180,9 +173,6 @@ def test_a_password_is_not_printed() -> None:
         (("plan", "--mean", "many"), "--mean"),
         (("plan", "--relation", "twins"), "replace-one"),
         (("recover", "x.db", "s", "--fail", "last"), "--fail"),
-        (("demo", "--method", "rand-tune", "--mean", "0.5"), "--mean=0.5"),
-        (("demo", "--mean", "3"), "--method budget"),
-        (("demo", "--method", "dp-hypo", "--epsilon", "3"), "--method dp-hypo"),
         (("demo", "--epsilon", "-1"), "--epsilon=-1"),
     ],
 )
@@ -196,7 +186,8 @@ def test_version_and_no_command() -> None:
     assert runner.invoke(app, ["--version"]).stdout == f"optuna-dp {odp.__version__}\n"
     result = runner.invoke(app, [])
     assert result.exit_code == 0
-    assert "statement" in result.stdout
+    for words in ("Before a study:", "With a study:", "With a release:", "recover"):
+        assert words in result.stdout
 
 
 def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
@@ -209,40 +200,36 @@ def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
     assert "What one run costs is not known" in bad("release", url, "done")
 
 
-@pytest.mark.parametrize("method", ["dp-hypo", "rand-tune"])
-def test_the_demo_shows_other_methods(method: str) -> None:
-    result = runner.invoke(app, ["demo", "--method", method, "--mean", "3", "--json"])
-    assert result.exit_code == 0, result.output
-    data = json.loads(result.stdout)
-    assert set(data["params"]) == {"learning_rate", "clipping_norm", "epochs"}
-    statement = data["statement"]
-    assert statement["design"]["settings"]["trials"] == odp.Geometric(3).to_json()
-    assert 2.0 < statement["epsilon"] < 5.0
-
-
-def test_the_demo_of_a_selection_explains_its_numbers() -> None:
-    result = runner.invoke(app, ["demo", "--method", "rand-tune", "--mean", "2"])
-    for words in ("one run", "this release", "guaranteed for the whole search", "Released"):
-        assert words in result.stdout
-
-
 def test_the_demo_runs_the_main_job() -> None:
     result = runner.invoke(app, ["demo", "--epsilon", "2", "--json"])
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
-    assert set(data["params"]) == {"learning_rate", "clipping_norm"}
+    assert set(data["params"]) == {"noise_per_weight", "clipping_norm"}
     assert len(data["attributes"]["pilots"]) == 20
     assert 1.98 <= data["statement"]["epsilon"] <= 2.0
 
 
-def test_the_demo_compares_four_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_budget, "REPETITIONS", 2)
-    result = runner.invoke(app, ["demo"])
+def test_the_demo_counts_its_pilots_and_compares_three_ways(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optuna_dp.cli.demo.REPETITIONS", 2)
+    result = runner.invoke(app, ["demo"], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if " of 20: " in line]
+    assert len(lines) == 20
+    assert all("clipping_norm" in line and "noise_per_weight" in line for line in lines)
     shown = " ".join(result.stdout.split())
-    for words in ("last run", "Released", "no tuning", "Rényi", "Privacy statement"):
+    for words in (
+        "pilot 1 of 20: accuracy",
+        "pilot 20 of 20: accuracy",
+        "last run: accuracy",
+        "Released noisy accuracy",
+        "no tuning",
+        "RandTune, mean 10",
+        "Mean of 2 repetitions",
+        "Privacy statement",
+    ):
         assert words in shown
-    assert "Mean of 2 repetitions" in shown
 
 
 COMMANDS = sorted(getattr(each.callback, "__name__", "?") for each in app.registered_commands)

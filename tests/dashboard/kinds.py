@@ -11,7 +11,7 @@ from support import RUN, exactly, study_of
 import optuna_dp as odp
 
 RUNS = 5
-PILOTS, SELECTION_RUNS = 3, 2
+PLAN = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(3, 1))
 CANDIDATES = [{"x": 0.1}, {"x": 0.5}, {"x": 0.9}]
 
 
@@ -22,17 +22,17 @@ def _mean_utility(trial: optuna.Trial) -> float:
 
 def dp_hypo(**kwargs: Any) -> optuna.Study:
     sampler = odp.DPHyPOSampler(trials=exactly(RUNS))
-    return _run(study_of(sampler, **kwargs), lambda trial: trial.suggest_float("x", 0, 1))
+    study = study_of(sampler, **kwargs)
+    callbacks: list[Any] = [odp.PrivacyCallback(RUN), odp.dashboard.DashboardCallback()]
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
+    return study
 
 
-def pilots(*, release_pilots: bool = False, **kwargs: Any) -> optuna.Study:
-    sampler = odp.PilotSampler(
-        pilots=PILOTS,
-        pilot_run=odp.gaussian(16.0),
-        trials=exactly(SELECTION_RUNS),
-        release_pilots=release_pilots,
-    )
-    return _run(study_of(sampler, **kwargs), lambda trial: trial.suggest_float("x", 0, 1))
+def budget(**kwargs: Any) -> optuna.Study:
+    study = study_of(odp.BudgetSampler(PLAN), **kwargs)
+    callbacks: list[Any] = [odp.PrivacyCallback(), odp.dashboard.DashboardCallback()]
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
+    return study
 
 
 def propose_test(**kwargs: Any) -> optuna.Study:
@@ -49,17 +49,10 @@ def noisy_max(**kwargs: Any) -> optuna.Study:
 
 KINDS: dict[str, Callable[..., optuna.Study]] = {
     "dp_hypo": dp_hypo,
-    "pilots": pilots,
+    "budget": budget,
     "propose_test": propose_test,
     "noisy_max": noisy_max,
 }
-
-
-def _run(study: optuna.Study, objective: Callable[[optuna.Trial], float]) -> optuna.Study:
-    study.optimize(
-        objective, callbacks=[odp.PrivacyCallback(RUN), odp.dashboard.DashboardCallback()]
-    )
-    return study
 
 
 def _choose(study: optuna.Study, objective: Callable[[optuna.Trial], float]) -> optuna.Study:

@@ -14,19 +14,18 @@ from support import RUN, exactly, finished_study, logged, objective, study_of
 import optuna_dp as odp
 from optuna_dp.errors import MissingExtraError, PlanError
 
-from .kinds import CANDIDATES, KINDS, PILOTS, RUNS, SELECTION_RUNS, pilots
+from .kinds import CANDIDATES, KINDS, PLAN, RUNS
 
 pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
 
 from optuna_dp import dashboard
 
-CURATOR = {"privacy-profile", "epsilon-by-trials", "sampling-density", "scores"}
-OF_KIND = {
-    "dp_hypo": CURATOR,
-    "pilots": CURATOR,
-    "propose_test": CURATOR - {"sampling-density"} | {"doubling-trace"},
-    "noisy_max": CURATOR - {"sampling-density"},
+PLOTS = {
+    "dp_hypo": {"privacy-profile", "epsilon-by-trials", "sampling-density"},
+    "budget": {"privacy-profile", "epsilon-by-trials"},
+    "propose_test": {"privacy-profile", "epsilon-by-trials"},
+    "noisy_max": {"privacy-profile"},
 }
 
 
@@ -61,7 +60,7 @@ def test_the_curators_page() -> None:
     epsilon = odp.selection_guarantee(RUN, exactly(5)).epsilon(1e-5)
     (shown,) = re.findall(r"epsilon = ([0-9.]+) at delta", text)
     assert 0 <= float(shown) - epsilon < 0.01
-    assert plots(study) == CURATOR
+    assert plots(study) == {"privacy-profile", "epsilon-by-trials"}
 
 
 def test_a_study_that_cannot_be_released_says_why() -> None:
@@ -91,9 +90,10 @@ def test_every_kind_of_study_has_its_page(kind: str) -> None:
     before = odp.release(study).to_json()
     trials = study.get_trials()
     dashboard.annotate(study, attack=False)
-    assert plots(study) == OF_KIND[kind]
+    assert plots(study) == PLOTS[kind]
     text = note(study)
-    assert text.startswith("# For the curator only")
+    head = "# All runs may be shown" if kind == "budget" else "# For the curator only"
+    assert text.startswith(head)
     epsilon = odp.release(study).guarantee.epsilon(1e-5)
     (shown,) = re.findall(r"epsilon = ([0-9.]+) at delta", text)
     assert 0 <= float(shown) - epsilon < 0.01
@@ -109,15 +109,13 @@ def test_how_studies_of_each_kind_stand() -> None:
         dashboard.annotate(study, attack=False)
         texts[kind] = note(study)
     assert f"Runs ended | {RUNS} of {RUNS} (secret)" in texts["dp_hypo"]
-    assert f"Pilots ended | {PILOTS} of {PILOTS} |" in texts["pilots"]
-    runs = f"Selection runs ended | {SELECTION_RUNS} of {SELECTION_RUNS} (secret)"
-    assert runs in texts["pilots"]
+    assert f"Pilots ended | {PLAN.pilots} of {PLAN.pilots} |" in texts["budget"]
+    assert "The last run | ended with a result" in texts["budget"]
     for kind in ("propose_test", "noisy_max"):
-        assert f"Candidates evaluated | {len(CANDIDATES)} of {len(CANDIDATES)} |" in texts[kind]
+        assert f"Candidates evaluated | {len(CANDIDATES)} |" in texts[kind]
         assert "made: the candidate of trial 1" in texts[kind]
-        assert "which are\nnot private" in texts[kind]
+        assert "utilities that are not private" in texts[kind]
         assert "(secret)" not in texts[kind]
-    assert "all 19 that there may be are paid for" in texts["propose_test"]
 
 
 def test_annotating_makes_no_private_choice() -> None:
@@ -144,16 +142,26 @@ def test_a_candidate_without_a_utility_is_said_to_block_the_choice() -> None:
     assert "NO: trial 1: it has no utility" in note(study)
 
 
-def test_pilots_that_are_not_over_have_no_density_yet() -> None:
-    sampler = odp.PilotSampler(
-        pilots=PILOTS, pilot_run=odp.gaussian(16.0), trials=exactly(SELECTION_RUNS)
-    )
-    study = study_of(sampler)
-    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+def test_a_budget_that_is_not_over_says_how_far_it_is() -> None:
+    study = study_of(odp.BudgetSampler(PLAN))
+    study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback()])
     dashboard.annotate(study, attack=False)
-    assert plots(study) == CURATOR - {"sampling-density"}
-    assert f"Pilots ended | 2 of {PILOTS} |" in note(study)
+    assert plots(study) == PLOTS["budget"]
+    assert f"Pilots ended | 2 of {PLAN.pilots} |" in note(study)
+    assert "The last run | not ended yet" in note(study)
     assert "not yet" in note(study)
+
+
+def test_a_last_run_that_failed_is_counted() -> None:
+    def fails_last(trial: optuna.Trial) -> float:
+        if not odp.fidelity(trial).is_pilot:
+            raise RuntimeError
+        return trial.suggest_float("x", 0, 1)
+
+    study = study_of(odp.BudgetSampler(PLAN))
+    study.optimize(fails_last, callbacks=[odp.PrivacyCallback()], catch=RuntimeError)
+    dashboard.annotate(study, attack=False)
+    assert "The last run | failed 1 of 1 times" in note(study)
 
 
 def recorder(calls: list[tuple[int, bool]]) -> Any:
@@ -193,7 +201,7 @@ def test_the_callbacks_annotate_studies_of_every_kind(
     calls: list[tuple[int, bool]] = []
     monkeypatch.setattr(dashboard, "annotate", recorder(calls))
     KINDS[kind](storage=f"sqlite:///{tmp_path / 'a.db'}")
-    last = {"dp_hypo": RUNS, "pilots": PILOTS + SELECTION_RUNS}.get(kind, len(CANDIDATES))
+    last = {"dp_hypo": RUNS, "budget": PLAN.runs}.get(kind, len(CANDIDATES))
     assert calls[:2] == [(1, False), (2, False)]
     assert calls[-1] == (last, True)
 
@@ -225,7 +233,7 @@ def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) ->
     assert "privacy statement" in public.user_attrs
 
 
-def test_what_a_published_page_says_of_pilots_and_missing_scores() -> None:
+def test_a_published_page_says_which_trial_only_looks_pruned() -> None:
     def published(study: optuna.Study) -> str:
         return note(odp.publish(odp.release(study), optuna.storages.InMemoryStorage(), "result"))
 
@@ -233,8 +241,6 @@ def test_what_a_published_page_says_of_pilots_and_missing_scores() -> None:
         text = published(make())
         assert text.startswith("**Safe to show.**")
         assert ("shown as pruned" in text) == (kind in ("propose_test", "noisy_max"))
-        assert "attribute `pilots`" not in text
-    assert "attribute `pilots`" in published(pilots(release_pilots=True))
 
 
 def test_without_a_plan_or_a_cost() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import optuna_dp as odp
 
-from .kinds import KINDS, PILOTS, RUNS, SELECTION_RUNS
+from .kinds import KINDS, PLAN, RUNS
 
 optuna_dashboard = pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
@@ -89,30 +89,24 @@ def storages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("storages")
     curator, public = (f"sqlite:///{folder / name}.db" for name in ("curator", "public"))
     for kind, make in KINDS.items():
-        more = {"release_pilots": True} if kind == "pilots" else {}
-        odp.publish(odp.release(make(storage=curator, study_name=kind, **more)), public, kind)
+        odp.publish(odp.release(make(storage=curator, study_name=kind)), public, kind)
     return curator, public
 
 
 NUMBER = {kind: i for i, kind in enumerate(KINDS, start=1)}
 # What the first page of a private study shows, and nothing that is published does.
 SECRET = {
-    "dp_hypo": [f"runs so far: {RUNS}", "Scores of the runs", "Where the next run is drawn"],
-    "pilots": [
-        f"runs so far: {PILOTS + SELECTION_RUNS}",
-        "Scores of the runs",
-        "the prior that the pilots taught",
-        "uniform share 0.1",
-    ],
-    "propose_test": ["The doubling loop", "best mean utility among those tested", "iterations so"],
-    "noisy_max": ["means that are not private", "candidates so far", "chosen"],
+    "dp_hypo": [f"runs so far: {RUNS}", "Where the next run is drawn", "For the curator only"],
+    "budget": [f"runs so far: {PLAN.runs}"],
+    "propose_test": ["iterations so far", "For the curator only"],
+    "noisy_max": [],
 }
 # What both pages show.
 SHOWN = {
-    "dp_hypo": ["one run by itself", "Publishing every run or releasing one"],
-    "pilots": [f"the {PILOTS} pilots by themselves", f"the {PILOTS} pilots alone"],
-    "propose_test": ["one iteration by itself", "What the iterations cost"],
-    "noisy_max": ["Publishing every utility or releasing one choice"],
+    "dp_hypo": ["one run by itself", "What publishing runs costs"],
+    "budget": ["one pilot of rung 1", "What publishing runs costs"],
+    "propose_test": ["one iteration by itself", "What publishing iterations costs"],
+    "noisy_max": [],
 }
 
 
@@ -120,7 +114,7 @@ SHOWN = {
 def test_the_curators_page(kind: str, storages: tuple[str, str], tmp_path: Path) -> None:
     with served(storages[0], NUMBER[kind]) as url:
         front = page(url, tmp_path / "profile")
-    for text in ("What is guaranteed", "For the curator only", *SHOWN[kind], *SECRET[kind]):
+    for text in ("What is guaranteed", *SHOWN[kind], *SECRET[kind]):
         assert text in front, text
 
 
@@ -132,18 +126,16 @@ def test_the_published_page(kind: str, storages: tuple[str, str], tmp_path: Path
         assert text in front, text
     for text in ("curator only", "so far", *SECRET[kind]):
         assert text not in front, text
-    assert ("The pilots that were released" in front) == (kind == "pilots")
-    assert ("Best Trial (number=0)" in front) == (kind in ("dp_hypo", "pilots"))
 
 
 def test_the_notes(storages: tuple[str, str], tmp_path: Path) -> None:
-    number = NUMBER["pilots"]
+    number = NUMBER["dp_hypo"]
     with served(storages[0], number) as url:
         curators = page(f"{url}/note", tmp_path / "profile")
     with served(storages[1], number) as url:
         public = page(f"{url}/note", tmp_path / "profile")
     assert "Do not share this page" in curators
-    assert f"{SELECTION_RUNS} of {SELECTION_RUNS} (secret)" in curators
+    assert f"{RUNS} of {RUNS} (secret)" in curators
     assert "yes: odp.release(study)" in curators
     assert "Safe to show" in public
     assert "Privacy statement" in public
@@ -151,31 +143,17 @@ def test_the_notes(storages: tuple[str, str], tmp_path: Path) -> None:
     assert "(secret)" not in public
 
 
-def test_a_study_with_a_budget_may_be_shown_and_says_so(tmp_path: Path) -> None:
+def test_a_study_with_a_budget_may_be_shown_and_says_so(
+    storages: tuple[str, str], tmp_path: Path
+) -> None:
     """Before its release and after it, with every pilot that is paid for."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage, public = f"sqlite:///{tmp_path / 'open.db'}", f"sqlite:///{tmp_path / 'public.db'}"
-    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(4, 2))
-    study = optuna.create_study(
-        storage=storage,
-        study_name="open",
-        direction="maximize",
-        sampler=odp.PilotSampler(plan=plan),
-    )
-    study.optimize(
-        lambda trial: trial.suggest_float("rate", 0, 1), callbacks=[odp.PrivacyCallback()]
-    )
-    odp.dashboard.annotate(study)
-    odp.publish(odp.release(study), public, "open")
-    with served(storage, 1) as url:
-        front, note = page(url, tmp_path / "one"), page(f"{url}/note", tmp_path / "two")
-    with served(public, 1) as url:
-        released, statement = page(url, tmp_path / "three"), page(f"{url}/note", tmp_path / "four")
-    assert "may be shown" in note
-    assert "Do not share" not in note
-    assert "curator only" not in front + note + released + statement
-    assert "What is guaranteed" in front
-    assert "Privacy statement" in statement
-    for shown in (front, released):
-        assert "pilots" in shown
-    assert len(optuna.load_study(study_name="open", storage=public).trials) == 7
+    pages = []
+    for storage in storages:
+        with served(storage, NUMBER["budget"]) as url:
+            pages += [page(url, tmp_path / "front"), page(f"{url}/note", tmp_path / "note")]
+    assert "may be shown" in pages[1]
+    assert "Privacy statement" in pages[3]
+    for text in pages:
+        assert "Do not share" not in text
+        assert "curator only" not in text
+    assert len(optuna.load_study(study_name="budget", storage=storages[1]).trials) == PLAN.runs

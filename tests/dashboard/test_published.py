@@ -16,19 +16,16 @@ from support import RUN, study_of
 
 import optuna_dp as odp
 
-from .kinds import KINDS, PILOTS, pilots
+from .kinds import KINDS
 
 pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
 
 PLOTS = {
     "dp_hypo": {"privacy-profile", "epsilon-by-trials"},
-    "pilots": {"privacy-profile", "epsilon-by-trials"},
-    "pilots released": {"privacy-profile", "epsilon-by-trials", "pilots"},
     "propose_test": {"privacy-profile", "epsilon-by-trials"},
-    "noisy_max": {"privacy-profile", "epsilon-by-trials"},
+    "noisy_max": {"privacy-profile"},
 }
-MAKERS = {**KINDS, "pilots released": lambda **k: pilots(release_pilots=True, **k)}
 # Tables of Optuna's own that a release fills; the first two hold versions of the storage.
 TABLES = {
     "alembic_version",
@@ -44,9 +41,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", PLOTS)
 def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> None:
-    release = odp.release(MAKERS[kind]())
+    release = odp.release(KINDS[kind]())
     file = tmp_path / "public.db"
     before = datetime.datetime.now()
     public = odp.publish(release, f"sqlite:///{file}", "result")
@@ -83,7 +80,7 @@ def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> 
         "intermediate_values": {},
     }
     assert get_all_artifact_meta(trial, storage=public._storage) == []
-    assert set(release.attributes) == ({"pilots"} if kind == "pilots released" else set())
+    assert release.attributes == {}
 
     # And no table of the database holds anything besides.
     with sqlite3.connect(file) as database:
@@ -100,13 +97,10 @@ def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> 
 
 
 def same_release(kind: str, secret: int) -> Any:
-    """A release that is the same whatever the secret: T, the pilots' scores, the utilities."""
+    """A release that is the same whatever the secret: T, or the utilities."""
     law = odp.Geometric(mean=4)
     samplers: dict[str, Any] = {
         "dp_hypo": lambda: odp.DPHyPOSampler(trials=law),
-        "pilots": lambda: odp.PilotSampler(
-            pilots=PILOTS, pilot_run=odp.gaussian(16.0), trials=law
-        ),
         "propose_test": lambda: odp.ProposeTestSampler(
             candidates=[{"x": 0.5}], n_partitions=3000, epsilon=1.0, granularity=0.1, resolve=0.2
         ),
@@ -115,14 +109,13 @@ def same_release(kind: str, secret: int) -> Any:
         ),
     }
     sampler = samplers[kind]()
-    private = kind in ("dp_hypo", "pilots")
+    private = kind == "dp_hypo"
     if private:
-        slots = 1 + secret + (PILOTS if kind == "pilots" else 0)
-        sampler._draw_slots = lambda bits: slots
+        sampler._draw_slots = lambda bits: 1 + secret
 
     def objective(trial: optuna.Trial) -> float:
         trial.suggest_categorical("x", [0.5])
-        return 0.4 + 0.1 * secret if not private or odp.is_pilot(trial) else 0.7
+        return 0.7 if private else 0.4 + 0.1 * secret
 
     study = study_of(sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)] if private else [])
@@ -131,7 +124,7 @@ def same_release(kind: str, secret: int) -> Any:
     return release
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PLOTS)
 def test_another_secret_gives_the_same_page(kind: str) -> None:
     pages = []
     for secret in (0, 4):

@@ -89,7 +89,7 @@ def test_batches_of_dp_hypo_with_a_killed_worker(engine: str, diary: Diary) -> N
 @pytest.mark.parametrize("fatal", [1, 4, 5])
 def test_pilots_in_rungs_with_a_killed_worker(engine: str, diary: Diary, fatal: int) -> None:
     """A pilot of the first rung, one of the second, the last run (which has one to spare)."""
-    sampler = odp.PilotSampler(X, plan=BUDGET, pilot_batch_size=2)
+    sampler = odp.BudgetSampler(BUDGET, search_space=X, pilot_batch_size=2)
     study = odp.distributed.optimize(
         study_maker(sampler), objective_of(diary, fatal=fatal), workers=4
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import random
+import secrets
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from flwr.app import (
@@ -20,6 +23,7 @@ from flwr.app import (
 
 from federated.in_process import Wire, stage_of, vote
 from optuna_dp.federated import VoteFailedError
+from optuna_dp.federated import server as server_side
 from optuna_dp.voting import VotePlan
 
 CLIENTS, ALLOWED = 5, 1
@@ -70,10 +74,17 @@ class Replay(Wire):
         return ConfigRecord({"nids": nids, "shares": shares})
 
 
+def one_name() -> Any:
+    """Votes of one name: the keys of recorded clients are bound to it."""
+    fixed = SimpleNamespace(token_hex=lambda size: "recorded", randbits=secrets.randbits)
+    return mock.patch.object(server_side, "secrets", fixed)
+
+
 def recorded(transport: Any) -> tuple[Any, Replay, list[int]]:
     wire = Wire(CLIENTS)
     chosen = vote(max_dropout=ALLOWED, secure_aggregation=transport)
-    release = chosen.start(wire, wire.server_context())
+    with one_name():
+        release = chosen.start(wire, wire.server_context())
     plan = chosen.plan(CLIENTS)
     chosen.plan = lambda clients: plan  # the same for every replay
     return chosen, Replay(wire), release.attributes["noisy_votes"]
@@ -176,7 +187,8 @@ def tried(chosen: Any, grid: Replay) -> list[int] | None:
     failed = None
     chosen._held = chosen._asked = 0  # every replay is the first vote
     try:
-        release = chosen.start(grid, grid.server_context())
+        with one_name():
+            release = chosen.start(grid, grid.server_context())
     except VoteFailedError as error:
         failed = error
     if failed is not None:

@@ -34,6 +34,7 @@ def test_every_lie_is_refused_over_a_network(tmp_path: Path) -> None:
         deployment.start_all(nodes=NODES)
         for i, attempts in enumerate(RUNS):
             names = ", ".join(attempts)
+            assert "'" not in names  # which would end the setting
             deployment.run(tmp_path / f"{i}.json", attempts=f"'{names}'", clients=str(NODES))
 
         def written() -> Any:

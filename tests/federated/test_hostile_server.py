@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -15,13 +16,23 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
-from federated.hostile_server import ATTEMPTS, REASONS, HostileServer, found_nothing
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from optuna.distributions import CategoricalDistribution
+
+from federated.hostile_server import (
+    ATTEMPTS,
+    REASONS,
+    HostileServer,
+    a_client_with_anothers_shared_secrets,
+    another_plan_for_the_others,
+    found_nothing,
+)
 from federated.in_process import SPACE, app, votes
 from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_messages
 from optuna_dp.federated import client as client_side
 from optuna_dp.federated import query as queries
 from optuna_dp.federated.ledger import StateLedger
-from optuna_dp.federated.policy import event_of, honest_shares
+from optuna_dp.federated.policy import VoteRefusedError, event_of, honest_shares
 
 assert votes  # a fixture
 
@@ -43,7 +54,7 @@ def unread() -> Iterator[None]:
 def test_what_an_honest_server_asks_is_answered() -> None:
     server = hostile()
     assert server.introduced(server.query())
-    assert all(server.collect(n, server.query()) for n in server.nodes)
+    assert all(server.collect(n) for n in server.nodes)
     for node in server.nodes:
         assert server.unmask(node, server.nodes, []) is not None
 
@@ -65,12 +76,31 @@ def believe(patch: pytest.MonkeyPatch) -> None:
     """A client that believes the server's plan."""
     charged = lambda self, query, view: event_of(query, max(query.plan.honest, 1))  # noqa: E731
     patch.setattr(VotePolicy, "charge", charged)
-    patch.setattr(VotePolicy, "check_total", lambda self, events: None)
+    patch.setattr(VotePolicy, "check_answers", lambda self, answers: None)
 
 
 def count_entries(patch: pytest.MonkeyPatch) -> None:
     """A client that leaves lists to Flower's own code, which counts entries."""
     patch.setattr(secure_messages, "check", lambda message, context: None)
+
+
+def unbound(*parts: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Keys that are not bound to these parts of what clients are shown."""
+
+    def remove(patch: pytest.MonkeyPatch) -> None:
+        real = masks.digest_of
+
+        def without(run: int, query: str, numbers: Any, keys: Any) -> bytes:
+            if "clients" in parts:
+                numbers, keys = dict.fromkeys(masks.NUMBERS, 0), {}
+            if "query" in parts:  # the range of votes follows from the plan
+                query = ""
+                numbers = {**numbers, "clipping_range": 0.0, "target_range": 0}
+            return real(run, query, numbers, keys)
+
+        patch.setattr(masks, "digest_of", without)
+
+    return remove
 
 
 REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
@@ -79,11 +109,14 @@ REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "active and dead": count_entries,
     "a source many times": count_entries,
     "a source left out": count_entries,
-    "weak masks": lambda patch: patch.setattr(client_side, "_check_masks", lambda *a: None),
-    "another list for everyone": lambda patch: patch.setattr(masks, "bound", lambda key: key),
+    "another list for everyone": unbound("clients"),
+    "another plan for the others": unbound("query"),
+    "a key of another client": lambda patch: patch.setattr(
+        secure_messages, "_is_key", lambda text: True
+    ),
     "over and over": lambda patch: patch.setattr(StateLedger, "append", lambda *a, **k: None),
     "candidates of its own": lambda patch: patch.setattr(
-        queries, "_checked_candidate", lambda space, i, candidate: candidate
+        queries, "_external", lambda name, distribution, i, number: number
     ),
 }
 
@@ -94,65 +127,287 @@ def test_without_the_defence_the_attempt_succeeds(
 ) -> None:
     REMOVED[attempt](monkeypatch)
     found = ATTEMPTS[attempt](hostile())
-    if attempt == "one name many times":  # the victim's noisy vote, bit for bit
-        assert found.tolist() == votes[0][0].tolist()
+    if attempt in ("one name many times", "another plan for the others"):
+        assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
+    elif attempt == "a key of another client":  # the sum without the first one's
+        assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
     else:
         assert found
 
 
-def test_shares_that_cannot_be_read_cost_a_client_nothing() -> None:
+@pytest.mark.parametrize(("clients", "colluding"), [(5, 0), (24, 0), (24, 2)])
+def test_a_plan_for_the_victim_and_another_for_all_others(
+    clients: int, colluding: int, monkeypatch: pytest.MonkeyPatch, votes: dict[int, Any]
+) -> None:
+    """With one plan for all, a default client answers; with two, nobody does."""
+    policy = VotePolicy(max_epsilon=1.0, max_colluding=colluding)
+    epsilon = 0.9 if colluding else 1.0
+    server = hostile(clients, epsilon=epsilon, policy=policy)
+    assert another_plan_for_the_others(server) is None
+    assert server.refusals == clients
+    assert votes == {}
+    unbound("query")(monkeypatch)
+    found = another_plan_for_the_others(hostile(clients, epsilon=epsilon, policy=policy))
+    assert found.tolist() == votes[0][0].tolist()
+
+
+def test_a_shared_secret_of_two_pairs_makes_two_masks(
+    monkeypatch: pytest.MonkeyPatch, votes: dict[int, Any]
+) -> None:
+    """Nobody can see that a made-up client's key is another's negative: its masks are its own."""
+    server = hostile()
+    assert a_client_with_anothers_shared_secrets(server) is None
+    assert server.refusals == 0
+    monkeypatch.setattr(masks, "public_key_to_bytes", lambda key: b"")
+    votes.clear()
+    found = a_client_with_anothers_shared_secrets(hostile())
+    assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
+
+
+def paid(server: HostileServer, node: int) -> int:
+    """How many votes a client without a file has written down."""
+    record = server.grid._nodes[node][1].state.config_records["optuna_dp_ledger"]
+    return sum("event" in json.loads(line) for line in record["lines"])
+
+
+@pytest.mark.parametrize("which", ["damaged", "its own", "another's", "none", "too long"])
+def test_shares_that_cannot_be_read_cost_a_client_nothing(which: str) -> None:
     server = hostile()
     query, victim = server.query(), server.nodes[0]
     assert server.introduced(query)
-    server.inbox[victim][0] = (server.inbox[victim][0][0], b"damaged")
-    assert not server.collect(victim, query)
-    assert "optuna_dp_ledger" not in server.grid._nodes[victim][1].state.config_records
+    source, text = server.inbox[victim][0]
+    given = {
+        "damaged": text[:-9] + b"damaged!!",
+        "its own": dict(server.inbox[source])[victim],
+        "another's": server.inbox[victim][1][1],
+        "none": b"",
+        "too long": text * 100,
+    }
+    server.inbox[victim][0] = (source, given[which])
+    assert not server.collect(victim)
+    assert paid(server, victim) == 0
+    server.inbox[victim][0] = (source, text)
+    assert server.collect(victim)
+    assert paid(server, victim) == 1
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["in the run", "in a file"])
-def test_two_answers_at_once_for_one_set_up(kept: bool, tmp_path: Path) -> None:
-    """A node that handles two messages at once starts both from the same state."""
-    policy = VotePolicy(
-        max_epsilon=9.0, total_epsilon=99.0, ledger=str(tmp_path / "ledger") if kept else None
-    )
-    server = hostile(policy=policy)
-    query, node = server.query(), server.nodes[0]
-    assert server.introduced(query)
+def one_node(kept: bool, folder: Path) -> HostileServer:
+    """Its first client keeps what it has answered in a file, or in the run."""
+    limits = {"max_epsilon": 9.0, "total_epsilon": 99.0}
+    ledger = str(folder / "ledger") if kept else None
+    apps = [app(policy=VotePolicy(ledger=ledger, **limits))]
+    apps += [app(policy=VotePolicy(**limits)) for _ in range(4)]
+    return HostileServer(InProcessGrid(apps, [{"optimum": 3.0}] * 5), SPACE, 1.0)
+
+
+# A node that handles two messages at once starts both from the same state.
+KEPT = pytest.mark.parametrize("kept", [False, True], ids=["in the run", "in a file"])
+
+
+@KEPT
+def test_shares_for_two_lists_of_clients_at_once(kept: bool, tmp_path: Path) -> None:
+    """All shares of its secret key, for clients that are made up, would give its masks away."""
+    server = one_node(kept, tmp_path)
+    node = server.nodes[0]
+    assert server.set_up_all(server.nodes, server.query(), 5, 5)
     _, context = server.grid._nodes[node]
     state = copy.deepcopy(context.state)
-    assert server.collect(node, query)
+    assert server.share(node, server.nodes)
+    context.state = state
+    invented = {n: [public_key_to_bytes(generate_key_pairs()[1]) for _ in "12"] for n in range(4)}
+    server.keys = {node: server.keys[node], **invented}
+    assert server.share(node, list(server.keys)) is not kept
+
+
+@KEPT
+def test_two_answers_at_once_for_one_set_up(kept: bool, tmp_path: Path) -> None:
+    server = one_node(kept, tmp_path)
+    node = server.nodes[0]
+    assert server.introduced(server.query())
+    _, context = server.grid._nodes[node]
+    state = copy.deepcopy(context.state)
+    assert server.collect(node)
     opened = copy.deepcopy(context.state)
     context.state = state
     # The same masks twice: the difference of the two is that of two noisy votes.
-    assert server.collect(node, query) is not kept
+    assert server.collect(node) is not kept
     context.state = copy.deepcopy(opened)
     assert server.unmask(node, server.nodes, []) is not None
     context.state = copy.deepcopy(opened)
     assert (server.unmask(node, server.nodes, []) is None) is kept
 
 
+def test_a_client_is_in_a_sum_once_whatever_it_is_called(tmp_path: Path) -> None:
+    """Two nodes with one ledger: twice in one sum its ballot would have the noise of one."""
+    limits = {"max_epsilon": 1.0, "total_epsilon": 99.0}
+    one = app(policy=VotePolicy(ledger=str(tmp_path / "ledger"), **limits))
+    others = [app(policy=VotePolicy(**limits)) for _ in range(3)]
+    grid = InProcessGrid([one, one, *others], [{"optimum": 3.0}] * 5)
+    server = HostileServer(grid, SPACE, 1.0)
+    query = server.query(attempts=2)  # as far as the plan goes, it may answer twice
+    assert server.introduced(query)
+    assert [server.collect(node) for node in server.nodes] == [True, False, True, True, True]
+    server.inbox.clear()
+    assert server.introduced(query)  # in another sum it does
+    assert [server.collect(node) for node in server.nodes[1:]] == [True] * 4
+
+
+def test_a_query_of_another_set_up_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set-up that fails in Flower's code leaves the one before, with its own query."""
+    server = hostile(policy=VotePolicy(max_epsilon=9.0, total_epsilon=99.0))
+    assert server.introduced(server.query())
+    node = server.nodes[0]
+    _, context = server.grid._nodes[node]
+    before = secure_messages.query_of(context)
+
+    def fails(*arguments: Any) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(masks.client_module(), "_setup", fails)
+    assert not server.set_up(node, server.query("another"), 5, 5)
+    monkeypatch.undo()
+    assert secure_messages.query_of(context) == before
+    assert server.collect(node)
+    # Nor is the query of the set-up before one whose own was not kept.
+    monkeypatch.setattr(secure_messages, "remember", fails)
+    assert not server.set_up(node, server.query("another"), 5, 5)
+    with pytest.raises(VoteRefusedError, match="never set up"):
+        secure_messages.query_of(context)
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither keys nor shares are made, and no choice is looked for among others."""
+
+    def worked(*arguments: Any) -> None:
+        raise AssertionError("time was spent")
+
+    module = masks.client_module()
+    for name in ("generate_key_pairs", "create_shares"):
+        monkeypatch.setattr(module, name, worked)
+    monkeypatch.setattr(CategoricalDistribution, "to_internal_repr", worked)
+
+
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "Vote refused" in r.getMessage()]
+
+
+def sent(server: HostileServer, text: str) -> bool:
+    """Whether a set-up with this text as the query is answered."""
+    query = server.query()
+    object.__setattr__(query, "to_json", lambda: text)
+    return server.set_up(server.nodes[0], query, 5, 5)
+
+
+@pytest.mark.usefixtures("idle")
+def test_a_query_is_read_in_proportion_to_its_text(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = hostile()
+    data = json.loads(server.query().to_json())
+    data["search"]["count"] = 10**12
+    assert not sent(server, json.dumps(data))
+    data["search"] = {"space": {}, "internal": {}}
+    assert not sent(server, json.dumps(data))
+    assert not sent(server, "[" * 1_000_000)
+    many = 5_000
+    space = {"c": {"name": "CategoricalDistribution", "attributes": {"choices": [*range(many)]}}}
+    data["search"] = {"space": space, "internal": {"c": [many - 1] * many}}
+    data["plan"]["candidates"] = many
+    assert not sent(server, json.dumps(data))
+    too_long = " " * (queries.LARGEST_TEXT + 1)
+    monkeypatch.setattr(queries, "_parsed", None)
+    assert not sent(server, too_long)
+    found = reasons(caplog)
+    assert len(found) == 5
+    assert "a query must have at most 16777216 characters" in found[-1]
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize(
+    ("limits", "asked", "clients", "reason"),
+    [
+        ({}, {"clients": 10_000}, 10_000, "10000 clients share, at most 200"),
+        ({"max_clients": 4}, {}, 5, "5 clients share, at most 4"),
+        ({"max_candidates": 20}, {}, 5, "21 candidates, at most 20"),
+        ({}, {"share_units": 1 << 50}, 5, "a share of the noise has a variance above 16777216"),
+    ],
+)
+def test_limits_are_looked_at_before_a_key_is_made(
+    limits: dict[str, Any],
+    asked: dict[str, Any],
+    clients: int,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = hostile(policy=VotePolicy(max_epsilon=1.0, **limits))
+    assert not server.set_up(server.nodes[0], server.query(**asked), clients, clients)
+    assert [reason in line for line in reasons(caplog)] == [True]
+
+
+def test_invented_keys_are_counted_before_shares_are_made(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, count = hostile(), 5
+    assert server.set_up_all(server.nodes, server.query(), count, count)
+    monkeypatch.setattr(masks.client_module(), "create_shares", None)
+    server.keys |= {n: [b"x%d" % n, b"y%d" % n] for n in range(10_000)}
+    assert not server.share(server.nodes[0], list(server.keys))
+    assert "more clients than shares" in reasons(caplog)[0]
+
+
+# -- objectives ----------------------------------------------------------------------------------
+
+
+class NoException(BaseException):
+    """Caught by nobody who catches exceptions."""
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, NoException, RecursionError])
+def test_nothing_that_an_objective_raises_escapes(
+    kind: type[BaseException], votes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def objective(params: dict[str, Any], context: Any) -> float:
+        if params["x"] != 3.0:
+            raise kind("patient 17 has the flu")
+        return 0.0
+
+    made = app(objective, max_epsilon=1.0)
+    server = HostileServer(InProcessGrid(made, [{}] * 5), SPACE, 1.0)
+    assert server.introduced(server.query())
+    assert all(server.collect(node) for node in server.nodes)
+    assert len(votes) == 5
+
+    def answer(*arguments: Any) -> None:
+        raise kind("patient 17 has the flu")
+
+    monkeypatch.setattr(client_side, "_answer", answer)
+    assert server.introduced(server.query())
+    assert not server.collect(server.nodes[0])  # which asserts that "refused" is all that is said
+
+
 def test_stories_of_dropouts_that_differ_are_counted() -> None:
     """Six clients, two may be lost: told different stories, they open a sum of three."""
     asked = {"max_dropout": 2}
     server = hostile(6, policy=VotePolicy(max_epsilon=1.0))
-    assert server.introduced(server.query(**asked), threshold=4)
-    assert not server.collect(server.nodes[0], server.query(**asked))
+    assert not server.introduced(server.query(**asked), threshold=4)
     server = hostile(6, policy=VotePolicy(max_epsilon=1.0, server="semi-honest"))
     assert server.introduced(server.query(**asked), threshold=4)
-    assert server.collect(server.nodes[0], server.query(**asked))
+    assert server.collect(server.nodes[0])
 
 
 def test_invented_clients_are_counted_as_far_as_the_policy_says() -> None:
     """Who is an invention only the network's authentication can tell; see the threat table."""
     for colluding, answered in ((0, True), (2, False)):
         server = hostile(policy=VotePolicy(max_epsilon=1.0, max_colluding=colluding))
-        query = server.query()
-        assert server.introduced(query)
-        assert server.collect(server.nodes[0], query) is answered
+        assert server.introduced(server.query()) is answered
     careful = hostile(policy=VotePolicy(max_epsilon=2.0, max_colluding=2))
     query = careful.query()
     assert careful.introduced(query)
-    assert careful.collect(careful.nodes[0], query)
+    assert careful.collect(careful.nodes[0])
 
 
 def test_a_name_that_a_server_has_chosen_stays_on_one_line(
@@ -163,9 +418,8 @@ def test_a_name_that_a_server_has_chosen_stays_on_one_line(
     server = hostile(policy=policy)
     server.space = {name: SPACE["x"]}
     server.candidates = queries.choose_candidates(server.space, "grid", np.random.default_rng(0))
-    assert server.introduced(server.query())
     with caplog.at_level(logging.WARNING, logger="optuna_dp"):
-        assert not server.collect(server.nodes[0], server.query())
+        assert not server.set_up(server.nodes[0], server.query(), 5, 5)
     (line,) = [r.getMessage() for r in caplog.records if r.name == "optuna_dp"]
     assert line.startswith("Vote refused: a candidate has x Vote answered: all is well")
     assert "\n" not in line
@@ -204,7 +458,6 @@ def test_honest_shares_is_what_trying_finds() -> None:
 
 def test_absurd_plans_are_refused_at_once() -> None:
     server = hostile(max_epsilon=1.0)
-    assert server.introduced(server.query())
     honest = server.query()
     for field, value in (
         ("attempts", 10**9),
@@ -215,9 +468,7 @@ def test_absurd_plans_are_refused_at_once() -> None:
         record = honest.plan.to_json()
         record[field] = value
         query = dataclasses.replace(honest)
-        text = honest.to_json().replace(
-            queries.json.dumps(honest.plan.to_json()), queries.json.dumps(record)
-        )
+        text = honest.to_json().replace(json.dumps(honest.plan.to_json()), json.dumps(record))
         assert text != honest.to_json()
         object.__setattr__(query, "to_json", lambda text=text: text)
-        assert not server.collect(server.nodes[0], query)
+        assert not server.collect(server.nodes[0])

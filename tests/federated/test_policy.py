@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import multiprocessing
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import optuna_dp as odp
@@ -18,6 +20,7 @@ from flwr.clientapp import ClientApp
 
 from federated.in_process import Wire, objective, vote
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
+from optuna_dp.accounting.skellam import pmf
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     InProcessGrid,
@@ -28,8 +31,8 @@ from optuna_dp.federated import (
     client_statement,
     voter,
 )
-from optuna_dp.federated.ledger import Answer, FileLedger, events_of, now
-from optuna_dp.federated.policy import VoteRefusedError
+from optuna_dp.federated.ledger import Answer, FileLedger, Step, now
+from optuna_dp.federated.policy import VoteRefusedError, total_epsilon
 
 TOML = """
 max_epsilon = 2.0
@@ -68,7 +71,7 @@ def test_limits_of_the_node_hold_over_votes_apps_and_restarts(tmp_path: Path) ->
             with pytest.raises(VoteFailedError):
                 chosen.start(grid, grid.server_context())
     policy = VotePolicy.from_file(tmp_path / "0" / "votes.toml")
-    found = events_of(FileLedger(policy.ledger or "").answers())
+    found = [a.event for a in FileLedger(policy.ledger or "").answers()]
     total = odp.Guarantee(odp.compose(*found), "replace_one").epsilon(1e-5)
     assert 2.0 < total <= 3.0
     text = client_statement(tmp_path / "0" / "votes.toml")
@@ -109,7 +112,8 @@ def test_without_any_limit_nothing_is_answered(caplog: pytest.LogCaptureFixture)
         ("search_space = {x = {choices = [0.0, 0.5]}}", {}, "a candidate has x=1.0"),
         ("search_space = {y = {low = 0.0, high = 9.0}}", {}, "a candidate has x=0.0"),
         ("", {"secure_aggregation": PlainSum()}, "a plain sum"),
-        ("", {"secure_aggregation": SecAggPlus(strong_masks=False)}, "masks 'flower'"),
+        ("max_clients = 3", {}, "4 clients share, at most 3"),
+        ("", {"secure_aggregation": SecAggPlus(shares=0.5)}, "share with a part of the others"),
         ("delta = 1e-9", {}, "at delta=1e-09"),
         ("max_colluding = 2", {}, "it costs epsilon="),
         ("max_epsilon = 'much'", {}, "max_epsilon"),
@@ -171,8 +175,10 @@ def test_limits_that_are_none(argument: str, value: Any) -> None:
 EVENT = SkellamDpEvent(100.0, 3, 21)
 
 
-def answer(once: str, event: Any = EVENT) -> Answer:
-    return Answer(now(), 1, "search", event, 5, "malicious", once)
+def answer(
+    once: str, event: Any = EVENT, vote: str = "v", plan: str = "p", attempts: int = 1
+) -> Answer:
+    return Answer(once, now(), 1, vote, f"query {vote}", plan, attempts, event, 5, "malicious")
 
 
 def few(answers: Any) -> None:
@@ -199,52 +205,189 @@ def test_processes_that_write_at_once_never_pass_the_limit(tmp_path: Path) -> No
     assert len(FileLedger(path).answers()) == 40
 
 
-def test_a_line_that_a_crash_cut_off_is_passed_over_and_other_damage_is_not(
-    tmp_path: Path,
-) -> None:
+def test_every_damage_that_can_be_seen_is_refused(tmp_path: Path) -> None:
+    """Cut anywhere but between lines, and changed anywhere at all."""
     path = tmp_path / "ledger"
     ledger = FileLedger(path)
     for i in range(3):
         ledger.append(answer(str(i)), few)
     whole = path.read_bytes()
-    for cut in range(len(whole) - 1, len(whole) - 40, -7):
-        path.write_bytes(whole[:cut])
-        assert len(ledger.answers()) == 2
-        ledger.append(answer("again"), few)
-        assert [a.once for a in ledger.answers()] == ["0", "1", "again"]
     lines = whole.splitlines(keepends=True)
-    for damaged in (
-        lines[0] + b"{}\n" + lines[2],
-        lines[0] + lines[1][1:] + lines[2],
-        b"\xff" + whole,
+    ends = {sum(map(len, lines[:i])) for i in range(1, 5)}
+    damaged = [whole[:cut] for cut in range(len(whole)) if cut not in ends]
+    damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
+    damaged += [
+        b"garbage",
+        b"{}\n",
+        bytes(4096),
+        whole + bytes(512),
+        whole + b"\n",
         b"\n" + whole,
-        whole.replace(b'"version": 1', b'"version": 2'),
-        whole.replace(b"100.0", b"-1.0"),
-    ):
-        path.write_bytes(damaged)
-        with pytest.raises(VoteRefusedError, match="damaged"):
-            ledger.answers()
-        with pytest.raises(VoteRefusedError, match="damaged"):
+        b"\xff" + whole,
+        b"".join([*lines[:2], *lines[3:]]),  # an answer less
+        b"".join(lines[1:]),
+        b"".join([*lines[:2], lines[3], lines[2]]),
+        whole + lines[-1],  # an answer twice
+        whole + b"[" * 100_000 + b"\n",
+    ]
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(VoteRefusedError, match="the ledger"):
             ledger.append(answer("more"), few)
-        assert path.read_bytes() == damaged
+        assert path.read_bytes() == content
+    path.write_bytes(whole[:-1])
+    with pytest.raises(VoteRefusedError, match="can be removed"):
+        ledger.answers()
+
+
+def test_what_is_cut_off_between_lines_cannot_be_seen(tmp_path: Path) -> None:
+    """The page on votes says so: whoever restores an older copy forgets what was spent since."""
+    path = tmp_path / "ledger"
+    FileLedger(path).append(answer("1"), few)
+    older = path.read_bytes()
+    FileLedger(path).append(answer("2"), few)
+    path.write_bytes(older)
+    assert [a.once for a in FileLedger(path).answers()] == ["1"]
+
+
+def test_a_ledger_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", tmp_path / "pipe"):
+        with pytest.raises(VoteRefusedError, match="the ledger is no file"):
+            FileLedger(path).append(answer("1"), few)
+    for path in (tmp_path, tmp_path / "no" / "way"):
+        with pytest.raises(VoteRefusedError, match="the ledger cannot be"):
+            FileLedger(path).append(answer("1"), few)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    with pytest.raises(VoteRefusedError, match="cannot be opened"):
+        FileLedger(tmp_path / "dangling").append(answer("1"), few)
+
+
+def test_a_name_of_a_vote_is_answered_as_often_as_its_plan_allows() -> None:
+    """One name, one attempt, a limit of 1 and of 4 in all: eleven answers before."""
+    policy = VotePolicy(max_epsilon=1.0, total_epsilon=4.0)
+    event = vote(epsilon=0.9).plan(5).event
+    policy.check_answers([answer("1", event)])
+    with pytest.raises(VoteRefusedError, match="answered 1 times, and its plan has 1 attempts"):
+        policy.check_answers([answer("1", event), answer("2", event)])
+    other = dataclasses.replace(answer("2", event, attempts=5), query="another")
+    with pytest.raises(VoteRefusedError, match="vote v was another query before"):
+        policy.check_answers([answer("1", event, attempts=5), other])
+    several = [answer(str(i), event, str(i)) for i in range(30)]
+    policy.check_answers(several[:8])
+    with pytest.raises(VoteRefusedError, match="all votes together would cost"):
+        policy.check_answers(several)
+
+
+def test_rounds_of_one_plan_cost_what_the_plan_costs() -> None:
+    plan = vote(epsilon=1.0, rounds=3).plan(5)
+    policy = VotePolicy(max_epsilon=1.0)
+    rounds = [answer(str(i), plan.event, str(i), attempts=3) for i in range(4)]
+    for count in (1, 2, 3):
+        policy.check_answers(rounds[:count])
+        assert policy.spent(rounds[:count]) == plan.guarantee(3).epsilon(1e-5)
+    with pytest.raises(VoteRefusedError, match="all votes together would cost"):
+        policy.check_answers(rounds)
+    # Fewer shares of noise than in its first round, or another plan, are no part of the plan.
+    less = SkellamDpEvent(plan.event.variance * 0.99, 3, 21)
+    for other in (answer("1", less, "1", attempts=3), answer("1", EVENT, "1", "q", 3)):
+        assert policy.spent([rounds[0], other]) > plan.guarantee(3).epsilon(1e-5)
+
+
+def hockey_stick(mass: np.ndarray, losses: np.ndarray, epsilon: np.ndarray) -> np.ndarray:
+    """E[1 - exp(epsilon - L)]+ of a loss, for each epsilon."""
+    gaps = np.minimum(epsilon[:, None] - losses[None, :], 0.0)
+    return (mass[None, :] * -np.expm1(gaps)).sum(axis=1)
+
+
+def losses_of(event: SkellamDpEvent) -> tuple[np.ndarray, np.ndarray]:
+    """Masses and privacy losses of a vote, exactly, by convolution of its changed entries."""
+    _, f = pmf(event.variance)
+    kept = np.minimum(f[1:], f[:-1]) > 1e-13
+    mass, losses = f[1:][kept], np.log(f[1:][kept]) - np.log(f[:-1][kept])
+    total, out = np.zeros(1), np.ones(1)
+    for _ in range(event.changes("replace_one")):
+        grid = np.round((total[:, None] + losses[None, :]).ravel(), 3)
+        total, at = np.unique(grid, return_inverse=True)
+        out = np.bincount(at, weights=(out[:, None] * mass[None, :]).ravel())
+        total, out = total[out > 1e-13], out[out > 1e-13]
+    return out, total
+
+
+def test_a_server_that_chooses_by_results_stays_within_the_total() -> None:
+    """Exactly, for two steps: the next vote depends on what the first one has shown.
+
+    Each plan that may follow fits exact composition alone; the choice among them does not. The
+    filter of the policy refuses them.
+    """
+    policy = VotePolicy(max_epsilon=2.0, total_epsilon=2.0, delta=1e-3)
+    first = SkellamDpEvent(12.0, 1, 2)
+    mass, losses = losses_of(first)
+
+    def exact(event: SkellamDpEvent) -> float:
+        return total_epsilon(((first, 1), (event, 1)), "replace_one", 1e-3)
+
+    def counted(event: SkellamDpEvent) -> float:
+        return policy.spent([answer("1", first, "1"), answer("2", event, "2", "q")])
+
+    def largest(judge: Any, votes: int) -> SkellamDpEvent:
+        """The vote of so many changed entries with the least noise that is allowed."""
+        low, high = 1.0, 1e3
+        for _ in range(16):
+            middle = (low * high) ** 0.5
+            fits = judge(SkellamDpEvent(middle, votes, 2 * votes)) <= 2.0
+            low, high = (low, middle) if fits else (middle, high)
+        return SkellamDpEvent(high, votes, 2 * votes)
+
+    def delta(judge: Any) -> float:
+        """Of the best choice after each result; to stop is one."""
+        left = 2.0 - losses
+        options = [np.maximum(-np.expm1(np.minimum(left, 0.0)), 0.0)]
+        options += [hockey_stick(*losses_of(largest(judge, k)), left) for k in (1, 8)]
+        return float((mass * np.max(options, axis=0)).sum())
+
+    assert delta(exact) > 1.01e-3
+    assert delta(counted) < 1e-3
 
 
 def test_nothing_is_sent_that_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, real = nodes(tmp_path), os.write
+    for kind, reason in ((b"ledger", "made"), (b"share_keys", "written"), (b"vote ", "written")):
+
+        def full(file: int, data: bytes, kind: bytes = kind) -> int:
+            if kind in data:
+                raise OSError("no space left on device")
+            return real(file, data)
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(VoteFailedError):
+            vote(epsilon=1.0).start(grid, grid.server_context())
+        assert f"the ledger cannot be {reason}: no space left on device" in caplog.text
+        caplog.clear()
+    monkeypatch.undo()
+    assert FileLedger(tmp_path / "0" / "ledger.jsonl").answers() == []
+
+
+def test_a_line_that_was_written_in_part_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = nodes(tmp_path)
+    ledger = FileLedger(tmp_path / "ledger")
+    ledger.append(answer("1"), few)
+    real, parts = os.write, [7]
 
-    def full(file: int, data: bytes) -> int:
-        raise OSError("no space left on device")
+    def write(file: int, data: bytes) -> int:
+        if not parts:
+            raise OSError("no space left on device")
+        return real(file, data[: parts.pop()])
 
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(VoteFailedError, match="0 usable votes"):
-        vote(epsilon=1.0).start(grid, grid.server_context())
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(VoteRefusedError, match="cannot be written: no space"):
+        ledger.append(answer("2"), few)
     monkeypatch.undo()
-    missing = "max_epsilon = 2.0\nledger = 'no/such/folder/ledger'"
-    grid = nodes(tmp_path, text=missing)
-    with pytest.raises(VoteFailedError):
-        vote(epsilon=1.0).start(grid, grid.server_context())
+    ledger.append(answer("3"), few)
+    assert [a.once for a in ledger.answers()] == ["1", "3"]
 
 
 def test_the_same_is_answered_once(tmp_path: Path) -> None:
@@ -253,9 +396,10 @@ def test_the_same_is_answered_once(tmp_path: Path) -> None:
     ledger.append(answer("b"), few, write=False)
     with pytest.raises(VoteRefusedError, match="answered before"):
         ledger.append(answer("a"), few)
-    ledger.append(answer("open a", None), few)
-    assert len(ledger.answers()) == 2
-    assert events_of(ledger.answers()) == [EVENT]
+    ledger.append(Step("open a"))
+    with pytest.raises(VoteRefusedError, match="answered before"):
+        ledger.append(Step("open a"))
+    assert [a.event for a in ledger.answers()] == [EVENT]
 
 
 def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:

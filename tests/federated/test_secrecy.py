@@ -89,8 +89,8 @@ def test_the_transcript_test_would_notice_an_unmasked_vote(
     def none(seed: bytes, num_range: int, shapes: Any) -> list[np.ndarray]:
         return [np.zeros(shape, dtype=np.int64) for shape in shapes]
 
-    monkeypatch.setattr(masks.client_module(masks.STRONG), "pseudo_rand_gen", none)
-    monkeypatch.setattr(masks.server_module(masks.STRONG), "pseudo_rand_gen", none)
+    monkeypatch.setattr(masks.client_module(), "pseudo_rand_gen", none)
+    monkeypatch.setattr(masks.server_module(), "pseudo_rand_gen", none)
     wire = Wire(5)
     chosen = vote()
     chosen.start(wire, wire.server_context())
@@ -109,12 +109,12 @@ def test_masked_vectors_look_uniform() -> None:
 
 
 def test_strong_masks_are_in_use_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert masks.client_module(masks.STRONG).pseudo_rand_gen is masks.chacha20_masks
-    assert masks.server_module(masks.STRONG).pseudo_rand_gen is masks.chacha20_masks
+    assert masks.client_module().pseudo_rand_gen is masks.chacha20_masks
+    assert masks.server_module().pseudo_rand_gen is masks.chacha20_masks
     used: list[str] = []
     for side, module in (
-        ("client", masks.client_module(masks.STRONG)),
-        ("server", masks.server_module(masks.STRONG)),
+        ("client", masks.client_module()),
+        ("server", masks.server_module()),
     ):
 
         def counted(*args: Any, side: str = side) -> Any:
@@ -137,7 +137,7 @@ def test_strong_masks_are_in_use_on_both_sides(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_flowers_own_modules_are_left_alone() -> None:
-    masks.client_module(masks.STRONG), masks.server_module(masks.STRONG)
+    masks.client_module(), masks.server_module()
     for name in (masks._CLIENT, masks._SERVER):
         module: Any = importlib.import_module(name)
         assert module.pseudo_rand_gen is secaggplus_utils.pseudo_rand_gen
@@ -167,21 +167,6 @@ def test_masks_are_uniform_and_repeatable() -> None:
     for wrong in (0, 1, 3, 1 << 33):
         with pytest.raises(InvalidArgumentError, match="num_range"):
             masks.chacha20_masks(b"s" * 32, wrong, [(1,)])
-
-
-def test_weak_masks_must_be_asked_for_on_both_sides(votes: dict[int, Any]) -> None:
-    wire = Wire(5, strong_masks=False)
-    release = vote(secure_aggregation=SecAggPlus(strong_masks=False)).start(
-        wire, wire.server_context()
-    )
-    assert release.attributes["noisy_votes"] == sum(v[0] for v in votes.values()).tolist()
-    assert "flower masks" in release.statement()
-    for server, client in ((True, False), (False, True)):
-        wire = Wire(5, strong_masks=client)
-        with pytest.raises(VoteFailedError):
-            vote(secure_aggregation=SecAggPlus(strong_masks=server)).start(
-                wire, wire.server_context()
-            )
 
 
 def test_nothing_of_an_exception_leaves_the_client() -> None:

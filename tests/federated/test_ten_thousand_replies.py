@@ -19,7 +19,7 @@ pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federat
 
 from flwr.app import Message, RecordDict
 
-from federated.in_process import STAGES
+from federated.in_process import SPACE, STAGES
 from federated.malformed import (
     CLIENTS,
     damaged,
@@ -29,8 +29,9 @@ from federated.malformed import (
     tried,
 )
 from optuna_dp.federated import PlainSum, SecAggPlus, masks
+from optuna_dp.federated.query import VoteQuery
 from optuna_dp.federated.secagg import _SecAggGrid, _StopError
-from optuna_dp.federated.transport import entry_bound
+from optuna_dp.federated.transport import Server, entry_bound
 
 MANY = 10_000
 
@@ -68,7 +69,9 @@ def test_at_every_stage_of_the_secure_sum(stage: str) -> None:
     plan = chosen.plan(CLIENTS)
     assert tried(chosen, grid) == honest  # and the server's messages are kept
     asked = [grid.asked[stage, node] for node in sorted(grid._nodes)]
-    module = masks.server_module(masks.STRONG)
+    module = masks.server_module()
+    query = VoteQuery(SPACE, tuple(chosen.candidates), "minimize", plan, "recorded")
+    set_up = grid.asked["setup", min(grid._nodes)].content["secaggplus_configs"]
     outcomes = {"rejected": 0, "silent": 0, "released": 0, "failed": 0}
 
     class Network:
@@ -81,7 +84,9 @@ def test_at_every_stage_of_the_secure_sum(stage: str) -> None:
 
     def passed() -> Message | None:
         """What is left of it after the server's checks."""
-        checked = _SecAggGrid(network, plan, module, lambda text: None)  # type: ignore[arg-type]
+        server = Server(network, grid.server_context(), None, lambda text: None)  # type: ignore[arg-type]
+        checked = _SecAggGrid(server, query, module)
+        checked._numbers = dict(set_up)
         kept: list[Message] = []
         check = checked._checked
         checked._checked = lambda *a: kept.extend(check(*a)) or list(kept)  # type: ignore[method-assign]
@@ -131,7 +136,7 @@ def test_after_unmasking(monkeypatch: pytest.MonkeyPatch) -> None:
             checked.asked, checked.voted = True, CLIENTS
             masks.opened.set((factor, vector))
 
-    module = masks.server_module(masks.STRONG)
+    module = masks.server_module()
     monkeypatch.setattr(module, "SecAggPlusWorkflow", Opens)
     right = np.array(honest) + CLIENTS * clip
     outcomes = {"released": 0, "failed": 0}

@@ -22,7 +22,7 @@ from optuna_dp.federated import (
     votes_to_study,
 )
 from optuna_dp.federated.query import VoteQuery, choose_candidates
-from optuna_dp.publishing import publish
+from optuna_dp.releasing.publishing import publish
 
 assert votes  # a fixture
 
@@ -294,11 +294,10 @@ def test_queries_survive_json_exactly() -> None:
     space = {"lr": FloatDistribution(1e-5, 1.0, log=True), "a": CategoricalDistribution([None, 2])}
     candidates = choose_candidates(space, 50, np.random.default_rng(0))
     plan = FederatedVote(space, candidates=list(candidates), k=3, epsilon=1.0).plan(10)
-    query = VoteQuery(space, candidates, "maximize", plan, "chacha20")
+    query = VoteQuery(space, candidates, "maximize", plan, "a-name")
     again = VoteQuery.from_json(query.to_json())
     assert again == query
-    assert again.search_key == query.search_key
-    for broken in ("", "{}", "[]", query.to_json().replace('"version": 2', '"version": 3')):
+    for broken in ("", "{}", "[]", query.to_json().replace('"version": 3', '"version": 2')):
         with pytest.raises(InvalidArgumentError, match="query"):
             VoteQuery.from_json(broken)
 

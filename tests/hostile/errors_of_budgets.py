@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import optuna
-from support import RUN, objective, study_of
+from support import objective, study_of
 
 import optuna_dp as odp
 
@@ -23,7 +23,7 @@ def _with_budget(**given: Any) -> optuna.Study:
     plan = odp.plan_budget(
         epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=2
     )
-    return study_of(odp.PilotSampler(plan=plan, **given))
+    return study_of(odp.BudgetSampler(plan=plan, **given))
 
 
 def _last_run_before_pilots() -> None:
@@ -44,7 +44,7 @@ def _several_objectives() -> None:
     plan = odp.plan_budget(
         epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=2
     )
-    study = optuna.create_study(directions=["maximize"] * 2, sampler=odp.PilotSampler(plan=plan))
+    study = optuna.create_study(directions=["maximize"] * 2, sampler=odp.BudgetSampler(plan))
     study.optimize(lambda trial: (trial.suggest_float("x", 0.0, 1.0), 0.0), n_trials=1)
 
 
@@ -77,10 +77,6 @@ BUDGETS = [
         lambda: _budget(score="disjoint", neighboring_relation="replace_one"),
     ),
     Case("A record of a plan that is none", lambda: odp.BudgetPlan.from_json({"epsilon": 1.0})),
-    Case(
-        "A plan and the cost of a pilot",
-        lambda: odp.PilotSampler(plan=_budget(pilots=2), pilot_run=RUN),
-    ),
     Case(
         "What a trial may spend, of a study without a budget",
         lambda: odp.fidelity(study_of(odp.RandTuneSampler()).ask()),

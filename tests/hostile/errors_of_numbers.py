@@ -98,6 +98,5 @@ ACCOUNTING = [
         lambda: odp.calibrate(target_epsilon=0.1, delta=1e-5, run=RUN, trials=odp.Geometric),
     ),
     Case("An unknown law in a plan", lambda: odp.selection_plan(RUN, laws=["uniform"])),
-    Case("A plan with pilots of a fixed event", lambda: odp.selection_plan(RUN, pilots=[(10, 4)])),
     Case("A plan that solves without a target", lambda: odp.selection_plan(RUN, solve="mean")),
 ]

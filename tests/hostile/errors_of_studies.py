@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import optuna
+from budget.budget_support import budget
 from optuna.trial import create_trial
 from support import RUN, exactly, finished_study, objective, study_of
 
@@ -26,8 +27,8 @@ SAMPLERS = [
     Case("c above 1", lambda: odp.DPHyPOSampler(density_bounds=(1.5, 2.0))),
     Case("An unknown schedule", lambda: odp.DPHyPOSampler(schedule="free")),
     Case("A batch of 0", lambda: odp.DPHyPOSampler(batch_size=0)),
-    Case("No cost of a pilot", lambda: odp.PilotSampler(pilot_run=None)),
-    Case("No pilots", lambda: odp.PilotSampler(pilots=0, pilot_run=RUN)),
+    Case("Not a plan", lambda: odp.BudgetSampler(16)),
+    Case("A way to choose that is none", lambda: odp.BudgetSampler(budget(2), choose="worst")),
     Case("A callback without an event", lambda: odp.PrivacyCallback(0.5)),
     Case("A delta of 0 in the callback", lambda: odp.PrivacyCallback(RUN, delta=0.0)),
     Case("Something else than a pruner", lambda: odp.WithinTrialPruner("median")),

@@ -11,28 +11,22 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from support import RUN, exactly, study_of
+from budget.budget_support import budget
+from support import exactly, study_of
 
 import optuna_dp as odp
-from optuna_dp.propose_test.exact_noise import DiscreteLaplace
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import SLOT_KEY
+from optuna_dp.utilities.exact_noise import DiscreteLaplace
 
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(X, trials=exactly(4)),
     "define-by-run": lambda: odp.RandTuneSampler(trials=exactly(4)),
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(4), candidates=8),
-    "pilots": lambda: odp.PilotSampler(
-        X, pilots=2, pilot_run=RUN, trials=exactly(2), candidates=8
-    ),
-    "proposer": lambda: odp.PilotSampler(
-        X,
-        pilots=2,
-        pilot_run=RUN,
-        trials=exactly(2),
-        candidates=8,
-        proposer=optuna.samplers.RandomSampler(),
+    "budget": lambda: odp.BudgetSampler(budget(3)),
+    "proposer": lambda: odp.BudgetSampler(
+        budget(3), search_space=X, proposer=optuna.samplers.RandomSampler()
     ),
     "noisy_max": lambda: odp.NoisyMaxSampler(X, candidates=4, n_partitions=900, epsilon=1.0),
 }
@@ -43,8 +37,10 @@ def draws(sampler: Any) -> dict[str, list[Any]]:
     study = study_of(sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     runs = [t for t in study.trials if t.params]
+    # The last run of a budget repeats a pilot.
+    drawn = runs[:3] if isinstance(sampler, odp.BudgetSampler) else runs
     return {
-        "candidates": [t.params["x"] for t in runs],
+        "candidates": [t.params["x"] for t in drawn],
         "tie-breaks": [t.system_attrs[SLOT_KEY]["tie_break"] for t in runs],
         "nonce": [study.trials[0].system_attrs[PLAN_KEY]["nonce"]],
     }

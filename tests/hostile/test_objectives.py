@@ -10,6 +10,7 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from optuna.trial import Trial
 from support import RUN, exactly, study_of
 
@@ -21,9 +22,6 @@ X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(COUNT), candidates=4),
-    "pilots": lambda: odp.PilotSampler(
-        X, pilots=2, pilot_run=RUN, trials=exactly(COUNT - 2), candidates=4
-    ),
 }
 
 
@@ -109,6 +107,25 @@ def test_what_objectives_do_to_themselves_is_an_outcome_of_a_run(name: str, samp
     else:
         assert found.value == expected
     assert found.attributes == {}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", RELEASED)
+def test_what_objectives_do_to_themselves_is_an_outcome_of_a_run_of_a_budget(name: str) -> None:
+    objective, expected = RELEASED[name]
+    study = study_of(odp.BudgetSampler(budget(COUNT - 1), search_space=X))
+    if expected is None:
+        with pytest.raises(PlanError, match="No pilot ended with a score"):
+            study.optimize(objective, catch=(Exception,))
+        study.enqueue_trial({"x": 0.5})
+    study.optimize(objective, catch=(Exception,))
+    found = odp.release(study)
+    assert len(found.pilots) == COUNT - 1
+    assert set(found.attributes) <= {"pilots", "last run"}
+    if expected is float:
+        assert 0.0 <= found.value <= 1.0
+    else:
+        assert found.value == expected
 
 
 def test_errors_that_are_not_caught_end_the_loop_and_cost_one_run() -> None:

@@ -8,21 +8,22 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from hypothesis import given
 from hypothesis import strategies as st
 from support import RUN, exactly, finished_study, study_of
 
 import optuna_dp as odp
-from optuna_dp.accounting import events
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
+from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 from optuna_dp.protocol.records import SlotRecord
-from optuna_dp.releasing.run_record import RunRecord
-from optuna_dp.samplers.pilot_settings import PilotSettings
-from optuna_dp.samplers.selection import SelectionSettings
-from optuna_dp.samplers.utility_choice import CHOICE_KEY, Choice
-from optuna_dp.samplers.utility_settings import UtilitySettings
+from optuna_dp.utilities.choice import CHOICE_KEY, Choice
+from optuna_dp.utilities.settings import UtilitySettings
 
 from .junk import damaged, few, odd_json, outcome, same, write
 
@@ -42,7 +43,7 @@ TREE = odp.compose(
     odp.bounded_range(0.5),
     odp.rdp([2.0, float("inf")], [0.1, 1.0]),
     odp.zcdp(0.1),
-    events.PrivateSelectionDpEvent(odp.approximate_dp(0.1, 1e-6), LAWS[2], (0.5, 2.0), "data"),
+    PrivateSelectionDpEvent(odp.approximate_dp(0.1, 1e-6), LAWS[2], (0.5, 2.0), "data"),
 )
 
 
@@ -52,12 +53,11 @@ def plan_with(sampler: Any) -> dict[str, Any]:
     return dict(study.get_trials()[0].system_attrs[PLAN_KEY])
 
 
-PILOTS = odp.PilotSampler(X, pilots=2, pilot_run=RUN, trials=exactly(2))
 LISTED = [{"x": 0.1}, {"x": 0.9}]
 PLANS = {
     "rand_tune": plan_with(odp.RandTuneSampler(X, trials=exactly(4))),
     "dp_hypo": plan_with(odp.DPHyPOSampler(X, trials=exactly(4), candidates=8)),
-    "pilots": plan_with(PILOTS),
+    "budget": plan_with(odp.BudgetSampler(budget(2, 1), search_space=X)),
     "noisy_max": plan_with(odp.NoisyMaxSampler(candidates=LISTED, n_partitions=900, epsilon=1.0)),
     "propose_test": plan_with(
         odp.ProposeTestSampler(
@@ -105,7 +105,7 @@ READERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
         for name, reader in (
             ("rand_tune", SelectionSettings),
             ("dp_hypo", SelectionSettings),
-            ("pilots", PilotSettings),
+            ("budget", BudgetSettings),
             ("noisy_max", UtilitySettings),
             ("propose_test", UtilitySettings),
         )
@@ -161,9 +161,7 @@ def test_anything_instead_of_a_record_is_refused(name: str) -> None:
 SPACE_STUDIES: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(X, trials=exactly(3)),
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4),
-    "pilots": lambda: odp.PilotSampler(
-        X, pilots=2, pilot_run=RUN, trials=exactly(2), candidates=4
-    ),
+    "budget": lambda: odp.BudgetSampler(budget(3), search_space=X),
     "noisy_max": lambda: odp.NoisyMaxSampler(candidates=LISTED, n_partitions=900, epsilon=1.0),
 }
 OURS = "optuna_dp:"
@@ -177,7 +175,7 @@ def test_a_study_with_one_damaged_record_is_released_unharmed_or_refused(name: s
     (they decide between equal scores only; here there are none) and the answer of a choice.
     """
     study = finished_study(SPACE_STUDIES[name](), lambda t: (t.suggest_float("x", -1, 1) + 1) / 2)
-    run = None if name == "noisy_max" else RUN
+    run = None if name in ("noisy_max", "budget") else RUN
     expected = odp.release(study, run)
     places = [
         (t.number, key) for t in study.trials for key in t.system_attrs if key.startswith(OURS)

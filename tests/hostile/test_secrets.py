@@ -9,14 +9,15 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from support import RUN, exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
+from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.statement_data import digest
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, read_plan
 from optuna_dp.protocol.waiting import Waiting
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.releasing.statements.data import digest
 
 SECRET = 41
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
@@ -30,10 +31,10 @@ class SecretLaw(odp.NegativeBinomial):
 
 
 LAW = SecretLaw(shape=1.0, gamma=0.25)
+PLAN = budget(2)
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(X, trials=LAW),
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=LAW, candidates=4, schedule="any"),
-    "pilots": lambda: odp.PilotSampler(X, pilots=1, pilot_run=RUN, trials=LAW, candidates=4),
 }
 
 
@@ -54,7 +55,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     plan, _ = read_plan(study._storage, study._study_id)
     assert plan is not None
     slots = plan.slots
-    assert slots == SECRET + (name == "pilots")
+    assert slots == SECRET
     assert any(tells(line, slots) for line in lines if line.startswith("DEBUG"))
     shown = {
         "logs": [line for line in lines if not line.startswith("DEBUG")],
@@ -81,10 +82,9 @@ SHOWN: dict[str, tuple[Callable[[], Any], str]] = {
         "DPHyPOSampler(search_space=['x'], trials=Geometric(mean=3.0), "
         "density_bounds=(0.75, 2.0), schedule='batch', batch_size=1, startup_runs=1)",
     ),
-    "pilots": (
-        lambda: odp.PilotSampler(pilots=2, pilot_run=RUN, trials=odp.Geometric(mean=3)),
-        "PilotSampler(trials=Geometric(mean=3.0), pilots=2, "
-        "pilot_run=GaussianDpEvent(noise_multiplier=4.0), density_bounds=(1.0, 1.0))",
+    "budget": (
+        lambda: odp.BudgetSampler(PLAN, search_space=X),
+        f"BudgetSampler(plan={PLAN!r}, search_space=['x'])",
     ),
     "noisy_max": (
         lambda: odp.NoisyMaxSampler(X, candidates=2, n_partitions=900, epsilon=1.0),

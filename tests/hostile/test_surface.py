@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from budget.budget_support import budget
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import (
@@ -23,7 +24,7 @@ from support import RUN, exactly, finished_study
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.propose_test.partitions_needed import NoiseWarning
+from optuna_dp.utilities.partitions_needed import NoiseWarning
 
 from .junk import few, many, odd, outcome
 
@@ -176,22 +177,15 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "seed": None,
         },
     ),
-    "pilots": (
-        odp.PilotSampler,
+    "budget": (
+        odp.BudgetSampler,
         {
+            "plan": budget(3, 1),
             "search_space": X,
-            "pilots": 2,
-            "pilot_run": RUN,
             "proposer": None,
-            "pilot_batch_size": 1,
-            "trials": exactly(2),
-            "sharpness": 1.0,
-            "uniform_share": 0.1,
-            "candidates": 4,
+            "choose": "model",
             "surrogate": None,
-            "density_bounds": (1.0, 1.0),
-            "batch_size": 1,
-            "release_pilots": False,
+            "pilot_batch_size": 1,
             "timeout": None,
             "seed": None,
         },

@@ -138,14 +138,26 @@ def test_each_rung_has_half_the_noise_of_the_one_below() -> None:
         plan.fidelity(33)
 
 
-def test_the_rate_is_scaled_to_noise_times_root_of_steps() -> None:
+def test_pilots_and_last_run_have_rates_of_equal_noise() -> None:
     plan = odp.plan_budget(epsilon=3.0, pilots=8, pilot_epochs=2.5, **DIGITS)
     final, pilot = plan.final, plan.pilot
     assert pilot.steps == 53
-    assert final.learning_rate_factor == 1.0
-    assert pilot.learning_rate_factor * pilot.noise_multiplier * math.sqrt(
-        pilot.steps
-    ) == pytest.approx(final.noise_multiplier * math.sqrt(final.steps))
+    products = [
+        run.learning_rate("sgd") * run.noise_multiplier * math.sqrt(run.steps)
+        for run in (pilot, final)
+    ]
+    assert products[0] == pytest.approx(products[1])
+    assert pilot.batch_size == final.batch_size == 64
+    adam = [run.learning_rate("adam") * math.sqrt(run.steps) for run in (pilot, final)]
+    assert adam[0] == pytest.approx(adam[1])
+
+
+def test_a_plan_of_a_function_knows_no_batch_and_refuses_a_rate() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=10, pilots=2
+    )
+    with pytest.raises(InvalidArgumentError, match=r"optuna_dp\.learning_rate"):
+        plan.final.learning_rate()
 
 
 def test_every_run_that_may_start_is_in_the_event() -> None:
@@ -213,7 +225,8 @@ def test_the_record_is_read_back_and_nothing_else_is() -> None:
         lambda r: r["final"]["event"].update(count=1),
         lambda r: r.update(score="validation"),
         lambda r: r.update(neighboring_relation="neighbours"),
-        lambda r: r["rungs"].clear(),
+        lambda r: r.update(rungs=None),
+        lambda r: r.update(rungs=[], sample=0.25),  # A sample is a pilot's.
     ):
         damaged = copy.deepcopy(record)
         change(damaged)
@@ -265,8 +278,9 @@ def test_a_sample_is_drawn_afresh_each_time() -> None:
         ({"epochs": 0.0}, "epochs"),
         ({"epochs": 1e-4}, "steps"),
         ({"epochs": None}, "missing"),
-        ({"pilots": ()}, "at least one rung"),
-        ({"pilots": 0}, "pilots"),
+        ({"pilots": (0,)}, "pilots"),
+        ({"pilots": (4, 0)}, "pilots"),
+        ({"pilots": -1}, "pilots"),
         ({"pilots": (4, 16)}, "more pilots than the one below"),
         ({"pilots": 20_000}, "at most"),
         ({"pilots": 5000, "noise_increase": 1.01}, "teach nothing"),
@@ -290,3 +304,21 @@ def test_bad_input_gets_one_clear_line(given: dict[str, Any], words: str) -> Non
     assert words in message
     assert "\n" not in message
     assert len(message) < 400
+
+
+@pytest.mark.parametrize(("epsilon", "work"), [(1.0, None), (3.0, 4), (8.0, 4)])
+def test_without_a_batch_size_it_takes_the_favored_one(epsilon: float, work: float | None) -> None:
+    given: dict[str, Any] = {"records": 1348, "epochs": 10}
+    favored = odp.batch_choices(epsilon=epsilon, work=work or 1, **given).favored
+    plan = odp.plan_budget(epsilon=epsilon, work=work, pilots=2, **given)
+    assert plan.final.batch_size == favored.batch_size
+    assert plan.final.steps == favored.steps
+    assert plan.final.sample_rate == favored.batch_size / 1348
+    assert 0.99 * epsilon <= plan.guarantee.epsilon(1e-5) <= epsilon
+
+
+def test_work_is_refused_beside_a_batch_size() -> None:
+    for given in (DIGITS, {"run": lambda noise, steps: odp.gaussian(noise), "steps": 3}):
+        with pytest.raises(InvalidArgumentError) as refused:
+            odp.plan_budget(epsilon=3.0, work=2.0, **given)
+        assert refused.value.argument == "work"

@@ -98,8 +98,6 @@ def test_a_rough_cost_spares_nearly_all_evaluations_of_the_dear_one(
     found = guided(cost, rough, 12.0, SCALE, ratio=guess, tolerance=0.02)
     assert len(calls) <= most
     assert 0.98 * 12.0 <= found.cost == dear(found.at) <= 12.0
-    # What the next search may begin with.
-    assert found.ratio == pytest.approx(found.cost / rough(found.at), rel=0.015)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,6 @@ def test_a_rough_cost_that_misleads_takes_time_and_nothing_else(
 ) -> None:
     found = guided(dear, rough, 12.0, SCALE, ratio=0.9, tolerance=0.02)
     assert 0.98 * 12.0 <= found.cost == dear(found.at) <= 12.0
-    assert 0.0 < found.ratio < math.inf
 
 
 # -- calibrate -----------------------------------------------------------------------------------

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.planning import selection_plan
 from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
-from optuna_dp.planning.selection_plan_rows import Judge, Search
 
 DELTA = 1e-5
 RUN = odp.gaussian(4.0)
@@ -90,9 +88,7 @@ def test_chances(plan: SelectionPlan) -> None:
 def test_no_policy_hits_more_often_than_the_planner_says() -> None:
     """The policy that always puts density C on the best part, simulated."""
     rng = np.random.default_rng(0)
-    plan = odp.selection_plan(
-        RUN, laws=[], means=[10], density_bounds=[(0.75, 2.0)], attacks=False
-    )
+    plan = odp.selection_plan(RUN, laws=[], means=[10], density_bounds=[(0.75, 2.0)])
     (row,) = plan.rows
     runs = rng.geometric(0.1, 20_000)
     hits = 1.0 - (1.0 - 2.0 * 0.05) ** runs
@@ -113,13 +109,19 @@ def test_price_and_rival(plan: SelectionPlan) -> None:
     assert row.rival_hit == odp.Geometric(row.rival_mean).hit_probability(0.05)
 
 
-def test_json(plan: SelectionPlan) -> None:
-    record = json.loads(json.dumps(plan.to_json()))
-    assert type(plan).from_json(record) == plan
+def test_json_holds_every_figure(plan: SelectionPlan) -> None:
+    record = json.loads(json.dumps(plan.to_json(), allow_nan=False))
+    event = {**odp.Guarantee(RUN).to_json(), "event": record["run"]}
+    assert odp.Guarantee.from_json(event).epsilon(DELTA) == record["one_run"] == plan.one_run
     assert len(record["rows"]) == len(plan.rows)
     for row, written in zip(plan.rows, record["rows"], strict=True):
-        assert written["epsilon"] == row.epsilon
         assert odp.TrialCount.from_json(written["trials"]) == row.trials
+        assert tuple(written["density_bounds"]) == row.density_bounds
+        assert {"epsilon", "attack", "price", "rival_mean", "note"} <= set(written)
+        for name in set(written) - {"trials", "density_bounds"}:
+            assert written[name] == getattr(row, name)
+    for written, short in zip(record["rows"], plan.to_json(attack=False)["rows"], strict=True):
+        assert set(written) - set(short) == {"attack"}
 
 
 def test_nothing_finite_is_written_as_a_word() -> None:
@@ -142,7 +144,6 @@ def test_cap_policy_and_relation_are_passed_on() -> None:
         neighboring_relation="replace_one",
         delta=1e-6,
         fraction=0.1,
-        attacks=False,
     )
     plain, adaptive = plan.rows
     assert plain.trials == odp.Geometric(10).capped(20)
@@ -156,55 +157,13 @@ def test_cap_policy_and_relation_are_passed_on() -> None:
     )
     assert adaptive.epsilon == expected.epsilon(1e-6)
     assert plain.hit == plain.trials.hit_probability(0.1)
-    assert plain.attack is None
     assert plain.rdp == math.inf
-
-
-def test_pilots_stand_beside_density_bounds() -> None:
-    plan = odp.selection_plan(
-        odp.gaussian,
-        noise_multiplier=4.0,
-        laws=["geometric"],
-        means=[5],
-        density_bounds=[(0.9, 1.25)],
-        pilots=[(4, 2.0), (4, 4.0), (8, 4.0)],
-    )
-    assert plan.run == RUN
-    plain, bounded, *pilots = plan.rows
-    assert bounded.price == bounded.epsilon - plain.epsilon > 0.0
-    assert [(r.pilots, r.noise_ratio, r.density_bounds) for r in pilots] == [
-        (4, 2.0, (1.0, 1.0)),
-        (4, 4.0, (1.0, 1.0)),
-        (8, 4.0, (1.0, 1.0)),
-    ]
-    assert [r.learns for r in plan.rows] == [False, True, True, True, True]
-    for row in pilots:
-        assert row.noise_ratio is not None
-        pilot = odp.gaussian(4.0 * row.noise_ratio)
-        whole = pilots_guarantee(pilot, row.pilots, RUN, odp.Geometric(5))
-        assert row.epsilon == whole.epsilon(DELTA)
-        assert row.price == row.epsilon - plain.epsilon > 0.0
-        # The selection alone is an attack on the whole; what pilots teach is not known.
-        assert row.attack is not None
-        assert plain.attack is not None
-        assert plain.attack <= row.attack <= row.epsilon
-        assert row.hit is row.hit_best is row.hit_worst is row.naive is None
-        assert row.rdp is not None
-        assert row.rdp > row.epsilon
-        rival = odp.selection_guarantee(RUN, odp.Geometric(row.rival_mean or 0.0)).epsilon(DELTA)
-        assert 0.98 * row.epsilon <= rival <= row.epsilon
-    assert pilots[0].epsilon > pilots[2].epsilon > pilots[1].epsilon
-    names = [row.name for row in plan.rows]
-    assert len(set(names)) == len(names)
-    assert names[2] == "geometric, after 4 pilots at 2x noise"
-    written = json.loads(json.dumps(plan.to_json()))["rows"][2]
-    assert (written["pilots"], written["noise_ratio"]) == (4, 2.0)
 
 
 def test_a_function_of_known_noise_is_judged_as_its_event() -> None:
     common: dict[str, Any] = {"laws": ["geometric"], "means": [3], "density_bounds": []}
     given = odp.selection_plan(odp.gaussian, noise_multiplier=4.0, **common)
-    assert given == odp.selection_plan(RUN, **common)
+    assert given.to_json() == odp.selection_plan(RUN, **common).to_json()
 
 
 # -- bad input -----------------------------------------------------------------------------------
@@ -247,20 +206,6 @@ def test_a_function_of_known_noise_is_judged_as_its_event() -> None:
             },
             "run",
         ),
-        ({"pilots": [(10, 4.0)]}, "pilots"),
-        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [(0, 4.0)]}, "pilots"),
-        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [(10, 0.0)]}, "pilots"),
-        ({"run": odp.gaussian, "noise_multiplier": 1.0, "pilots": [10]}, "pilots"),
-        (
-            {
-                "run": odp.gaussian,
-                "noise_multiplier": 1.0,
-                "pilots": [(10, 4.0)],
-                "target_epsilon": 1.0,
-                "solve": "density_bounds",
-            },
-            "pilots",
-        ),
     ],
 )
 def test_bad_input_is_refused_before_any_work(change: dict[str, Any], match: str) -> None:
@@ -284,58 +229,100 @@ def test_law_of() -> None:
     assert law_of("geometric", 5, cap=7) == odp.Geometric(5).capped(7)
 
 
+# -- when rows are computed ----------------------------------------------------------------------
+
+
+def test_rows_are_solved_when_they_are_read() -> None:
+    asked: list[float] = []
+
+    def run(noise: float) -> Any:
+        asked.append(noise)
+        return odp.gaussian(noise)
+
+    plan = odp.selection_plan(run, target_epsilon=1.5, laws=["geometric"], means=[3, 10])
+    checked = len(asked)
+    # What was given is known without any work.
+    assert [(row.law, row.mean, row.density_bounds) for row in plan.rows] == [
+        ("geometric", 3.0, (1.0, 1.0)),
+        ("geometric", 3.0, (0.75, 2.0)),
+        ("geometric", 10.0, (1.0, 1.0)),
+    ]
+    assert "geometric" in repr(plan.rows)
+    assert checked == len(asked) == 1
+    assert plan.rows[0].noise_multiplier in asked
+    so_far = len(asked)
+    assert plan.rows[0].epsilon <= 1.5
+    assert plan.rows[0].few is not None
+    # Read again, a figure is not computed again.
+    assert plan.rows[0].noise_multiplier is not None
+    assert len(asked) <= so_far + 1
+
+
+def test_no_figure_depends_on_the_order_in_which_rows_are_read() -> None:
+    def plan() -> SelectionPlan:
+        return odp.selection_plan(
+            lambda noise: odp.gaussian(noise),
+            target_epsilon=2.0,
+            laws=["geometric", "poisson", "logarithmic"],
+            means=[3, 30],
+            density_bounds=[],
+        )
+
+    forward, backward = plan(), plan()
+    found = [row.to_json() for row in reversed(backward.rows)]
+    assert [row.to_json() for row in forward.rows] == found[::-1]
+
+
+def test_rows_look_at_the_same_noises() -> None:
+    """A noise takes a dominating pair, which is most of the work."""
+    asked: set[float] = set()
+
+    def run(noise: float) -> Any:
+        asked.add(noise)
+        return odp.gaussian(noise)
+
+    laws = ["geometric", "poisson", "logarithmic", "negative-binomial:-0.5"]
+    plan = odp.selection_plan(run, target_epsilon=1.5, laws=laws, means=[3, 10], density_bounds=[])
+    for row in plan.rows:
+        assert row.noise_multiplier in asked
+    # One for the row itself, and few that others have not looked at; three by itself.
+    assert len(asked) <= 2 * len(plan.rows) + 3
+
+
+def test_by_default_density_bounds_stand_at_the_smallest_mean() -> None:
+    found = [
+        (row.mean, row.density_bounds) for row in odp.selection_plan(RUN).rows if row.adaptive
+    ]
+    assert found == [(10.0, (0.75, 2.0))]
+    plan = odp.selection_plan(RUN, means=[30, 20], density_bounds=[(0.9, 1.25)])
+    assert [row.mean for row in plan.rows if row.adaptive] == [30.0, 20.0]
+
+
+def test_start_up_runs_are_those_of_rows_within_density_bounds_alone() -> None:
+    common: dict[str, Any] = {"laws": ["geometric"], "means": [3], "density_bounds": [(0.8, 1.25)]}
+    plain, adaptive = odp.selection_plan(RUN, startup_runs=2, **common).rows
+    law = odp.Geometric(3)
+    assert plain.epsilon == odp.selection_guarantee(RUN, law).epsilon(DELTA)
+    started = odp.selection_guarantee(RUN, law, density_bounds=(0.8, 1.25), startup_runs=2)
+    assert adaptive.epsilon == started.epsilon(DELTA)
+    assert adaptive.epsilon < odp.selection_plan(RUN, **common).rows[1].epsilon
+    with pytest.raises(InvalidArgumentError, match="startup_runs"):
+        odp.selection_plan(RUN, policy="data", startup_runs=1)
+
+
 # -- the reference table -------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_the_whole_table() -> None:
-
-    def run(noise: float) -> Any:
-        return odp.dp_sgd(noise_multiplier=noise, sample_rate=0.0043, steps=2344)
-
-    plan = odp.selection_plan(run, noise_multiplier=1.0, pilots=selection_plan.PILOTS)
-    assert len(plan.rows) == len(selection_plan.MEANS) * (len(selection_plan.LAWS) + 5)
-    row = next(r for r in plan.rows if r.density_bounds == (0.75, 2.0) and r.mean == 10.0)
-    # The same epsilon buys plain search with a mean of about 38 runs.
-    assert row.rival_mean == pytest.approx(38.0, rel=0.1)
+    run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.0043, steps=2344)
+    plan = odp.selection_plan(run)
+    assert len(plan.rows) == len(selection_plan.MEANS) * len(selection_plan.LAWS) + 1
+    (row,) = [row for row in plan.rows if row.adaptive]
+    # The same epsilon buys plain search with a mean of about 43 runs.
+    assert row.rival_mean == pytest.approx(43.0, rel=0.1)
     for one in plan.rows:
         assert one.attack is not None
         assert one.attack <= one.epsilon
-
-
-def test_rows_are_the_same_whoever_computes_them() -> None:
-    seen: list[tuple[int, int]] = []
-    arguments: dict[str, Any] = {
-        "laws": ["geometric", "poisson"],
-        "means": [3, 10],
-        "density_bounds": [],
-        "attacks": False,
-    }
-    alone = odp.selection_plan(odp.gaussian(4.0), **arguments)
-    shared = odp.selection_plan(
-        odp.gaussian(4.0),
-        **arguments,
-        n_jobs=2,
-        on_row=lambda place, of, row: seen.append((place, of)),
-    )
-    assert shared == alone
-    assert sorted(seen) == [(place, 4) for place in range(4)]
-    solving = {**arguments, "target_epsilon": 2.0, "means": [3]}
-    alone = odp.selection_plan(lambda noise: odp.gaussian(noise), **solving)
-    shared = odp.selection_plan(lambda noise: odp.gaussian(noise), **solving, n_jobs=2)
-    assert shared == alone
-
-
-def test_start_up_runs_are_those_of_rows_within_density_bounds_alone() -> None:
-    judge = Judge(odp.gaussian, 1e-5, 0.05, "history", "add_or_remove_one", False, startup_runs=4)
-    law = odp.Geometric(3)
-
-    def runs(search: Search) -> int:
-        event = judge.guarantee(search, law, 4.0).event
-        return getattr(event, "events", [event])[-1].startup_runs
-
-    assert runs(Search("geometric", 3, (0.75, 2.0))) == 4
-    assert runs(Search("geometric", 3)) == 0
-    assert runs(Search("geometric", 3, pilots=2, noise_ratio=4.0)) == 0
-    with pytest.raises(InvalidArgumentError, match="startup_runs"):
-        odp.selection_plan(odp.gaussian(4.0), policy="data", startup_runs=1)
+        guarantee = odp.selection_guarantee(run, one.trials, density_bounds=one.density_bounds)
+        assert one.epsilon == guarantee.epsilon(DELTA)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.accounting.pilots import pilots_guarantee
-from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan, law_of
+from optuna_dp.planning.selection_plan_rows import law_of
 
 DELTA = 1e-5
 
 
 RUN = odp.gaussian(4.0)
-
-
-def row_of(plan: SelectionPlan, law: str, mean: float, adaptive: bool = False) -> PlanRow:
-    (row,) = [r for r in plan.rows if (r.law, r.mean, r.adaptive) == (law, float(mean), adaptive)]
-    return row
 
 
 # -- with a target -------------------------------------------------------------------------------
@@ -45,48 +40,26 @@ def test_solving_for_the_noise(density_bounds: list[tuple[float, float]]) -> Non
         guarantee = odp.selection_guarantee(
             odp.gaussian(row.noise_multiplier), row.trials, density_bounds=row.density_bounds
         )
-        assert 0.97 * 1.5 <= guarantee.epsilon(DELTA) == row.epsilon <= 1.5
+        assert 0.98 * 1.5 <= guarantee.epsilon(DELTA) == row.epsilon <= 1.5
     by_mean = {r.mean: r.noise_multiplier for r in plan.rows if not r.adaptive}
     assert by_mean[3.0] < by_mean[10.0]
 
 
-def test_solving_for_the_noise_of_pilots_and_selection() -> None:
+@pytest.mark.parametrize("jump", [3.35, 3.45, 3.55, 3.66])
+def test_a_cost_that_jumps_is_evaluated_where_it_is_promised(jump: float) -> None:
+    """The search is led by a few points that all rows share, and there may be a jump between."""
+
+    def run(noise: float) -> Any:
+        return odp.gaussian(noise if noise > jump else 0.5 * noise)
+
     plan = odp.selection_plan(
-        odp.gaussian,
-        target_epsilon=1.5,
-        laws=["geometric"],
-        means=[3],
-        density_bounds=[],
-        pilots=[(5, 3.0)],
+        run, target_epsilon=1.5, laws=["geometric"], means=[3], density_bounds=[]
     )
-    plain, row = plan.rows
-    assert plain.noise_multiplier is not None
+    (row,) = plan.rows
     assert row.noise_multiplier is not None
-    assert row.noise_multiplier > plain.noise_multiplier
-    run, pilot = odp.gaussian(row.noise_multiplier), odp.gaussian(3.0 * row.noise_multiplier)
-    whole = pilots_guarantee(pilot, 5, run, odp.Geometric(3)).epsilon(DELTA)
-    assert 0.97 * 1.5 <= whole == row.epsilon <= 1.5
-
-
-def test_solving_for_the_mean_after_pilots() -> None:
-    plan = odp.selection_plan(
-        odp.gaussian,
-        noise_multiplier=4.0,
-        target_epsilon=1.6,
-        laws=["geometric"],
-        density_bounds=[],
-        pilots=[(5, 4.0), (500, 1.0)],
-    )
-    assert plan.solved_for == "mean"
-    plain, row, hopeless = plan.rows
-    assert plain.mean is not None
-    assert row.mean is not None
-    assert row.mean < plain.mean
-    whole = pilots_guarantee(odp.gaussian(16.0), 5, RUN, odp.Geometric(row.mean)).epsilon(DELTA)
-    assert 0.97 * 1.6 <= whole == row.epsilon <= 1.6
-    assert hopeless.trials is None
-    assert "out of reach" in hopeless.note
-    assert hopeless.pilots == 500
+    assert row.noise_multiplier > jump
+    found = odp.selection_guarantee(run(row.noise_multiplier), odp.Geometric(3)).epsilon(DELTA)
+    assert found == row.epsilon <= 1.5
 
 
 @pytest.mark.slow
@@ -103,7 +76,7 @@ def test_solving_for_the_mean() -> None:
     for row in plan.rows:
         assert row.mean is not None
         assert row.trials == law_of(row.law, row.mean)
-        assert 0.97 * 1.5 <= row.epsilon <= 1.5
+        assert 0.98 * 1.5 <= row.epsilon <= 1.5
 
 
 def test_solving_for_density_bounds() -> None:
@@ -111,10 +84,12 @@ def test_solving_for_density_bounds() -> None:
     near, far = plan.rows
     assert near.density_bounds is not None
     assert near.adaptive
-    assert 0.97 * 1.6 <= near.epsilon <= 1.6
+    assert 0.98 * 1.6 <= near.epsilon <= 1.6
     # 300 runs cost more than that even without adaptivity.
     assert far.trials is None
     assert far.epsilon == math.inf
+    assert far.attack is far.rdp is far.hit is far.price is far.density_bounds is None
+    assert (near.note, far.mean) == ("", 300.0)
     plain = odp.selection_guarantee(RUN, odp.Geometric(300)).epsilon(DELTA)
     assert f"at least {plain:.3g}"[:-1] in far.note
     json.dumps(plan.to_json(), allow_nan=False)

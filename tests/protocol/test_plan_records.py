@@ -1,72 +1,66 @@
-"""The plan's record: what version 0.1.0 wrote is read as it was meant."""
+"""The records of a study's plan and of its slots: read as they are meant, or refused."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import optuna
 import pytest
-from support import RUN, exactly, study_of
+from budget.budget_support import budget
+from support import exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
-from optuna_dp.protocol.succession import succeed
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began
 
-GRID = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.5)}
+GRID = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.25)}
 SAMPLERS = {
-    "private_selection": (odp.RandTuneSampler(trials=exactly(4)), 0),
-    "pilots": (odp.PilotSampler(pilots=2, pilot_run=RUN, trials=exactly(3)), 2),
-    "noisy_max": (odp.NoisyMaxSampler(GRID, n_partitions=900, epsilon=1.0), None),
+    "private_selection": odp.RandTuneSampler(trials=exactly(5)),
+    "budget": odp.BudgetSampler(budget(4)),
+    "noisy_max": odp.NoisyMaxSampler(GRID, n_partitions=900, epsilon=1.0),
 }
 
 
-def record_of_version_1(sampler: optuna.samplers.BaseSampler) -> dict[str, object]:
+def record_of(sampler: optuna.samplers.BaseSampler) -> dict[str, Any]:
     study = study_of(sampler)
     study.ask()
-    record = dict(study.get_trials()[0].system_attrs[PLAN_KEY])
-    del record["selection_from"]
-    return {**record, "version": 1}
+    return dict(study.get_trials()[0].system_attrs[PLAN_KEY])
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
-def test_a_plan_of_version_1_says_where_its_selection_begins(kind) -> None:
-    sampler, first = SAMPLERS[kind]
-    old = record_of_version_1(sampler)
-    plan = StudyPlan.from_json(old)
-    assert plan.selection_from == first
-    assert plan.to_json() == {**old, "version": 2, "selection_from": first}
-    assert plan.design.fingerprint == sampler._design("maximize").fingerprint
+def test_a_plan_says_whether_the_best_of_its_runs_is_taken(kind: str) -> None:
+    record = record_of(SAMPLERS[kind])
+    plan = StudyPlan.from_json(record)
+    assert plan.selects == (kind == "private_selection")
+    assert plan.to_json() == record
 
 
-def test_a_damaged_plan_of_version_1_is_refused() -> None:
-    old = record_of_version_1(SAMPLERS["pilots"][0])
-    settings = old["design"]["settings"]  # type: ignore[index]
-    damaged = {**old["design"], "settings": {**settings, "pilots": "two"}}  # type: ignore[dict-item]
-    with pytest.raises(PlanError, match="selection_from"):
-        StudyPlan.from_json({**old, "design": damaged})
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_a_plan_of_an_unknown_version_is_refused(version: Any) -> None:
+    record = record_of(SAMPLERS["private_selection"])
+    with pytest.raises(PlanError, match="version"):
+        StudyPlan.from_json({**record, "version": version})
+
+
+@pytest.mark.parametrize("name", ["version", "design", "slots", "nonce", "selects"])
+def test_a_plan_without_one_of_its_fields_is_refused(name: str) -> None:
+    record = record_of(SAMPLERS["private_selection"])
+    without = {key: value for key, value in record.items() if key != name}
     with pytest.raises(PlanError, match="corrupted"):
-        StudyPlan.from_json({**old, "version": 2})
+        StudyPlan.from_json(without)
 
 
-def test_a_study_begun_by_version_1_goes_on() -> None:
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    attrs = study._storage._studies[study._study_id].trials[0].system_attrs  # type: ignore[attr-defined]
-    plan, slot = dict(attrs[PLAN_KEY]), dict(attrs[SLOT_KEY])
-    del plan["selection_from"], slot["plan"]
-    attrs[PLAN_KEY], attrs[SLOT_KEY] = {**plan, "version": 1}, slot
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    assert odp.release(study, RUN).value == study.best_value
-
-
-def test_a_lost_leader_is_made_up_for_only_where_runs_are_selected() -> None:
-    for sampler, first in SAMPLERS.values():
-        study = study_of(sampler)
-        study._storage.create_new_trial(study._study_id)
-        odp.recover(study, fail=[0])
-        plan = StudyPlan.drawn(sampler._design("maximize"), 5, first)
-        # Trials 0 and 1 are lost; slots from the first selection run on are made up for.
-        assert succeed(study._storage, study._study_id, plan).slots == 5 + (first == 0) * 2
+@pytest.mark.parametrize(
+    ("kind", "runs"), [("private_selection", 5), ("budget", 2 + 1), ("noisy_max", 5 - 2)]
+)
+def test_a_lost_leader_is_made_up_for_only_where_runs_are_selected(kind: str, runs: int) -> None:
+    """Trial 0 is lost, and so is the one that holds the plan in its place."""
+    study = study_of(SAMPLERS[kind])
+    study._storage.create_new_trial(study._study_id)
+    odp.recover(study, fail=[0])
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1, step=0.25))
+    assert sum(map(began, study.trials)) == runs
 
 
 @pytest.mark.parametrize("name", ["tie_break", "draws"])

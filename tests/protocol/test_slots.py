@@ -21,7 +21,8 @@ from optuna_dp.errors import (
     ReleaseRefusedError,
 )
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.records import SLOT_KEY, draw_alone, read_plan
+from optuna_dp.protocol.drawn_slots import draw_alone
+from optuna_dp.protocol.records import SLOT_KEY, read_plan
 
 SAMPLERS: dict[str, Any] = {
     "rand_tune": lambda **kw: odp.RandTuneSampler(**kw),

@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from support import exactly, logged, objective, study_of
 
 import optuna_dp as odp
@@ -32,9 +33,7 @@ def conditional(trial: optuna.Trial) -> float:
     [
         odp.RandTuneSampler(SPACE, trials=exactly(4)),
         odp.DPHyPOSampler(SPACE, trials=exactly(4), candidates=8),
-        odp.PilotSampler(
-            SPACE, pilots=2, pilot_run=odp.gaussian(4.0), trials=exactly(2), candidates=8
-        ),
+        odp.BudgetSampler(budget(3), search_space=SPACE),
     ],
     ids=lambda sampler: type(sampler).__name__,
 )
@@ -45,8 +44,11 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
         study.optimize(misspelt)
     (unused,) = [line for line in lines if "has not asked for ['lr']" in line]
     assert unused.startswith("WARNING")
-    assert len([line for line in lines if "asks for 'rate'" in line]) == 1
-    found = odp.release(study, odp.gaussian(4.0))
+    # A budget's proposer proposes whatever a pilot asks for.
+    remarks = 0 if isinstance(sampler, odp.BudgetSampler) else 1
+    assert len([line for line in lines if "asks for 'rate'" in line]) == remarks
+    charged = isinstance(sampler, odp.BudgetSampler)
+    found = odp.release(study, None if charged else odp.gaussian(4.0))
     assert found.params is not None
     assert set(found.params) == {"x", "rate"}
     (row,) = [line for line in found.statement().splitlines() if "| Parameters |" in line]
@@ -96,13 +98,9 @@ def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
 
 @pytest.mark.parametrize("bounds", [(1.0, 2.0), (1, 2), (0.5, 1.0)])
 def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: Any) -> None:
-    for make in (
-        lambda bounds: odp.DPHyPOSampler(density_bounds=bounds),
-        lambda bounds: odp.PilotSampler(pilot_run=odp.gaussian(4.0), density_bounds=bounds),
-    ):
-        with pytest.raises(InvalidArgumentError, match=r"nothing is learnt. Give c < 1 < C"):
-            make(bounds)
-        make((1, 1))
+    with pytest.raises(InvalidArgumentError, match=r"nothing is learnt. Give c < 1 < C"):
+        odp.DPHyPOSampler(density_bounds=bounds)
+    odp.DPHyPOSampler(density_bounds=(1, 1))
     # The accounting knows that such a density is the prior, and charges accordingly.
     law = odp.Geometric(mean=3)
     assert odp.selection_guarantee(odp.gaussian(4.0), law, density_bounds=bounds).epsilon(
@@ -115,7 +113,6 @@ def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: An
     [
         lambda seed: odp.RandTuneSampler(seed=seed),
         lambda seed: odp.DPHyPOSampler(seed=seed),
-        lambda seed: odp.PilotSampler(pilot_run=odp.gaussian(4.0), seed=seed),
         lambda seed: odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0, seed=seed),
         lambda seed: odp.ProposeTestSampler(
             candidates=2,

@@ -27,7 +27,9 @@ ALL = {
 
 def study_of(number: int = 2) -> optuna.Study:
     return optuna.create_study(
-        sampler=odp.RandTuneSampler(trials=odp.Once() if number == 1 else odp.Geometric(mean=3))
+        sampler=odp.RandTuneSampler(
+            trials=odp.Binomial(1, mean=1) if number == 1 else odp.Geometric(mean=3)
+        )
     )
 
 

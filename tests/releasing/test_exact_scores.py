@@ -13,7 +13,7 @@ from support import exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import ExactScoreWarning
-from optuna_dp.reminders import looks_exact
+from optuna_dp.releasing.reminders import looks_exact
 
 RUN = odp.pure_dp(0.1)
 

@@ -14,7 +14,7 @@ from support import exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.releasing.failures import UNLIKELY, longest_block, stand_together
+from optuna_dp.private_selection.failures import UNLIKELY, is_unlikely_block, longest_block
 
 RUN = odp.pure_dp(0.1)  # Quickly accounted for.
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
@@ -47,12 +47,17 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     assert found.value == study.best_value
     three = odp.selection_guarantee(RUN, odp.Binomial(3, mean=3))
     assert found.guarantee.epsilon(1e-5) == three.epsilon(1e-5)
-    assert found.runs_told == 3
-    assert "3 had a chance" in found.statement()
-    vouched = odp.release(study, failures="chance")
-    assert vouched.runs_told is None
-    assert "had a chance to be chosen" not in vouched.statement()
-    assert vouched.guarantee == odp.release(study, failures="chance").guarantee
+    assert found.disclosed_runs == 3
+    assert "3 could be chosen" in found.statement()
+
+
+def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() -> None:
+    sampler = odp.RandTuneSampler(trials=exactly(109))
+    vouched = odp.release(stopped(sampler, 3), failures="chance")
+    assert vouched.disclosed_runs is None
+    assert "could be chosen" not in vouched.statement()
+    expected = odp.selection_guarantee(RUN, exactly(109))
+    assert vouched.guarantee.epsilon(1e-5) == expected.epsilon(1e-5)
 
 
 def test_asking_and_failing_until_release_accepts() -> None:
@@ -73,21 +78,28 @@ def test_asking_and_failing_until_release_accepts() -> None:
     assert law.epsilon(1e-5) < cut.bounds(1e-5)[0] < charged
 
 
-def test_a_block_in_the_middle_and_pilots() -> None:
-    sampler = odp.PilotSampler(
-        X,
-        pilots=2,
-        pilot_run=RUN,
-        trials=exactly(14),
-        candidates=4,
-        proposer=optuna.samplers.RandomSampler(),
-    )
-    study = stopped(sampler, 5, 12)
+def test_a_block_in_the_middle() -> None:
+    sampler = odp.DPHyPOSampler(X, trials=exactly(14), density_bounds=(1, 1), candidates=4)
+    study = stopped(sampler, 3, 10)
     with pytest.raises(ReleaseRefusedError, match="stand together"):
         odp.release(study)
     found = odp.release(study, failures="lost")
-    assert found.runs_told == 7
+    assert found.disclosed_runs == 7
     assert found.guarantee.epsilon(1e-5) > odp.Guarantee(RUN).epsilon(1e-5)
+
+
+def test_a_second_answer_about_failures_is_a_second_release() -> None:
+    """Each answer tells something else, so only the first one is given, however often."""
+    study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
+    first = odp.release(study, failures="chance")
+    with pytest.raises(ReleaseRefusedError, match="released before"):
+        odp.release(study, failures="lost")
+    assert odp.release(study, failures="chance") == first
+    study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
+    first = odp.release(study, failures="lost")
+    with pytest.raises(ReleaseRefusedError, match="released before"):
+        odp.release(study, failures="chance")
+    assert odp.release(study, failures="lost") == first
 
 
 def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() -> None:
@@ -116,7 +128,7 @@ def test_chance_is_taken_for_something_else_as_rarely_as_stated(n: int) -> None:
     """Every order of f failures among n runs, equally likely."""
     for f in range(n + 1):
         orders = itertools.combinations(range(n), f)
-        asked = sum(stand_together([i in set(order) for i in range(n)]) for order in orders)
+        asked = sum(is_unlikely_block([i in set(order) for i in range(n)]) for order in orders)
         # At the end and elsewhere are judged apart.
         assert asked <= 2 * UNLIKELY * math.comb(n, f)
 

@@ -81,12 +81,8 @@ def test_enqueued_trials() -> None:
     assert refused(study, "enqueued").trial_number == 2
 
 
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_failed_runs_retried_for_free_by_optunas_own_callback() -> None:
-    """The copy carries the parameters, the slot record and the draw of the failed run."""
-    retry = getattr(optuna.storages, "RetryHeartbeatStaleTrialCallback", None)
-    retry = retry or optuna.storages.RetryFailedTrialCallback  # its name before Optuna 4.9
-
+def test_failed_runs_retried_for_free_by_a_copy_of_all_that_they_hold() -> None:
+    """As Optuna's own callback does elsewhere: parameters, slot record and draw of the run."""
     for sampler in (
         odp.RandTuneSampler(trials=exactly(3)),
         odp.RandTuneSampler(X, trials=exactly(3)),
@@ -96,7 +92,14 @@ def test_failed_runs_retried_for_free_by_optunas_own_callback() -> None:
         trial = study.ask()
         objective(trial)
         study.tell(trial, state=TrialState.FAIL)
-        retry()(study, study.trials[0])
+        failed = study.trials[0]
+        copy = create_trial(
+            state=TrialState.WAITING,
+            params=failed.params,
+            distributions=failed.distributions,
+            system_attrs={"failed_trial": 0, "retry_history": [0], **failed.system_attrs},
+        )
+        study.add_trial(copy)
         with pytest.raises(PlanError, match="retries failed trials"):
             study.optimize(objective)
         refused(study, "enqueued")

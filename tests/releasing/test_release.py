@@ -118,10 +118,10 @@ def test_no_success_is_an_outcome(values: list[Any]) -> None:
 def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
     """Among four equal runs each wins a quarter of the time.
 
-    With 960 studies, a rule that prefers one position above 0.38 (the first to complete would win
-    always) is caught with probability above 0.99; a fair one fails with probability below 1e-8.
+    With 300 studies, a rule that prefers one position above 0.5 (the first to complete would win
+    always) is caught with probability above 0.999; a fair one fails with probability below 1e-8.
     """
-    studies = 960
+    studies = 300
     slack = 6.2 * math.sqrt(0.25 * 0.75 / studies)
     wins = Counter[int]()
     for _ in range(studies):
@@ -307,8 +307,9 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
     "sampler",
     [
         odp.RandTuneSampler(trials=exactly(2)),
-        odp.PilotSampler(pilots=1, pilot_run=RUN, trials=exactly(1), candidates=8),
+        odp.DPHyPOSampler(trials=exactly(2), density_bounds=(1, 1), candidates=8),
     ],
+    ids=lambda sampler: type(sampler).__name__,
 )
 def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
     text = odp.release(finished_study(sampler), RUN).statement()

@@ -15,9 +15,9 @@ from optuna.trial import TrialState
 
 import optuna_dp as odp
 from optuna_dp.errors import ReleaseRefusedError, UnfinishedStudyError
-from optuna_dp.releasing.evidence import read_evidence
+from optuna_dp.evidence.reading import read_evidence
 
-from .checks import check_exactly_t, plan_of, release_of
+from .checks import check_charged, check_exactly_t, plan_of, release_of
 from .storages import session_name, sessions
 from .workers import BUDGET, SAMPLERS, Diary, Fate, Job, live_and_die
 
@@ -166,10 +166,11 @@ def live_through(
     release = release_of(study, odp.gaussian(4.0))
     trials = study.get_trials(deepcopy=False)
     if sampler == "budget":
+        check_charged(release, Diary.read(diary).granted)
         first = BUDGET.pilots
     else:
         assert plan.slots == slots
-        first = plan.design.settings.get("pilots", 0)  # Pilots are not chosen from.
+        first = 0
     completed = [t.value for t in trials[first:] if t.value is not None]
     assert release.value == (max(completed) if completed else None)
     leader = trials[0]

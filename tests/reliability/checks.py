@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import optuna
 from optuna.trial import TrialState
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 import optuna_dp as odp
+from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
+from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
-from optuna_dp.releasing.evidence import read_evidence
-from optuna_dp.samplers.budget_settings import PROCEDURE, BudgetSettings
 
 
 def plan_of(study: optuna.Study):
@@ -51,19 +54,18 @@ def check_exactly_t(study: optuna.Study, executed: list[int], *, crashes: bool =
 
 
 def check_budget(study: optuna.Study, evidence: Any, executed: list[int], *, crashes: bool) -> int:
-    """Every run that began is paid for, none took place twice; returns how many there are."""
+    """Every run that began is charged for, none twice; returns how many were to take place."""
     settings = BudgetSettings.of(evidence.plan.design)
     pilots, numbers = settings.pilots, [run.trial.number for run in evidence.runs]
-    assert numbers[:pilots] == list(range(pilots))
     assert len(executed) == len(set(executed)), "a run took place twice"
-    assert set(executed) <= set(numbers), "a run took place that nobody paid for"
-    last = numbers[pilots:]
+    assert set(executed) <= set(numbers), "a run took place that is not charged for"
+    last = [number for number in numbers if number >= pilots]
     assert 1 <= len(last) <= settings.paid
     states = {t.number: t.state for t in study.get_trials(deepcopy=False)}
     assert all(states[number] == TrialState.FAIL for number in last[:-1])
     if not crashes:
         assert sorted(executed) == numbers == list(range(pilots + 1))
-    return len(numbers)
+    return pilots + len(last)
 
 
 def release_of(study: optuna.Study, run: Any) -> odp.Release:
@@ -73,3 +75,18 @@ def release_of(study: optuna.Study, run: Any) -> odp.Release:
     if plan.design.procedure == PROCEDURE:
         return odp.release(study)
     return odp.release(study, run, failures="chance")
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Balle & Wang (2018): the epsilon of one Gaussian of sensitivity mu and deviation 1."""
+
+    def excess(e: float) -> float:
+        return norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta
+
+    return brentq(excess, 0.0, 100.0)
+
+
+def check_charged(release: odp.Release, granted: list[float]) -> None:
+    """A release charges for no less than objectives were granted: so many Gaussians of noise."""
+    spent = sum(1 / noise**2 for noise in granted) ** 0.5
+    assert release.guarantee.epsilon(1e-5) >= gaussian_epsilon(spent, 1e-5) * (1 - 1e-9)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import optuna
 import pytest
 
 from .storages import Postgres, opened, serve_grpc
-from .workers import Job, serve
+from .workers import Job, Ledger, serve
 
 _ANSWER_WITHIN = 300.0  # Seconds; a job takes one or two. Below the suite's limit for a test.
 
@@ -30,7 +31,7 @@ if sys.platform == "win32":  # The fork server makes workers cheap enough to kil
 def forks() -> Any:
     """Forks workers from a clean process that has imported everything and opened nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["reliability.workers", "optuna_dp.densities.surrogate"])
+    context.set_forkserver_preload(["reliability.workers", "optuna_dp.models.surrogate"])
     return context
 
 
@@ -42,14 +43,14 @@ def postgres() -> Iterator[Postgres]:
     server.stop()
 
 
-@pytest.fixture(scope="session")
-def proxy(forks: Any, postgres: Postgres) -> Iterator[str]:
-    """Optuna's gRPC storage proxy in front of PostgreSQL, in a process of its own."""
+@contextmanager
+def proxy_of(forks: Any, url: str) -> Iterator[str]:
+    """Optuna's gRPC storage proxy in front of a storage, in a process of its own."""
     pytest.importorskip("grpc")
     # Not pytest's own directory: the path of a socket may have 107 characters only.
     folder = tempfile.mkdtemp(prefix="odp-grpc-")
     path = f"{folder}/socket"
-    process = forks.Process(target=serve_grpc, args=(postgres.database(), path), daemon=True)
+    process = forks.Process(target=serve_grpc, args=(url, path), daemon=True)
     process.start()
     with opened(f"grpc:{path}") as storage:
         storage.wait_server_ready(timeout=300)  # type: ignore[attr-defined]
@@ -57,6 +58,18 @@ def proxy(forks: Any, postgres: Postgres) -> Iterator[str]:
     process.kill()
     process.join()
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def proxy(forks: Any, postgres: Postgres) -> Iterator[str]:
+    with proxy_of(forks, postgres.database()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def proxy_of_sqlite(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with proxy_of(forks, f"sqlite:///{tmp_path_factory.mktemp('grpc') / 'studies.db'}") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +83,8 @@ def url_of(
             return str(request.getfixturevalue("postgres").database())
         if kind == "grpc":
             return str(request.getfixturevalue("proxy"))
+        if kind == "grpc of sqlite":
+            return str(request.getfixturevalue("proxy_of_sqlite"))
         path = tmp_path_factory.mktemp(kind) / "studies"
         return f"journal:{path}.log" if kind == "journal" else f"sqlite:///{path}.db"
 
@@ -91,18 +106,22 @@ class Crew:
 
     def work(self, job: Job, workers: int) -> list[int]:
         """Has that many workers do the job at once; returns the numbers of all runs made."""
+        return [number for number, _ in self.ledger(job, workers)]
+
+    def ledger(self, job: Job, workers: int) -> Ledger:
+        """Has that many workers do the job at once; returns what they noted."""
         crew = self._workers[:workers]
         for _, connection in crew:
             connection.send(job)
-        executed: list[int] = []
+        noted: Ledger = []
         deadline = time.monotonic() + _ANSWER_WITHIN
         for _, connection in crew:
             if not connection.poll(max(0.0, deadline - time.monotonic())):
                 raise AssertionError(f"{job} hangs:\n{self._where_they_are()}")
             outcome, value = connection.recv()
             assert outcome == "done", value
-            executed += value
-        return executed
+            noted += value
+        return noted
 
     def _where_they_are(self) -> str:
         for process, _ in self._workers:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import optuna
 import pytest
 import sqlalchemy
+from budget.budget_support import budget
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
@@ -49,6 +50,13 @@ def plan_of(study):
     return read_plan(study._storage, study._study_id)[0]
 
 
+def design_of(sampler):
+    """The design that a study of this sampler would have."""
+    study = study_of(sampler)
+    study.ask()
+    return plan_of(study).design
+
+
 def dead_leader(storage, count=6):
     """A study whose first worker died right after it had made trial 0."""
     study = study_of(odp.RandTuneSampler(trials=exactly(count)), storage=storage)
@@ -86,23 +94,21 @@ def test_as_many_runs_take_place_as_the_new_plan_has(storage, count, waiting, sl
     for _ in range(waiting):
         storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
-    plan = StudyPlan.drawn(study.sampler._design("maximize"), count, 0)
+    plan = StudyPlan.drawn(design_of(study.sampler), count, selects=True)
     assert succeed(storage, study._study_id, plan).slots == slots
     runs = set(range(slots)) - {0, 1 + waiting}
     assert len(runs) == count
 
 
 def test_a_lost_pilot_is_not_made_up_for(storage) -> None:
-    sampler = odp.PilotSampler(pilots=2, pilot_run=RUN, trials=exactly(3), candidates=4)
-    study = study_of(sampler, storage=storage)
+    study = study_of(odp.BudgetSampler(budget(4)), storage=storage)
     storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
     study.optimize(objective)
-    # Trial 0 was a pilot; so was 1, whose worker made trial 2 to hold the plan.
-    assert plan_of(study).slots == 6
+    # Trial 0 was a pilot; so was 2, which the worker of trial 1 made to hold the plan.
     done = [t.number for t in study.trials if t.state == TrialState.COMPLETE]
-    assert done == [1, 3, 4, 5]
-    odp.release(study, RUN)
+    assert done == [1, 3, 4]
+    assert len(odp.release(study).pilots) == 2
 
 
 def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> None:
@@ -148,7 +154,7 @@ def test_a_plan_that_slips_in_after_its_trial_failed_does_not_count(url_of) -> N
     """A database may let it through if the write was under way; the successor's plan holds."""
     with opened(url_of("sqlite")) as storage:
         study = dead_leader(storage)
-        lost = StudyPlan.drawn(study.sampler._design("maximize"), 6, 0)
+        lost = StudyPlan.drawn(design_of(study.sampler), 6, selects=True)
         odp.recover(study, fail=[0])
         study.optimize(objective)
         before = plan_of(study)
@@ -193,8 +199,8 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
 
     study = dead_leader(storage, count=9)
     odp.recover(study, fail=[0])
-    design = study.sampler._design("maximize")
-    plans = [StudyPlan.drawn(design, 9, 0) for _ in range(3)]
+    design = design_of(study.sampler)
+    plans = [StudyPlan.drawn(design, 9, selects=True) for _ in range(3)]
     taken = [succeed(storage, study._study_id, plan) for plan in plans]
     # Two slots more, for the two trials that cannot run.
     holds = replace(plans[0], slots=11)
@@ -213,7 +219,7 @@ def test_a_late_successor_beyond_the_last_slot_is_no_matter(storage) -> None:
     study = dead_leader(storage, count=1)
     storage.create_new_trial(study._study_id)
     odp.recover(study, fail=[0])
-    plan = StudyPlan.drawn(study.sampler._design("maximize"), 1, 0)
+    plan = StudyPlan.drawn(design_of(study.sampler), 1, selects=True)
     for _ in range(3):
         assert succeed(storage, study._study_id, plan).slots == 2
     odp.recover(study, fail=[1])
@@ -312,7 +318,7 @@ def test_the_command_lists_and_fails(tmp_path) -> None:
     assert "trial 0: open" in listed.output
     assert study.trials[0].state == TrialState.RUNNING
     failed = json.loads(run(app, [url, "digits", "--fail", "0", "--json"]).output)
-    assert failed == {"told_to_have_failed": [0], "open": []}
+    assert failed == {"marked_as_failed": [0], "open": []}
     assert study.trials[0].state == TrialState.FAIL
     wrong = run(app, [url, "digits", "--fail", "0"])
     assert wrong.exit_code == 2

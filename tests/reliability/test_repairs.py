@@ -9,6 +9,8 @@ from typing import Any
 
 import optuna
 import pytest
+import sqlalchemy
+from budget.budget_support import budget
 from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -16,6 +18,9 @@ from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError, WaitError
+
+from .checks import release_of
+from .workers import SAMPLERS
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
@@ -79,9 +84,7 @@ def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:
 SEQUENTIAL = {
     "dp_hypo": lambda: odp.DPHyPOSampler(X, trials=exactly(3), candidates=4),
     "dp_hypo without a space": lambda: odp.DPHyPOSampler(trials=exactly(3), candidates=4),
-    "pilots": lambda: odp.PilotSampler(
-        X, pilots=2, pilot_run=RUN, trials=exactly(1), candidates=4
-    ),
+    "budget": lambda: odp.BudgetSampler(budget(2), search_space=X),
 }
 
 
@@ -102,40 +105,84 @@ def test_asking_twice_in_one_thread_loses_one_run_at_most(
         if lost:
             # It was asked for with distributions, say, and the error left nothing in hand.
             with pytest.raises(ReleaseRefusedError, match="have not ended"):
-                odp.release(study, RUN)
+                release_of(study, RUN)
             odp.recover(study, fail=[1])
         else:
             study.tell(second, objective(second))
         study.optimize(objective)
         assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 3 - lost
-        assert odp.release(study, RUN).value is not None
+        assert release_of(study, RUN).value is not None
+
+
+_RETRIES = [
+    getattr(optuna.storages, name)
+    for name in ("RetryHeartbeatStaleTrialCallback", "RetryFailedTrialCallback")
+    if hasattr(optuna.storages, name)
+]
+
+
+def retrying_storage(path: Path, retry: Any) -> RDBStorage:
+    return RDBStorage(
+        f"sqlite:///{path / 'db'}",
+        heartbeat_interval=60,
+        **{
+            "heartbeat_stale_trial_callback"
+            if hasattr(optuna.storages, "RetryHeartbeatStaleTrialCallback")
+            else "failed_trial_callback": retry
+        },
+    )
+
+
+def heart_stops(storage: RDBStorage, trial: optuna.Trial) -> None:
+    """The worker of a run has died, and its heartbeat is as old as the storage waits."""
+    storage.record_heartbeat(trial._trial_id)
+    with storage.engine.begin() as connection:
+        table = sqlalchemy.text("UPDATE trial_heartbeats SET heartbeat = '2001-01-01 00:00:00'")
+        connection.execute(table)
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_a_storage_that_retries_dead_runs_does_not_in_these_studies(tmp_path: Path) -> None:
-    retries = optuna.storages.RetryHeartbeatStaleTrialCallback()
-    storage = RDBStorage(
-        f"sqlite:///{tmp_path / 'db'}",
-        heartbeat_interval=60,
-        heartbeat_stale_trial_callback=retries,
-    )
-    study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed")
+@pytest.mark.parametrize("retry", _RETRIES)
+@pytest.mark.parametrize("name", ["rand_tune", "budget"])
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_run_that_is_stale_on_resume_is_not_retried_and_the_study_is_released(
+    tmp_path: Path, retry: Any, name: str, dead: int
+) -> None:
+    storage = retrying_storage(tmp_path, retry())
+    samplers = {
+        "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(3)),
+        "budget": lambda: SAMPLERS["budget"](exactly(1)),
+    }
+    study = study_of(samplers[name](), storage=storage, study_name="study")
+    if dead:
+        study.optimize(objective, n_trials=dead)
+    trial = study.ask()
+    objective(trial)
+    heart_stops(storage, trial)
+    # Optuna looks for stale runs before it asks the sampler for anything.
+    resumed = optuna.load_study(study_name="study", storage=storage, sampler=samplers[name]())
     with logged() as lines:
-        study.optimize(objective, n_trials=1)
-    assert [line for line in lines if "never repeated" in line]
-    dead = storage.create_new_trial(study._study_id)
-    storage.record_heartbeat(dead)
-    backend = study._storage
-    callback = backend.get_heartbeat_stale_trial_callback()  # type: ignore[attr-defined]
-    odp.recover(study, fail=[1])
-    callback(study, study.trials[1])
-    assert len(study.trials) == 2
-    study.optimize(objective)
-    assert odp.release(study, RUN).value == study.best_value
-    plain = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler())
-    plain.add_trial(optuna.trial.create_trial(state=TrialState.FAIL))
-    callback(plain, plain.trials[0])
-    assert len(plain.trials) == 2, "other studies keep their retries"
+        resumed.optimize(objective)
+    assert len([line for line in lines if "never repeated" in line]) == 1
+    states = [t.state.name for t in resumed.trials]
+    assert states == ["FAIL" if i == dead else "COMPLETE" for i in range(len(states))]
+    assert release_of(resumed, RUN).value is not None
+    storage.engine.dispose()
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed")
+@pytest.mark.parametrize("retry", _RETRIES)
+def test_other_studies_keep_their_retries(tmp_path: Path, retry: Any) -> None:
+    storage = retrying_storage(tmp_path, retry())
+    study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler())
+    heart_stops(storage, study.ask())
+    study.optimize(objective, n_trials=1)
+    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
+    assert study.trials[1].system_attrs["failed_trial"] == 0
     storage.engine.dispose()
 
 

@@ -19,8 +19,8 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
 import optuna_dp as odp
-from optuna_dp.planning.budget_plan import assembled
-from optuna_dp.planning.fidelity import PaidRuns
+from optuna_dp.budget.fidelity import PaidRuns
+from optuna_dp.budget.plan import assembled
 
 from .storages import open_storage
 
@@ -31,6 +31,7 @@ BUDGET = assembled(
     delta=1e-5,
     neighboring_relation="add_or_remove_one",
     sample_rate=None,
+    batch_size=None,
     score="training",
     runs=[
         PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)),
@@ -42,16 +43,43 @@ SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),
     "dp_hypo_batch": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, batch_size=2),
     "dp_hypo_any": lambda law: odp.DPHyPOSampler(X, trials=law, candidates=16, schedule="any"),
-    "pilots": lambda law: odp.PilotSampler(
-        X,
-        pilots=3,
-        pilot_run=odp.gaussian(noise_multiplier=16.0),
-        pilot_batch_size=2,
-        trials=law,
-        candidates=16,
-    ),
-    "budget": lambda law: odp.PilotSampler(X, plan=BUDGET, pilot_batch_size=2),
+    "budget": lambda law: odp.BudgetSampler(BUDGET, search_space=X, pilot_batch_size=2),
 }
+
+
+# Utilities cost nothing, and no candidate may be evaluated twice either.
+PROCEDURES: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
+    **SAMPLERS,
+    "noisy_max": lambda law: odp.NoisyMaxSampler(
+        X, candidates=6, n_partitions=1000, epsilon=8.0, resolve=0.5
+    ),
+    "propose_test": lambda law: odp.ProposeTestSampler(
+        X, candidates=6, n_partitions=20_000, epsilon=0.5, granularity=0.5, resolve=0.6
+    ),
+}
+
+# Of every call of an objective the trial's number, and the noise that it was granted: None where
+# the plan does not say what a run costs.
+Ledger = list[tuple[int, float | None]]
+
+
+def granted_to(trial: optuna.Trial) -> float | None:
+    """The noise that a run is granted; None where the plan does not say what a run costs."""
+    if not isinstance(trial.study.sampler, odp.BudgetSampler):
+        return None
+    return float(odp.fidelity(trial).noise_multiplier)
+
+
+def noting(ledger: Ledger) -> Callable[[optuna.Trial], float]:
+    """An objective that notes each of its calls; its score lies in [0, 1]."""
+
+    def objective(trial: optuna.Trial) -> float:
+        granted = granted_to(trial)
+        x = trial.suggest_float("x", -1.0, 1.0)
+        ledger.append((trial.number, granted))
+        return 1.0 - (x - 0.3) ** 2 / 2
+
+    return objective
 
 
 @dataclass(frozen=True)
@@ -66,7 +94,7 @@ class Job:
 
 
 def serve(connection: Connection, stacks: str) -> None:
-    """Works off jobs until the connection is closed; answers with the numbers of its runs.
+    """Works off jobs until the connection is closed; answers with the ledger of its runs.
 
     On SIGUSR1 it writes to the file ``stacks`` where all its threads are.
     """
@@ -79,23 +107,17 @@ def serve(connection: Connection, stacks: str) -> None:
             job: Job = connection.recv()
         except EOFError:
             return
-        executed: list[int] = []
+        ledger: Ledger = []
         try:
             if job.url not in storages:
                 storages[job.url] = open_storage(job.url)
             study = optuna.load_study(
                 study_name=job.study,
                 storage=storages[job.url],
-                sampler=SAMPLERS[job.sampler](job.law),
+                sampler=PROCEDURES[job.sampler](job.law),
             )
-
-            def objective(trial: optuna.Trial, executed: list[int] = executed) -> float:
-                x = trial.suggest_float("x", -1.0, 1.0)
-                executed.append(trial.number)
-                return -((x - 0.3) ** 2)
-
-            study.optimize(objective, n_jobs=job.n_jobs)
-            connection.send(("done", executed))
+            study.optimize(noting(ledger), n_jobs=job.n_jobs)
+            connection.send(("done", ledger))
         except BaseException:  # The test is to see whatever went wrong here.
             connection.send(("failed", traceback.format_exc()))
 
@@ -174,7 +196,10 @@ def make_mortal(storage: BaseStorage, fate: Fate, note: Callable[[str], Any]) ->
 
 
 def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int) -> None:
-    """One mortal worker. Its diary: trials it took (ids), numbers of runs that began."""
+    """One mortal worker.
+
+    Its diary: trials it took (ids), numbers of runs that began, and what they were granted.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = os.open(diary, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     note = lambda text: os.write(file, f"{os.getpid()} {text}\n".encode())  # noqa: E731
@@ -187,6 +212,9 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
         )
 
         def objective(trial: optuna.Trial) -> float:
+            granted = granted_to(trial)
+            if granted is not None:
+                note(f"granted {granted}")
             fate.tick(before=True)
             x = trial.suggest_float("x", -1.0, 1.0)
             note(f"began {trial.number}")
@@ -209,6 +237,7 @@ class Diary:
     takers: dict[int, int] = field(default_factory=dict)  # trial id -> process id
     taking: set[int] = field(default_factory=set)  # process ids: in the middle of it
     began: list[int] = field(default_factory=list)
+    granted: list[float] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
 
     @classmethod
@@ -225,6 +254,8 @@ class Diary:
                         diary.takers[int(value)] = int(pid)
                 elif what == "began":
                     diary.began.append(int(value))
+                elif what == "granted":
+                    diary.granted.append(float(value))
                 else:
                     diary.raised.append(value)
         return diary

@@ -1,6 +1,6 @@
 """The strongest known attacks as laws of runs that can be simulated.
 
-An attack of :mod:`optuna_dp.accounting.attacks.policy_attack` is a prior, an order of outputs
+An attack of :mod:`optuna_dp.attacks.policy_attack` is a prior, an order of outputs
 (a block of the least incriminating outputs first, then an event of the most incriminating ones,
 perhaps both again, then the rest) and a policy. An output's score is its rank: 0 for the rest,
 even for blocks, odd for the event. Here it is turned into laws of single runs on D and on D', and
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optuna_dp.accounting.attacks.history_attack import policy_vertices, shares_of
-from optuna_dp.accounting.attacks.policy_attack import PolicyAttack
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray, IntArray
+from optuna_dp.attacks.history_attack import policy_vertices, shares_of
+from optuna_dp.attacks.policy_attack import PolicyAttack
 from optuna_dp.testing.simulation import Densities, Remember, Runs
 
 _REACH = 40
@@ -51,7 +51,7 @@ def stage(
     Args:
         pair: The attainable pair that was attacked.
         attack: What ``strongest_policy_attack`` of
-            :mod:`optuna_dp.accounting.attacks.policy_attack` found.
+            :mod:`optuna_dp.attacks.policy_attack` found.
         density_bounds: (c, C) of the policy.
         mean: Mean of the geometric law of T.
     """

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.propose_test import DoublingPlan
 from optuna_dp.testing import audit
 from optuna_dp.testing.simulation import Faults
+from optuna_dp.utilities import DoublingPlan
 from optuna_dp.voting import VotePlan
 
 from .audits import (

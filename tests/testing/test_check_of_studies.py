@@ -12,7 +12,7 @@ from .small_trainings import EVENT, SIZE, X, Y, names, score, train
 
 def budgeted(trial):
     run = odp.fidelity(trial)
-    weights = train(trial.suggest_float("rate", 0.1, 1.0) * run.learning_rate_factor)
+    weights = train(run.learning_rate(noise_per_weight=trial.suggest_float("noise", 0.1, 1.0)))
     return odp.scoring.private_accuracy(
         (X @ weights > 0) == Y, size=SIZE, noise_multiplier=run.score_noise_multiplier
     )

@@ -12,9 +12,9 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.propose_test import DoublingPlan
 from optuna_dp.testing import NeighbouringRuns, NeighbouringUtilities, audit_search
 from optuna_dp.testing.simulation import NOTHING, Faults, Runs, columns, simulate
+from optuna_dp.utilities import DoublingPlan
 from optuna_dp.voting import VotePlan
 
 from .audits import claim, propose_test_outputs

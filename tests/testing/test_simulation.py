@@ -11,8 +11,8 @@ import pytest
 from optuna.trial import TrialState, create_trial
 
 import optuna_dp as odp
-from optuna_dp.releasing.runs import Run
-from optuna_dp.releasing.winner import choose
+from optuna_dp.evidence.runs import Run
+from optuna_dp.private_selection.winner import choose
 from optuna_dp.testing import simulation
 from optuna_dp.testing.simulation import NOTHING, Runs, draw_counts, simulate
 

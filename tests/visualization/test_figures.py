@@ -1,32 +1,41 @@
-"""Figures of guarantees and plans, which are public."""
+"""What a person sees in a figure, and who may see it."""
 
 from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
-from support import RUN, exactly, objective, study_of
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, PlanError
 
 pytest.importorskip("plotly")
 
 from optuna_dp import visualization as vis
 
 LAW = odp.Geometric(mean=5)
-
-
 SEARCH = odp.selection_guarantee(RUN, LAW)
+BUDGET = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(4, 2))
 
 
 def trace(figure: Any, name: str) -> Any:
     (found,) = [t for t in figure.data if t.name is not None and t.name.startswith(name)]
     return found
+
+
+def shown(figure: Any) -> dict[str, list[tuple[float, float]]]:
+    """What stands in the legend, with its points."""
+    return {
+        t.name: list(zip(t.x, t.y, strict=True)) for t in figure.data if t.showlegend is not False
+    }
 
 
 def private_study(sampler: Any, **kwargs: Any) -> optuna.Study:
@@ -35,49 +44,81 @@ def private_study(sampler: Any, **kwargs: Any) -> optuna.Study:
     return study
 
 
+def budget_study(**kwargs: Any) -> optuna.Study:
+    study = study_of(odp.BudgetSampler(BUDGET))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()], **kwargs)
+    return study
+
+
+def propose_test_study(**kwargs: Any) -> optuna.Study:
+    sampler = odp.ProposeTestSampler(
+        candidates=[{"x": 0.2}, {"x": 0.5}, {"x": 0.9}],
+        n_partitions=3000,
+        epsilon=1.0,
+        granularity=0.1,
+        resolve=0.2,
+    )
+    study = study_of(sampler)
+    study.optimize(lambda trial: 0.9 - (trial.suggest_float("x", 0, 1) - 0.5) ** 2, **kwargs)
+    return study
+
+
+# The guarantee against delta.
+
+
 def test_the_profile_is_the_guarantees_and_the_attack_is_beneath_it() -> None:
     figure = vis.plot_privacy_profile(SEARCH, delta=1e-6)
-    curve, floor = trace(figure, "the release"), trace(figure, "strongest")
-    for delta, epsilon in list(zip(curve.x, curve.y, strict=True))[::20]:
+    curve, floor = trace(figure, "all of it"), trace(figure, "strongest")
+    for delta, epsilon in list(zip(curve.x, curve.y, strict=True))[::10]:
         assert SEARCH.delta(epsilon) == delta
     for delta, epsilon in zip(floor.x, floor.y, strict=True):
         assert 0 < epsilon <= SEARCH.epsilon(delta)
     assert list(curve.x) == sorted(curve.x)
-    (marked,) = [t for t in figure.data if t.mode == "markers+text"]
+    marked = trace(figure, "marked")
     assert (marked.x[0], marked.y[0]) == (1e-6, SEARCH.epsilon(1e-6))
 
 
 def test_the_number_in_words_is_rounded_up() -> None:
-    figure = vis.plot_privacy_profile(SEARCH, attack=False)
-    (marked,) = [t for t in figure.data if t.mode == "markers+text"]
-    shown = float(marked.text[0].split()[1])
-    assert 0 <= shown - SEARCH.epsilon(1e-5) < 0.01
+    marked = trace(vis.plot_privacy_profile(SEARCH, attack=False), "marked")
+    words = float(marked.text[0].split()[1])
+    assert 0 <= words - SEARCH.epsilon(1e-5) < 0.01
 
 
-def test_one_run_is_below_the_search() -> None:
-    figure = vis.plot_privacy_profile(SEARCH, attack=False)
-    assert min(trace(figure, "the release").y) > min(trace(figure, "one run").y)
+def test_parts_are_below_the_whole() -> None:
+    final = odp.release(propose_test_study()).with_training(RUN)
+    for target, parts in (
+        (SEARCH, {"one run by itself"}),
+        (BUDGET, {"one pilot of rung 1", "one pilot of rung 2", "the last run by itself"}),
+        (odp.release(propose_test_study()), {"one iteration by itself"}),
+        (final, {"the search by itself", "the final training"}),
+    ):
+        lines = shown(vis.plot_privacy_profile(target, attack=False))
+        whole = lines.pop("all of it: guaranteed")
+        assert lines.keys() == parts
+        for line in lines.values():
+            assert max(y for _, y in line) < max(y for _, y in whole)
 
 
 @pytest.mark.parametrize(
     "event", [odp.pure_dp(1.0), odp.approximate_dp(1.0, 1e-3), odp.zcdp(0.1), odp.laplace(2.0)]
 )
-def test_profiles_of_all_kinds(event: Any) -> None:
+def test_events_of_all_kinds_have_a_finite_profile(event: Any) -> None:
     figure = vis.plot_privacy_profile(odp.Guarantee(event))
     assert all(math.isfinite(y) for t in figure.data for y in t.y)
-    json.loads(figure.to_json())
+    assert json.loads(figure.to_json())["data"]
 
 
 def test_a_release_and_a_study_show_their_own_guarantee() -> None:
     study = private_study(odp.RandTuneSampler(trials=LAW))
-    release = odp.release(study)
-    expected = trace(vis.plot_privacy_profile(SEARCH, attack=False), "the release")
-    for target in (study, release):
-        found = trace(vis.plot_privacy_profile(target, attack=False), "the release")
-        assert (list(found.x), list(found.y)) == (list(expected.x), list(expected.y))
+    expected = shown(vis.plot_privacy_profile(SEARCH, attack=False))
+    for target in (study, odp.release(study)):
+        assert shown(vis.plot_privacy_profile(target, attack=False)) == expected
 
 
-def test_publishing_every_run_is_composition() -> None:
+# The cost of the first k runs.
+
+
+def test_publishing_runs_is_composition() -> None:
     figure = vis.plot_epsilon_by_trials(SEARCH)
     naive, level = trace(figure, "publishing"), trace(figure, "the release")
     by_count = dict(zip(naive.x, naive.y, strict=True))
@@ -88,33 +129,85 @@ def test_publishing_every_run_is_composition() -> None:
     assert max(naive.x) >= LAW.quantile(0.95)
 
 
-def test_an_event_without_runs_has_no_figure_by_runs() -> None:
-    with pytest.raises(InvalidArgumentError, match="selection"):
-        vis.plot_epsilon_by_trials(odp.Guarantee(RUN))
+def test_a_budget_rises_to_its_total_with_the_last_run() -> None:
+    lines = shown(vis.plot_epsilon_by_trials(BUDGET))
+    rising = dict(lines.pop("publishing that many runs"))
+    assert set(rising) == set(range(1, 8))
+    for pilot, count in ((BUDGET.rungs[0], 1), (BUDGET.rungs[0], 4)):
+        alone = odp.Guarantee(odp.compose(*[pilot.event] * count)).epsilon(BUDGET.delta)
+        assert rising[count] == pytest.approx(alone, rel=1e-6)
+    assert list(rising.values()) == sorted(rising.values())
+    total = BUDGET.guarantee.epsilon(BUDGET.delta)
+    assert rising[7] == pytest.approx(total, rel=1e-6)
+    (level,) = lines.values()
+    assert {y for _, y in level} == {total}
+
+
+def test_a_study_with_a_budget_marks_how_far_it_is_for_everybody() -> None:
+    figure = vis.plot_epsilon_by_trials(budget_study(n_trials=5))
+    rising = dict(shown(figure)["publishing that many runs"])
+    assert shown(figure)["runs so far: 5"] == [(5, rising[5])]
+    assert "curator" not in figure.to_json()
+
+
+def test_iterations_rise_to_what_all_of_them_cost() -> None:
+    study = propose_test_study()
+    release = odp.release(study)
+    lines = shown(vis.plot_epsilon_by_trials(release))
+    rising = dict(lines["publishing that many iterations"])
+    assert max(rising) == 19  # of granules of 0.1: 2 * 10 - 1
+    assert rising[1] == pytest.approx(1.0, abs=1e-4)
+    assert rising[19] == pytest.approx(release.guarantee.epsilon(1e-5), rel=1e-3)
+    marked = vis.plot_epsilon_by_trials(study)
+    assert "iterations so far" in marked.to_json()
+    assert "For the curator only" in marked.layout.title.text
+
+
+def test_a_final_training_is_left_out_of_the_count() -> None:
+    study = private_study(odp.RandTuneSampler(trials=LAW))
+    whole = odp.release(study).with_training(odp.gaussian(4.0))
+    level = trace(vis.plot_epsilon_by_trials(whole), "the release")
+    assert set(level.y) == {SEARCH.epsilon(1e-5)}
+
+
+def test_what_is_not_composed_of_runs_is_refused() -> None:
+    for target in (odp.Guarantee(RUN), 3.0):
+        with pytest.raises(InvalidArgumentError, match="target="):
+            vis.plot_epsilon_by_trials(target)  # type: ignore[arg-type]
+
+
+# Who may see it.
 
 
 def test_public_figures_are_the_same_whatever_happened() -> None:
     """Two studies of one design, with other scores and another T."""
-    shown = []
-    for count in (2, 7):
-        sampler = odp.RandTuneSampler(trials=LAW)
-        sampler._draw_slots = lambda bits, count=count: count  # type: ignore[method-assign]
-        study = private_study(sampler)
-        assert len(study.trials) == count
-        release = odp.release(study)
-        figures = [
-            vis.plot_privacy_profile(study, attack=False),
-            vis.plot_privacy_profile(release, attack=False),
-            vis.plot_epsilon_by_trials(release),
-        ]
-        shown.append([figure.to_json() for figure in figures])
-    assert shown[0] == shown[1]
-    assert "curator" not in "".join(shown[0])
+    pages = []
+    for scores in (1, -1):
+        counts = set()
+        while len(counts) < 2:
+            study = study_of(odp.RandTuneSampler(trials=LAW))
+            study.optimize(
+                lambda trial, sign=scores: sign * objective(trial),
+                callbacks=[odp.PrivacyCallback(RUN)],
+            )
+            if len(study.trials) in counts:
+                continue
+            counts.add(len(study.trials))
+            release = odp.release(study)
+            figures = (
+                vis.plot_privacy_profile(study, attack=False),
+                vis.plot_privacy_profile(release, attack=False),
+                vis.plot_epsilon_by_trials(release),
+            )
+            pages.append("".join(figure.to_json() for figure in figures))
+    assert len(pages) == 4
+    assert len(set(pages)) == 1
+    assert "curator" not in pages[0]
 
 
-def test_figures_of_runs_say_whom_they_are_for() -> None:
-    study = private_study(odp.RandTuneSampler(trials=exactly(3)))
-    for plot in (vis.plot_epsilon_by_trials, vis.plot_scores, vis.plot_sampling_density):
+def test_figures_of_runs_say_that_they_are_for_the_curator() -> None:
+    study = private_study(odp.DPHyPOSampler(trials=exactly(3)))
+    for plot in (vis.plot_epsilon_by_trials, vis.plot_sampling_density):
         assert "For the curator only" in plot(study).layout.title.text
 
 
@@ -124,71 +217,151 @@ def test_docstrings_say_who_may_see_the_figure() -> None:
         assert "**Public" in doc or "**For the curator only**" in doc, name
 
 
-def test_a_plan_shows_every_row_with_its_attack() -> None:
-    plan = odp.selection_plan(RUN, laws=["geometric"], adaptive_laws=[], means=[3, 9])
-    figure = vis.plot_plan(plan)
-    line = trace(figure, "geometric")
-    assert list(line.y) == [row.epsilon for row in plan.rows]
-    floor = np.array(line.y) - np.array(line.error_y.arrayminus)
-    assert floor == pytest.approx([row.attack for row in plan.rows])
-    assert list(trace(figure, "publishing").y) == [row.naive for row in plan.rows]
+# Where the next run is drawn.
+
+SPACE = {
+    "x": FloatDistribution(-1.0, 1.0),
+    "rate": FloatDistribution(1e-4, 1.0, log=True),
+    "layers": IntDistribution(1, 5),
+    "kind": CategoricalDistribution(["a", "b", None]),
+}
 
 
-def test_a_plan_with_pilots_has_a_line_for_them() -> None:
-    plan = odp.selection_plan(
-        odp.gaussian,
-        noise_multiplier=4.0,
-        laws=["geometric"],
-        means=[3, 9],
-        density_bounds=[],
-        pilots=[(5, 4.0)],
-        attacks=False,
-    )
-    line = trace(vis.plot_plan(plan), "geometric, after 5 pilots at 4x noise")
-    assert list(line.x) == [3, 9]
-    assert list(line.y) == [row.epsilon for row in plan.rows if row.pilots]
+def peaked(trial: optuna.Trial) -> float:
+    x = trial.suggest_float("x", -1.0, 1.0)
+    trial.suggest_float("rate", 1e-4, 1.0, log=True)
+    trial.suggest_int("layers", 1, 5)
+    kind = trial.suggest_categorical("kind", ["a", "b", None])
+    return (10.0 if kind == "b" else 0.0) - x**2
+
+
+def test_no_candidate_leaves_the_band_and_the_density_averages_to_one() -> None:
+    # Seeded, so that the nine runs hold some of every kind: of sixty unseeded studies one did not.
+    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(9), density_bounds=(0.5, 3.0), seed=0)
+    study = study_of(sampler)
+    study.optimize(peaked)
+    figure = vis.plot_sampling_density(study)
+    dots = [t for t in figure.data if t.name == "candidate"]
+    assert len(dots) == len(SPACE)
+    for t in dots:
+        assert 0.5 <= min(t.y) < 1 < max(t.y) <= 3.0
+        assert np.mean(t.y) == pytest.approx(1.0)
+    # It looks where the scores were good.
+    means = [t for t in figure.data if t.name == "mean along the parameter"]
+    level = dict(zip("ab", means[sorted(SPACE).index("kind")].y[:2], strict=True))
+    assert level["b"] > level["a"]
+    bands = [(s.y0, s.y1) for s in figure.layout.shapes if s.type == "rect"]
+    assert bands == [(0.5, 3.0)] * len(SPACE)
+    titles = [figure.layout[axis].title.text for axis in ("xaxis", "xaxis2", "xaxis3", "xaxis4")]
+    assert titles == sorted(SPACE)
+    assert list(figure.layout.xaxis.ticktext) == ["a", "b", "None"]
+    assert list(figure.layout.yaxis.ticktext) == ["c = 0.5", "1", "C = 3"]
+
+
+def test_the_density_needs_the_studys_own_sampler() -> None:
+    study = finished_study(odp.DPHyPOSampler(trials=exactly(2)))
+    study.sampler = odp.DPHyPOSampler(trials=exactly(2), beta=7.0)
+    with pytest.raises(InvalidArgumentError, match="sampler"):
+        vis.plot_sampling_density(study)
+    study = finished_study(odp.DPHyPOSampler(trials=exactly(2)))
+    with pytest.raises(InvalidArgumentError, match="params"):
+        vis.plot_sampling_density(study, params=["nonsense"])
+
+
+def test_studies_without_a_density_that_learns_have_none_to_show() -> None:
+    for study in (finished_study(), budget_study(n_trials=2), propose_test_study(n_trials=2)):
+        with pytest.raises(InvalidArgumentError, match="sampler"):
+            vis.plot_sampling_density(study)
+
+
+# The planner's table.
+
+
+def test_a_plan_shows_every_row_beside_naive_composition() -> None:
+    plan = odp.selection_plan(RUN, laws=["geometric"], density_bounds=[(0.9, 1.25)], means=[3, 9])
+    lines = shown(vis.plot_plan(plan))
+    assert lines.pop("geometric") == [
+        (row.mean, row.epsilon) for row in plan.rows if not row.adaptive
+    ]
+    assert lines.pop("geometric, adaptive within [0.9, 1.25]") == [
+        (row.mean, row.epsilon) for row in plan.rows if row.adaptive
+    ]
+    ((_, naive),) = lines.items()
+    assert naive == [(row.mean, row.naive) for row in plan.rows if not row.adaptive]
 
 
 def test_a_plan_that_was_solved_shows_what_was_solved_for() -> None:
-    plan = odp.selection_plan(
-        RUN, laws=["geometric", "poisson"], adaptive_laws=[], target_epsilon=1.5, solve="mean"
-    )
-    (bars,) = vis.plot_plan(plan).data
-    assert list(bars.y) == [row.mean for row in plan.rows if row.trials is not None]
+    laws: dict[str, Any] = {"laws": ["geometric", "poisson"], "adaptive_laws": []}
+    plan = odp.selection_plan(RUN, target_epsilon=1.5, solve="mean", **laws)
+    lines = shown(vis.plot_plan(plan))
+    for row in plan.rows:
+        assert lines[row.law] == [(row.mean, row.epsilon)]
+    plan = odp.selection_plan(odp.gaussian, target_epsilon=1.5, means=[3], **laws)
+    lines = shown(vis.plot_plan(plan))
+    assert lines == {row.law: [(row.mean, row.noise_multiplier)] for row in plan.rows}
     with pytest.raises(InvalidArgumentError, match="selection_plan"):
         vis.plot_plan([])  # type: ignore[arg-type]
 
 
-def test_at_one_mean_the_price_of_learning_is_stacked_on_the_selection() -> None:
+def test_a_search_without_a_finite_cost_is_left_out() -> None:
     plan = odp.selection_plan(
-        odp.gaussian,
-        noise_multiplier=4.0,
+        odp.approximate_dp(1.0, 1e-3),
         laws=["geometric"],
-        means=[5],
-        density_bounds=[(0.9, 1.25)],
-        pilots=[(5, 4.0)],
+        adaptive_laws=[],
+        means=[50],
     )
-    figure = vis.plot_plan(plan)
-    base, price = trace(figure, "the selection by itself"), trace(figure, "added by density")
-    names = [
-        "geometric",
-        "geometric, adaptive within [0.9, 1.25]",
-        "geometric, after 5 pilots at 4x noise",
-    ]
-    assert list(base.y) == names
-    assert list(price.y) == names[1:]
-    assert list(price.x) == [row.price for row in plan.rows[1:]]
-    assert base.x[0] == plan.rows[0].epsilon
-    whole = [row.epsilon for row in plan.rows[1:]]
-    assert np.add(base.x[1:], price.x) == pytest.approx(whole, rel=1e-12)
-    assert list(trace(figure, "strongest known").x) == [row.attack for row in plan.rows]
-    assert list(trace(figure, "publishing").x) == [plan.rows[0].naive]
+    assert all(math.isinf(row.epsilon) for row in plan.rows)
+    assert shown(vis.plot_plan(plan)) == {}
 
 
-def test_a_search_without_a_finite_cost_has_no_bar() -> None:
-    plan = odp.selection_plan(
-        odp.approximate_dp(1.0, 1e-3), laws=["geometric"], means=[50], attacks=False
+# Votes.
+
+
+def test_the_noisy_votes_with_the_winner_first() -> None:
+    from optuna_dp.federated.query import search_to_json
+    from optuna_dp.protocol.plan import Design
+    from optuna_dp.releasing.release import Release
+    from optuna_dp.voting import VotePlan
+
+    plan = VotePlan.calibrated(clients=9, candidates=3, votes=1, epsilon=2.0, delta=1e-5)
+    space = {"rate": FloatDistribution(1e-4, 1.0, log=True)}
+    candidates = tuple({"rate": rate} for rate in (0.001, 0.01, 0.1))
+    settings = {"plan": plan.to_json(), "search": search_to_json(space, candidates)}
+    release = Release(
+        params=candidates[2],
+        value=7.0,
+        guarantee=plan.guarantee(),
+        attributes={"noisy_votes": [-1, 4, 7]},
+        distributions=dict(space),
+        design=Design("vote", "FederatedVote", "maximize", False, settings),
     )
-    assert all(np.isinf(row.epsilon) for row in plan.rows)
-    (bars,) = [t for t in vis.plot_plan(plan).data if "by itself" in t.name]
-    assert list(bars.x) == []
+    (bars,) = vis.plot_votes(release).data
+    assert list(bars.x) == [7, 4, -1]
+    assert list(bars.y) == ["rate=0.1", "rate=0.01", "rate=0.001"]
+    assert bars.error_x.value == pytest.approx(math.sqrt(plan.variance))
+    with pytest.raises(InvalidArgumentError, match="vote"):
+        vis.plot_votes(odp.release(finished_study(), RUN))
+
+
+# What is missing.
+
+
+def test_a_study_of_another_sampler_and_one_without_a_cost_are_refused() -> None:
+    study = optuna.create_study()
+    study.optimize(objective, n_trials=1)
+    with pytest.raises(PlanError, match="no plan"):
+        vis.plot_privacy_profile(study)
+    with pytest.raises(PlanError, match="PrivacyCallback"):
+        vis.plot_privacy_profile(finished_study())
+    with pytest.raises(InvalidArgumentError, match="target="):
+        vis.plot_privacy_profile(3.0)
+
+
+def test_without_plotly_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['plotly'] = None; sys.modules['plotly.graph_objects'] = None\n"
+        "import optuna_dp as odp\n"
+        "odp.visualization.plot_privacy_profile(odp.Guarantee(odp.gaussian(4.0)), attack=False)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "optuna-dp[visualization]" in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dp_accounting import dp_event
@@ -11,6 +11,7 @@ from dp_accounting import dp_event
 from optuna_dp.arrays import FloatArray
 
 if TYPE_CHECKING:
+    from optuna_dp.accounting.bounds import Method
     from optuna_dp.accounting.dominating_pairs import DominatingPair
 
 
@@ -27,13 +28,18 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     Attributes:
         known_by_curve: Whether it has a Renyi-DP curve only, and no pair.
-        curve_may_be_smaller: Whether its curve may say less than its pair.
         cheaper_first: Whether it may cost less where a composition begins with it.
+        readers: How fields that no other event has are read from a record, by name.
     """
 
     known_by_curve: ClassVar[bool] = False
-    curve_may_be_smaller: ClassVar[bool] = False
     cheaper_first: ClassVar[bool] = False
+    readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {}
+
+    @property
+    def curve_may_be_smaller(self) -> bool:
+        """Whether its Renyi-DP curve may say less than its other bounds."""
+        return False
 
     def children(self) -> list[Any]:
         """Returns the sub-events that are judged on their own."""
@@ -59,6 +65,12 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
         """Returns the pair of one application; ``pair_of`` gives that of another event."""
         raise NotImplementedError
 
+    def methods(
+        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+    ) -> dict[str, Method] | None:
+        """Returns bounds of its own by name; None if the profile of its pair is the bound."""
+        return None
+
     def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
         """Returns an epsilon for which it is epsilon-DP; ``pure_of`` gives another event's."""
         return math.inf
@@ -67,4 +79,8 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
         self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
     ) -> FloatArray | None:
         """Returns its Renyi-DP curve, None for that of any mechanism of its pure epsilon."""
+        return None
+
+    def why_no_curve(self) -> str | None:
+        """Returns why it has no Renyi-DP curve; None if it may have one."""
         return None

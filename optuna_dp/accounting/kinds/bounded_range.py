@@ -34,10 +34,14 @@ class BoundedRangeDpEvent(OwnEvent):
         epsilon: Non-negative, finite.
     """
 
-    curve_may_be_smaller: ClassVar[bool] = True
     cheaper_first: ClassVar[bool] = True
 
     epsilon: float = attr.ib(converter=_as_epsilon)
+
+    @property
+    def curve_may_be_smaller(self) -> bool:
+        """See :class:`OwnEvent`."""
+        return True
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""

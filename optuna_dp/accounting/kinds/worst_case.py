@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import attr
 import numpy as np
@@ -27,13 +27,16 @@ class WorstCaseDpEvent(OwnEvent):
         events: The mechanisms it may be; which one is not secret and does not depend on the data.
     """
 
-    curve_may_be_smaller: ClassVar[bool] = True
-
     events: tuple[Any, ...] = attr.ib(converter=as_events)
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
         return "at worst one of [" + " | ".join(of(event) for event in self.events) + "]"
+
+    @property
+    def curve_may_be_smaller(self) -> bool:
+        """See :class:`OwnEvent`."""
+        return True
 
     def children(self) -> list[Any]:
         """See :class:`OwnEvent`."""

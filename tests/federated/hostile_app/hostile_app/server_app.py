@@ -22,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
     assert poll(lambda: len(list(grid.get_node_ids())) >= wanted or None, timeout=300)
     found = {}
     for name in str(config["attempts"]).split(", "):
-        server = HostileServer(grid, SPACE, 1.0)
+        server = HostileServer(grid, SPACE, 1.0, context.run_id)
         nothing = found_nothing(ATTEMPTS[name](server))
         found[name] = {"nothing": nothing, "refusals": server.refusals}
     output = Path(str(config["output"]))

@@ -1,0 +1,96 @@
+"""Attacks by policies that see the data, and the search for their mechanisms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.arrays import FloatArray
+from optuna_dp.attacks.history_attack import policy_vertices
+from optuna_dp.attacks.policy_search import Found, rows, shown_epsilon, truncated
+from optuna_dp.attacks.trade_off import trade_off_vertices
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+
+
+def data_attack(
+    pair: DominatingPair,
+    pmf: FloatArray,
+    vertices: FloatArray,
+    tops: FloatArray,
+    events: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (max A(E) on D, min A'(E) on D') of the runs T <= len(pmf).
+
+    Args:
+        pair: Attainable pair of one run, one direction.
+        pmf: P[T = 1..N].
+        vertices: Extreme points of the policy set, shape (V, L).
+        tops: beta, one mechanism per row, shape (M, L).
+        events: theta, shape (M, L).
+    """
+    low, low_prime = trade_off_vertices(pair)
+    high = np.concatenate([[0.0], pair.infinite_mass + np.cumsum(pair.mass[::-1])])
+    high_prime = np.concatenate([[0.0], np.cumsum(pair.mass_prime[::-1])])
+    if pair.infinite_mass > 0.0:
+        high = np.insert(high, 1, pair.infinite_mass)
+        high_prime = np.insert(high_prime, 1, 0.0)
+    events = np.minimum(events, 1.0 - tops)
+    # An empty block leaves out the O-null outputs too: the adversary may rank them anywhere.
+    block = np.where(tops > 0.0, np.interp(tops, low, low_prime), 0.0)
+    inside = np.minimum(np.interp(events, high, high_prime), 1.0 - block)
+    result = []
+    for top, event, best in ((tops, events, np.max), (block, inside, np.min)):
+        stay, rest = 1.0 - top, np.maximum(1.0 - top - event, 0.0)
+        factor = best(stay @ vertices.T, axis=1)
+        seen = np.zeros(tops.shape[0])
+        unseen = np.zeros(tops.shape[0])
+        for p in pmf[::-1]:
+            seen = p + factor * seen
+            values = event * seen[:, None] + rest * unseen[:, None]
+            unseen = best(values @ vertices.T, axis=1)
+        result.append(unseen)
+    return result[0], result[1]
+
+
+def search_data(
+    pair: DominatingPair, trials: TrialCount, c: float, big_c: float, delta: float
+) -> Found | None:
+    """Returns the best attack found by a seeded evolution over (beta, theta), if there is one."""
+    pmf, tail = truncated(trials, delta, math.log(big_c / c) * 2.0 + 5.0)
+    w = (1.0 - c) / (big_c - c)
+    small, rest = (w, 1.0 - 2.0 * w) if w < 0.5 else (1.0 - w, 2.0 * w - 1.0)
+    # One lambda for the event, one for the block, each small enough to have density C (or, if
+    # that is more than half of the space, the complements of sets that are), and the others.
+    prior = (small, small, rest) if rest > 1e-9 else (0.5, 0.5)
+    vertices = policy_vertices(prior, c, big_c)
+    size = len(prior)
+    # A few mechanisms at a time for laws with long tails.
+    population = int(np.clip(60_000 / pmf.size, 24, 400))
+    keep = population // 4
+    rng = np.random.default_rng(0)  # a search, not a source of privacy: fixed, to be reproducible
+    tops = np.exp(rng.uniform(math.log(1e-4), 0.0, (population, size)))
+    tops[rng.random(tops.shape) < 0.4] = 0.0
+    events = np.exp(rng.uniform(math.log(0.1 * delta), 0.0, (population, size)))
+    events[rng.random(events.shape) < 0.3] = 0.0
+    best: Found | None = None
+    for generation in range(40):
+        on, off = data_attack(pair, pmf, vertices, tops, events)
+        score = np.array([shown_epsilon(a, b + tail, delta) for a, b in zip(on, off, strict=True)])
+        order = np.argsort(-score)[:keep]
+        i = int(order[0])
+        if math.isfinite(score[i]) and (best is None or score[i] > best[0]):
+            best = (float(score[i]), prior, rows(tops[i, :, None]), rows(events[i, :, None]))
+        # The best stay, unchanged; the others are their offspring, ever closer to them.
+        parents = order[rng.integers(0, keep, population - keep)]
+        width = 1.5 * 0.9**generation
+        new = []
+        for values in (tops, events):
+            child = values[parents] * np.exp(rng.normal(0.0, width, (parents.size, size)))
+            fresh = rng.random(child.shape) < 0.05
+            child[fresh] = np.exp(rng.uniform(math.log(delta), 0.0, int(fresh.sum())))
+            child[rng.random(child.shape) < 0.05] = 0.0
+            new.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
+        tops, events = new
+    return best

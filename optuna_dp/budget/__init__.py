@@ -1,0 +1,1 @@
+"""A budget: pilot runs and one last run, all charged for by composition."""

@@ -1,0 +1,163 @@
+"""Who climbs to the next rung, and what the last run is run with.
+
+Both are functions of the pilots' private outputs (and of tie-breaks drawn beforehand), which is
+all that the guarantee asks: docs/explanation/budget.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.encoding import encode_params
+from optuna_dp.models.given_points import to_internal
+from optuna_dp.models.scores import clean_scores, standardized
+from optuna_dp.models.surrogate import ScoreModel
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began, output
+
+Outputs = list[tuple[dict[str, Any], tuple[float, ...]]]
+ChoosesFrom = Callable[[Outputs], Mapping[str, Any]]
+Choose = Literal["best", "model"] | ChoosesFrom
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """A pilot that has ended with an output.
+
+    Attributes:
+        rung: Its rung, from 0.
+        params: Its hyperparameters.
+        distributions: Their ranges.
+        values: Its scores, one per objective.
+        tie_break: Drawn before it began.
+    """
+
+    rung: int
+    params: dict[str, Any]
+    distributions: dict[str, BaseDistribution]
+    values: tuple[float, ...]
+    tie_break: int = field(repr=False)
+
+
+# Hyperparameters to be run (again), and ranges that contain them.
+Chosen = tuple[dict[str, Any], dict[str, BaseDistribution]]
+
+
+def with_outputs(trials: Sequence[FrozenTrial], rung_of: Callable[[int], int]) -> list[Pilot]:
+    """Returns the pilots that have an output, by number."""
+    found = []
+    for trial in trials:
+        values = output(trial)
+        if values is None or not began(trial):
+            continue
+        record = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
+        found.append(
+            Pilot(
+                rung=rung_of(trial.number),
+                params=dict(trial.params),
+                distributions=dict(trial.distributions),
+                values=values,
+                tie_break=record.tie_break,
+            )
+        )
+    return found
+
+
+def ranked(pilots: Sequence[Pilot], signs: Sequence[float]) -> list[Pilot]:
+    """Returns pilots by how many others are better in every way; ties by the tie-breaks.
+
+    With one objective that is the order of the scores. With several, those that nobody betters
+    come first. ``signs`` has for each objective 1 if more is better, -1 if less is.
+    """
+    scores = np.array([pilot.values for pilot in pilots]).reshape(len(pilots), len(signs))
+    scores = scores * np.asarray(signs)
+    as_good = (scores[None, :, :] >= scores[:, None, :]).all(axis=2)  # [i, j]: j as good as i
+    better = as_good & (scores[None, :, :] > scores[:, None, :]).any(axis=2)
+    places = better.sum(axis=1)
+    order = sorted(range(len(pilots)), key=lambda i: (places[i], -pilots[i].tie_break))
+    return [pilots[i] for i in order]
+
+
+def climbers(pilots: Sequence[Pilot], rung: int, signs: Sequence[float]) -> list[Pilot]:
+    """Returns who climbs to a rung, best first: pilots of the highest rung below that has outputs.
+
+    If there are fewer than places, they take turns: a score more of the same.
+    """
+    below = [pilot.rung for pilot in pilots if pilot.rung < rung]
+    if not below:
+        return []
+    return ranked([pilot for pilot in pilots if pilot.rung == max(below)], signs)
+
+
+def chosen(
+    how: Choose, pilots: Sequence[Pilot], signs: Sequence[float], surrogate: ScoreModel
+) -> Chosen:
+    """Returns what the last run is run with.
+
+    Scores of different rungs come from different noise and are not compared. ``"best"`` and a
+    function of the user's look at the highest rung that has outputs; ``"model"`` looks at all of
+    them, with the rung as one more coordinate, and predicts for the highest. ``pilots`` are those
+    with outputs, at least one; ``signs`` as for :func:`ranked`.
+
+    Raises:
+        InvalidArgumentError: If the user's function returns what no run can be run with.
+    """
+    top = ranked([pilot for pilot in pilots if pilot.rung == max(p.rung for p in pilots)], signs)
+    if how == "best":
+        return top[0].params, top[0].distributions
+    if how == "model":
+        best = _most_promising(pilots, top, signs[0], surrogate)
+        return best.params, best.distributions
+    answer = how([(dict(pilot.params), pilot.values) for pilot in top])
+    return _checked(answer, pilots)
+
+
+def _most_promising(
+    pilots: Sequence[Pilot], top: Sequence[Pilot], sign: float, surrogate: ScoreModel
+) -> Pilot:
+    """The pilot whose hyperparameters the model expects most of, on the highest rung."""
+    names = set.intersection(*(set(pilot.params) for pilot in pilots))
+    space = {
+        name: distribution
+        for name, distribution in sorted(top[0].distributions.items())
+        if name in names and all(p.distributions[name] == distribution for p in pilots)
+    }
+    points = encode_params(space, [pilot.params for pilot in pilots])
+    highest = max(pilot.rung for pilot in pilots)
+    if highest > 0:
+        rungs = np.array([pilot.rung / highest for pilot in pilots])[:, None]
+        points = np.hstack([points, rungs])
+    scores = standardized(clean_scores([pilot.values[0] for pilot in pilots], sign))
+    at = points.copy()
+    if highest > 0:
+        at[:, -1] = 1.0
+    means = np.asarray(surrogate.fit(points, scores).predict(at)[0], dtype=np.float64)
+    means = np.where(np.isfinite(means), means, -np.inf)
+    order = sorted(range(len(pilots)), key=lambda i: (-means[i], -pilots[i].tie_break))
+    return pilots[order[0]]
+
+
+def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
+    if not isinstance(answer, Mapping) or not answer:
+        raise InvalidArgumentError(
+            "choose", answer, "it must return the last run's hyperparameters, a dict by name"
+        )
+    distributions: dict[str, BaseDistribution] = {}
+    for name, value in answer.items():
+        known = [p.distributions[name] for p in pilots if name in p.distributions]
+        if not known:
+            raise InvalidArgumentError(
+                "choose", answer, f"it returned a value for {name!r}, which no pilot has"
+            )
+        if to_internal(known[0], value) is None:
+            raise InvalidArgumentError(
+                "choose", answer, f"it returned {value!r} for {name!r}, which has {known[0]}"
+            )
+        distributions[name] = known[0]
+    return dict(answer), distributions

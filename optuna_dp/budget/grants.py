@@ -1,0 +1,74 @@
+"""What a trial of a study with a budget may spend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, Trial
+
+from optuna_dp.budget.fidelity import Fidelity
+from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
+from optuna_dp.errors import PlanError
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import GATE_KEY, SlotRecord, own_slot, read_plan
+
+
+def fidelity(trial: Trial | Any) -> Fidelity:
+    """Returns what a trial of a study with a budget may spend: its noise, its steps and so on.
+
+    For the objective, before anything is trained::
+
+        run = odp.fidelity(trial)
+        model = train(run.learning_rate("sgd"), run.noise_multiplier, run.steps)
+
+    Args:
+        trial: The trial that the objective was given.
+
+    Returns:
+        The :class:`optuna_dp.Fidelity` of the trial's rung, or of the last run.
+
+    Raises:
+        PlanError: If the trial is not one of a study of :class:`optuna_dp.BudgetSampler`, or was
+            not begun by that sampler.
+        optuna.TrialPruned: If the study's last run has begun already: nothing more is paid for.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> plan = odp.plan_budget(
+        ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=4
+        ... )
+        >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
+        >>> odp.fidelity(study.ask()) == plan.pilot
+        True
+    """
+    if not isinstance(trial, Trial):
+        raise PlanError(
+            f"A {type(trial).__name__} has no budget: fidelity takes the trial that Optuna gives "
+            "to the objective. To call an objective by hand, give it a Fidelity as an argument."
+        )
+    storage, study_id = trial.study._storage, trial.study._study_id
+    plan, _ = read_plan(storage, study_id)
+    if plan is None or plan.design.procedure != PROCEDURE:
+        raise PlanError(
+            "This study has no budget, so there is nothing to say what a trial may spend: use "
+            "BudgetSampler(plan_budget(...))."
+        )
+    now = storage.get_trial(trial._trial_id)
+    if GATE_KEY in now.system_attrs:
+        raise optuna.TrialPruned("The study's last run has begun already.")
+    _check_began(now, plan)
+    settings = BudgetSettings.of(plan.design)
+    return settings.plan.fidelity(min(trial.number, settings.pilots))
+
+
+def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
+    """Refuses a trial that no sampler with the study's plan has begun: it is not charged for."""
+    record = own_slot(trial)
+    if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
+        raise PlanError(
+            f"Trial {trial.number} was not begun by the study's {plan.design.sampler}, so no run "
+            "is charged for it. Without sampler=, optuna.load_study and optuna.create_study use "
+            "one of Optuna's own: give the study's sampler to each of them. Train nothing in this "
+            "trial."
+        )

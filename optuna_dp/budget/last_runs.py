@@ -1,0 +1,122 @@
+"""When the last run of a budget begins, and when the study has ended.
+
+=================  ============================================================================
+trial number       what it is
+=================  ============================================================================
+0 .. B - 1         a pilot, whatever becomes of it; the rung follows from the number
+B and above        a last run, if all pilots have ended, no last run before it has an output, and
+                   fewer last runs have begun than are charged for; otherwise it never begins
+=================  ============================================================================
+
+A run *begins* when its slot record is written, just before its objective is called. A trial that
+ends without one (its worker died while it waited, or was configured differently, or the choice of
+hyperparameters raised) has cost nothing. A pilot that is lost this way is not replaced, because
+the rung of a pilot follows from its number. A last run is: the next trial takes its place.
+
+Last runs decide one after the other, in the order of their numbers, so of any number of workers
+one begins at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.errors import WaitError
+from optuna_dp.polling import poll
+from optuna_dp.protocol.records import began, ended, fail_unstarted, output, trials_of
+from optuna_dp.protocol.waiting import Waiting
+
+_logger = logging.getLogger("optuna_dp")
+
+
+def may_begin(trials: Sequence[FrozenTrial], number: int, first: int, paid: int) -> bool | None:
+    """Returns whether a trial is a last run: yes, no, or not known yet (None).
+
+    ``number`` is its own, ``first`` the first that a last run may have (B), ``paid`` how many last
+    runs are charged for.
+    """
+    before = [trial for trial in trials if first <= trial.number < number]
+    started = [trial for trial in before if began(trial)]
+    if len(started) >= paid or any(output(trial) is not None for trial in started):
+        return False
+    if any(not ended(trial) for trial in before) or len(before) < number - first:
+        return None
+    return True
+
+
+def end_of(trials: Sequence[FrozenTrial], first: int, paid: int) -> int | None:
+    """Returns the number after the study's last run; None if a last run is still to come."""
+    later = sorted((t for t in trials if t.number >= first and began(t)), key=lambda t: t.number)
+    for count, trial in enumerate(later, start=1):
+        if output(trial) is not None or (count == paid and ended(trial)):
+            return trial.number + 1
+    return None
+
+
+def wait_for_turn(
+    study: Study, number: int, settings: BudgetSettings, own: Callable[[FrozenTrial], bool]
+) -> bool:
+    """Returns whether a trial beyond the pilots is a last run; waits for last runs before it.
+
+    Args:
+        study: The study.
+        number: The trial's number.
+        settings: What the study's plan records.
+        own: Whether this very thread started a trial; waiting for it would be for ever.
+
+    Raises:
+        WaitError: If a run waited for is this thread's own.
+    """
+    first = settings.pilots
+
+    def read() -> bool | None:
+        trials = trials_of(study)
+        answer = may_begin(trials, number, first, settings.paid)
+        mine = [t.number for t in trials if first <= t.number < number and not ended(t) and own(t)]
+        if answer is None and mine:
+            raise WaitError(
+                f"Trial {number} is a spare run, to be used if the last run fails, and that "
+                f"one, trial {mine[0]}, was started by this same thread. Tell its result "
+                "first (study.tell)."
+            )
+        return answer
+
+    waiting = Waiting(study, "to see whether the last run ends with a result", below=number)
+    return bool(poll(read, timeout=None, on_pause=waiting.pause))
+
+
+def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:
+    """Returns whether no run after this last run is charged for."""
+    before = sum(settings.pilots <= t.number < number and began(t) for t in trials_of(study))
+    return before + 1 >= settings.paid
+
+
+def drop_enqueued_too_early(study: Study, pilots: int) -> None:
+    """Drops enqueued trials that would become the last run; called while pilots are open.
+
+    A person may choose the last run, having seen the pilots. A trial that was enqueued before
+    they ended was meant as a pilot, or repeats a failed one, and must not take the last run's
+    place.
+    """
+    storage = study._storage
+    for trial in trials_of(study):
+        if trial.number < pilots or trial.state != TrialState.WAITING:
+            continue
+        try:
+            fail_unstarted(storage, trial._trial_id)
+        except UpdateFinishedTrialError:
+            continue
+        _logger.warning(
+            "Trial %d was enqueued before all pilots had ended and would have become the last "
+            "run, because there are %d pilots and others have these numbers. It is dropped "
+            "and costs nothing. To choose the last run by hand, enqueue it when all pilots "
+            "have ended.",
+            trial.number,
+            pilots,
+        )

@@ -1,0 +1,444 @@
+"""The sampler of a budget: pilot runs rung by rung, then the last run.
+
+Every run is charged for by composition, so nothing about the study is secret
+(``docs/explanation/budget.md`` has the proof). The number of a trial says what it is:
+
+=================  ============================================================================
+trial number       what it is
+=================  ============================================================================
+first rung         a pilot that the proposer, any Optuna sampler, proposes from the outputs of
+                   the completed batches before it
+later rungs        a pilot that repeats one of the best of the rung below
+from ``pilots``    the last run, with the hyperparameters that ``choose`` picks; a further one
+                   only if it failed and a spare run is charged for
+=================  ============================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from optuna_dp.budget.choice import Choose, Chosen, chosen, climbers, with_outputs
+from optuna_dp.budget.last_runs import drop_enqueued_too_early, is_last_paid, wait_for_turn
+from optuna_dp.budget.pilot_pruner import wrapped
+from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
+from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.models.space import check_space
+from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.proposals import Proposer, remember
+from optuna_dp.protocol.records import (
+    DRAW_KEY,
+    GATE_KEY,
+    GAVE_UP_KEY,
+    began,
+    fail_unstarted,
+    trial_id_of,
+    trials_of,
+    was_enqueued,
+)
+from optuna_dp.protocol.shared_plan import check_same_design, refuse
+from optuna_dp.protocol.slots import Drawn, SlotSampler
+from optuna_dp.protocol.visible_runs import completed_batches
+from optuna_dp.validation import positive, whole
+
+_logger = logging.getLogger("optuna_dp")
+# Where the proposer's trial is kept while its pilot is under way.
+_PROPOSAL = "proposal"
+
+
+def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
+    given = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
+    usual = {"proposer": None, "choose": "best", "pilot_batch_size": 1}
+    for name, value in given.items():
+        if value != usual[name]:
+            raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
+
+
+class BudgetSampler(SlotSampler):
+    """A few noisy pilot runs, then one last run with what they found, within a budget plan.
+
+    An ordinary Optuna sampler proposes the pilots of the first rung. The best of a rung run again
+    on the next, which has less noise. The last run takes the hyperparameters that ``choose``
+    picks. Every run is charged for by composition, so nothing is secret: hyperparameters and
+    scores may be shown while the study runs. The objective asks :func:`optuna_dp.fidelity` what
+    it may spend.
+
+    A plan without pilots is one run. Its objective usually asks for no hyperparameters, because
+    they follow from public numbers; those that it asks for are drawn at random, or enqueued.
+
+    Whatever depends on the data only through the runs' private outputs is allowed: an enqueued
+    trial is a pilot; a pruner may compare pilots of the first rung (the values reported to it must
+    be part of the pilots' event); several objectives, if ``choose`` is a function. A person who
+    has seen the pilots may enqueue the last run. The last run is never pruned by comparing it
+    with others.
+
+    Guarantees:
+        * Trials 0 to B - 1 are the pilots, rung by rung. Then one run begins, and one more for
+          each that failed as long as spare runs are charged for. No other trial begins, on any
+          storage and with any number of workers.
+        * A pilot's hyperparameters are a function of the outputs of the completed batches before
+          its own, of those of the whole rung below from the second rung on, of fresh randomness,
+          and of what was enqueued. Equal scores are ordered by uniforms drawn beforehand.
+        * A last run begins when all pilots have ended. A trial that ends before its run begins (a
+          worker dies while it waits, ``choose`` raises) costs nothing, and the next trial takes
+          its place.
+
+    Args:
+        plan: What is charged for; see :func:`optuna_dp.plan_budget`.
+        search_space: Distributions by parameter name. None (the default) finds them while the
+            study runs; proposers learn more from a space that they know.
+        proposer: Any Optuna sampler; None is ``TPESampler``, random for the first half of the
+            first rung. Its seed is not used, except by samplers that keep it in ``reseed_rng``
+            (quasi-random ones: give every worker the same ``seed``, secret or not).
+        choose: How the last run's hyperparameters are chosen. ``"best"`` (the default): those of
+            the pilot with the best score on the last rung that has scores; scores of different
+            rungs have different noise and are not compared. ``"model"``: those of the pilot of
+            which ``surrogate``, fitted to all pilots with their rungs, expects most on the last
+            rung. A function: it is given a list of (params, values), ``values`` with one score
+            per objective, of that rung's pilots, best first, and returns hyperparameters, one of
+            them or others within their ranges. It must be a function of that list alone.
+        surrogate: The model of ``choose="model"``: any
+            :class:`optuna_dp.models.surrogate.ScoreModel`; by default a Gaussian process.
+        pilot_batch_size: Pilots of the first rung per batch, at least 1. A pilot sees the
+            completed batches before its own; the number of workers keeps all of them busy. The
+            default proposer's random pilots and the higher rungs run side by side in any case.
+        timeout: Seconds, positive, that a worker waits for runs of others. None, the default,
+            waits as long as it takes and says in the log for what. A pilot that gives up makes
+            the study impossible to release, because it failed for how long others took; a last
+            run that gives up has not begun and may be tried again.
+        seed: Makes what is drawn here repeatable (with the default proposer). That is harmless, as
+            long as the training's own noise has no seed.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed; when called, if several objectives
+            meet a ``choose`` that is no function.
+        PlanError: When called, if no pilot has a score by which to choose the last run.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> plan = odp.plan_budget(
+        ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=(4, 2)
+        ... )
+        >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
+        >>> def objective(trial):
+        ...     run = odp.fidelity(trial)  # train with run.noise_multiplier for run.steps
+        ...     return trial.suggest_float("x", -1, 1) ** 2
+        >>> study.optimize(objective)  # stops by itself
+        >>> release = odp.release(study)
+        >>> len(release.pilots), release.params == study.trials[6].params
+        (6, True)
+    """
+
+    _procedure = PROCEDURE
+
+    def __init__(
+        self,
+        plan: BudgetPlan,
+        *,
+        search_space: dict[str, BaseDistribution] | None = None,
+        proposer: BaseSampler | None = None,
+        choose: Choose = "best",
+        surrogate: ScoreModel | None = None,
+        pilot_batch_size: int = 1,
+        timeout: float | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, seed=seed)
+        if not isinstance(plan, BudgetPlan):
+            raise InvalidArgumentError(
+                "plan", plan, "it must be a BudgetPlan", "Make one with optuna_dp.plan_budget."
+            )
+        if self._search_space is not None:
+            check_space(self._search_space)
+        if not plan.pilots:
+            _refuse_without_pilots(proposer, choose, pilot_batch_size)
+        self._proposed = plan.rung_sizes[0] if plan.pilots else 0
+        self._proposer = Proposer(proposer, self._proposed, self._seed)
+        self._timeout = None if timeout is None else positive("timeout", timeout)
+        self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
+        # Pilots that are drawn at random in any case need not wait.
+        self._first_batch = max(self._pilot_batch_size, self._proposer.startup)
+        self._choose = _checked_choose(choose)
+        if surrogate is not None and choose != "model":
+            raise InvalidArgumentError("surrogate", surrogate, "it is for choose='model' only")
+        self._surrogate = checked_model(GaussianProcess() if surrogate is None else surrogate)
+        self._budget = BudgetSettings(
+            plan=plan,
+            first_batch=self._first_batch,
+            pilot_batch_size=self._pilot_batch_size,
+            proposer=self._proposer.name,
+            choose=_name_of(self._choose),
+            surrogate=describe_model(self._surrogate) if choose == "model" else None,
+            search_space=self._recorded_space(),
+        )
+        self._pilots = plan.pilots
+
+    # What a procedure supplies to SlotSampler.
+
+    def _settings(self) -> BudgetSettings:
+        return self._budget
+
+    def _in_words(self) -> dict[str, Any]:
+        return {"plan": self._budget.plan, **super()._in_words()}
+
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        return self._pilots + self._budget.paid
+
+    # Who may run, and when.
+
+    def _raise_error_if_multi_objective(self, study: Study) -> None:
+        if self._pilots and study._is_multi_objective() and not callable(self._choose):
+            raise InvalidArgumentError(
+                "choose",
+                self._choose,
+                "with several objectives it must be a function of a list of (params, values)",
+            )
+
+    def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
+        try:
+            self._raise_error_if_multi_objective(study)
+        except InvalidArgumentError:
+            fail_unstarted(study._storage, trial._trial_id)
+            raise
+
+    def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
+        if began(trial):
+            return True
+        # Before it begins, so that nothing but a pilot's number is lost.
+        check_same_design(*self._own_design(study), plan, lost="")
+        if trial.number < self._pilots:
+            drop_enqueued_too_early(study, self._pilots)
+            return True
+        begins = wait_for_turn(
+            study, trial.number, self._budget, lambda other: self._own(study, other)
+        )
+        if begins:
+            self._ended(study, trial.number, self._pilots)
+        if not begins and _given_by_hand(trial):
+            refuse(
+                study._storage,
+                trial,
+                f"Trial {trial.number} was enqueued, and the study's last run has begun already: "
+                "no further run is charged for.",
+            )
+        if not begins or is_last_paid(study, trial.number, self._budget):
+            self._stop(study)
+        return begins
+
+    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
+        if trial.number < self._pilots:
+            return False
+        return GATE_KEY in study._storage.get_trial(trial._trial_id).system_attrs
+
+    def _guarded(self, pruner: BasePruner) -> BasePruner:
+        return wrapped(pruner, self._pilots, self._peers)
+
+    def _peers(self, number: int) -> range:
+        """Numbers of the pilots with which one may be compared; none beyond the first rung."""
+        return range(self._seen_before(number) if number < self._proposed else 0)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        super().after_trial(study, trial, state, values)
+        if not began(trial):
+            return
+        if trial.number < self._pilots:
+            drop_enqueued_too_early(study, self._pilots)
+        elif state == TrialState.COMPLETE:
+            self._stop(study)
+
+    # Which earlier runs a run may know.
+
+    def _seen_before(self, number: int) -> int:
+        """Returns where the batch of a first-rung pilot begins: it sees the pilots before that."""
+        if number < self._first_batch:
+            return 0
+        return number - (number - self._first_batch) % self._pilot_batch_size
+
+    def _ended(self, study: Study, number: int, before: int) -> list[FrozenTrial]:
+        """Returns all runs of slots below ``before``; waits until they have ended."""
+        found = completed_batches(
+            study,
+            before,
+            own=lambda trial: self._own(study, trial),
+            # A rung waits for the whole of the one below it, whatever the batches.
+            batches="BudgetSampler a pilot_batch_size" if before < self._proposed else "",
+            otherwise="",
+            timeout=self._timeout,
+        )
+        if found is None:
+            raise self._gave_up(study, number)
+        return found
+
+    def _own(self, study: Study, trial: FrozenTrial) -> bool:
+        return self._asked_by_this_thread(study, trial)
+
+    def _gave_up(self, study: Study, number: int) -> WaitError:
+        """Notes that a run gave up waiting; returns what to raise."""
+        if number >= self._pilots:
+            return WaitError(
+                f"Waited {self._timeout:g} seconds (timeout) for the pilots to end. The last run "
+                "has not begun and is not lost: continue with study.optimize."
+            )
+        study._storage.set_trial_system_attr(trial_id_of(study, number), GAVE_UP_KEY, True)
+        return WaitError(
+            f"Waited {self._timeout:g} seconds (timeout) for earlier runs and gave up this one. "
+            "Its failure depends on how long other runs took, which no "
+            "guarantee covers, so this study cannot be released. The pilots that have ended are "
+            "charged for all the same: compose their event if you start again."
+        )
+
+    # The hyperparameters of a run.
+
+    def _mark(self, study: Study, trial: FrozenTrial) -> None:
+        """Records the hyperparameters of the last run just before it begins."""
+        if trial.number < self._pilots or not self._pilots:
+            return
+        earlier = [t for t in trials_of(study) if t.number < self._pilots]
+        pilots, signs = with_outputs(earlier, self._budget.rung_of), _signs_of(study)
+        found = chosen(self._choose, pilots, signs, self._surrogate) if pilots else None
+        if found is None and not _given_by_hand(trial):
+            raise PlanError(
+                "No pilot ended with a score, so there is nothing to choose the last run's "
+                "hyperparameters by. It has not begun and is not lost: give them by hand, "
+                "study.enqueue_trial({...}), and continue with study.optimize."
+            )
+        if found is not None:
+            record = draw_record(*found)
+            study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
+        if _given_by_hand(trial):
+            _logger.warning(
+                "Trial %d, the last run, is run with hyperparameters that were enqueued.",
+                trial.number,
+            )
+
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
+        if number < self._proposed:
+            return self._search_space or {}
+        if number < self._pilots:
+            climber = self._climber(study, number)
+            return {} if climber is None else climber[1]
+        record = study._storage.get_trial(trial_id_of(study, number)).system_attrs.get(DRAW_KEY)
+        space = {} if record is None else record["space"]
+        return {name: json_to_distribution(text) for name, text in space.items()}
+
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
+        if number < self._proposed:
+            trial = study._storage.get_trial(trial_id_of(study, number))
+            return dict(self._ask(study, trial, space).params), {}
+        climber = self._climber(study, number)
+        assert climber is not None  # It has a joint space, so it has a pilot to repeat.
+        return climber[0], {}
+
+    def _climber(self, study: Study, number: int) -> Chosen | None:
+        """Returns the pilot that one of a higher rung repeats, when those below have ended."""
+        rung = self._budget.rung_of(number)
+        first = self._budget.begins_at(rung)
+        pilots = with_outputs(self._ended(study, number, first), self._budget.rung_of)
+        found = climbers(pilots, rung, _signs_of(study))
+        if not found:
+            return None
+        climber = found[(number - first) % len(found)]
+        return climber.params, climber.distributions
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        params = super().sample_relative(study, trial, search_space)
+        known = self._under_way.get(study, trial)
+        asked = None if known is None else known.kept.get(_PROPOSAL)
+        if asked is not None:
+            remember(study, trial._trial_id, asked)
+        return params
+
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+    ) -> Any:
+        """Asks the proposer in a first-rung pilot; draws at random in other runs, and says so."""
+        if trial.number < self._proposed:
+            return self._proposed_value(study, trial, name, distribution)
+        attrs = study._storage.get_trial(trial._trial_id).system_attrs
+        if name in attrs.get(DRAW_KEY, {"space": {}})["space"]:
+            _logger.warning(
+                "Trial %d was to repeat what a pilot had for %r, and the objective now asks "
+                "for another range, which does not contain it: it is drawn at random. Keep "
+                "the ranges as they are while a study runs.",
+                trial.number,
+                name,
+            )
+        seed = entropy.bits(self._seed, "independent", trial.number, name)(32)
+        uniform = RandomSampler(seed=seed)
+        draw = functools.partial(uniform.sample_independent, study, trial, name, distribution)
+        check_choices(name, distribution)
+        return drawn_once(study, trial, name, distribution, draw)
+
+    def _proposed_value(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+    ) -> Any:
+        check_choices(name, distribution)
+
+        def propose() -> Any:
+            asked = self._ask(study, trial, self._search_space or {})
+            value = asked._suggest(name, distribution)
+            remember(study, trial._trial_id, asked)
+            return value
+
+        return drawn_once(study, trial, name, distribution, propose)
+
+    def _ask(self, study: Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> Trial:
+        """Returns the proposer's trial for a pilot, made once while the pilot is under way."""
+        known = self._under_way.get(study, trial)
+        if known is not None and _PROPOSAL in known.kept:
+            kept: Trial = known.kept[_PROPOSAL]
+            return kept
+        number = trial.number
+        earlier = self._ended(study, number, self._seen_before(number))
+        # What was added by hand, or run by another sampler, is nobody's private output.
+        visible = [one if began(one) else None for one in earlier]
+        asked = self._proposer.ask(study.directions, visible, number, space)
+        if known is not None:
+            known.kept[_PROPOSAL] = asked
+        return asked
+
+
+def _checked_choose(choose: Any) -> Choose:
+    if choose in ("best", "model") or callable(choose):
+        found: Choose = choose
+        return found
+    raise InvalidArgumentError(
+        "choose",
+        choose,
+        "it must be 'best', 'model', or a function of a list of (params, values) that returns "
+        "the last run's hyperparameters",
+    )
+
+
+def _name_of(choose: Choose) -> str:
+    """Returns how the plan's record names a way to choose."""
+    if isinstance(choose, str):
+        return choose
+    kind: Any = choose if hasattr(choose, "__qualname__") else type(choose)
+    return f"the function {kind.__module__}.{kind.__qualname__}"
+
+
+def _signs_of(study: Study) -> list[float]:
+    """Returns for each objective 1 if more is better, -1 if less is."""
+    return [1.0 if d.name == "MAXIMIZE" else -1.0 for d in study.directions]
+
+
+def _given_by_hand(trial: FrozenTrial) -> bool:
+    """Returns whether a trial's hyperparameters, or some of them, were enqueued."""
+    return was_enqueued(trial) or bool(trial.params)

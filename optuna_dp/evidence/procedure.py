@@ -1,0 +1,139 @@
+"""How studies of a procedure are judged: what each procedure supplies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.evidence.runs import Evidence
+from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.records import SlotRecord, ended, score
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.evidence.run_record import RunRecord
+
+
+class Procedure(ABC):
+    """How studies of one design are judged. Only :meth:`settle` draws or writes anything.
+
+    Args:
+        design: The design in the study's plan.
+
+    Attributes:
+        runs_are_private: Whether each run is private by itself, so that a score may be released.
+        releases_all_runs: Whether every run's output is charged for, so that nothing is secret.
+    """
+
+    runs_are_private: bool = True
+    releases_all_runs: bool = False
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+
+    # What it costs.
+
+    @abstractmethod
+    def guarantee(self, record: RunRecord) -> Guarantee:
+        """Returns the guarantee of the whole procedure, a function of public things."""
+
+    def run(self, run: Any) -> Any:
+        """Returns the event from which the guarantee is made; ``run`` is what the caller gave."""
+        return run
+
+    def own_record(self) -> RunRecord | None:
+        """Returns what runs cost, where the plan says it; None where the caller has to."""
+        return None
+
+    def each_run(self, record: RunRecord, number: int) -> Any:
+        """Returns the event of the run in one slot, if it were published."""
+        return record.event
+
+    # What its studies have to show.
+
+    def slots(self, study: Study, plan: StudyPlan) -> int:
+        """Returns how many of the plan's slots the study has; fewer if it was to end early."""
+        return plan.slots
+
+    def check_plan(self, study: Study) -> None:
+        """Refuses a study for its plan, before its runs are looked at."""
+        return
+
+    def runs_among(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[FrozenTrial]:
+        """Returns the trials that are runs of the study, by number; no release depends on others.
+
+        ``plan`` has as many slots as the study.
+        """
+        return [trial for trial in trials if trial.number < plan.slots]
+
+    def check_origin(self, runs: Sequence[FrozenTrial]) -> None:
+        """Refuses runs whose hyperparameters came from where this procedure does not allow."""
+        return
+
+    def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
+        """Refuses a study for what one run shows, beyond what every run has to show."""
+        return
+
+    def check_beside(self, trial: FrozenTrial, runs: Sequence[FrozenTrial]) -> None:
+        """Refuses, as soon as a run has ended, what :meth:`check_together` would refuse later."""
+        return
+
+    def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
+        """Refuses a study for what its runs show together."""
+        return
+
+    def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
+        """Returns what is still to end, in words that keep secrets; empty if the study is over."""
+        runs = self.runs_among(trials, plan)
+        if len(runs) < plan.slots or not all(map(ended, runs)):
+            return "Some of its runs have not ended."  # How many is a way to learn T.
+        return ""
+
+    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+        """Returns which run has ended, in words that keep secrets."""
+        return "a run"
+
+    def warning(self, runs: Sequence[FrozenTrial]) -> str:
+        """Returns what the curator should know of the runs so far; empty if there is nothing."""
+        return ""
+
+    def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:
+        """Refuses runs that failed together; returns how many others there are if that is told."""
+        return None
+
+    def with_disclosed_run_count(self, runs: int) -> Design:
+        """Returns the design of the same procedure with a known number of runs."""
+        raise NotImplementedError
+
+    def check_outputs(self, attributes: Any, store: Any) -> None:
+        """Refuses outputs of the winner that may not be released; both are what release() got."""
+        return
+
+    # What is released.
+
+    def settle(self, evidence: Evidence) -> None:
+        """Makes and records a private choice that has not been made; once, whoever makes it."""
+        return
+
+    @abstractmethod
+    def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        """Returns the trial whose output is released, or None; the study is settled."""
+
+    def value(self, evidence: Evidence, winner: FrozenTrial | None) -> float | None:
+        """Returns the score that is released with the winner, or None."""
+        return score(winner) if winner is not None and self.runs_are_private else None
+
+    def distributions(
+        self, evidence: Evidence, winner: FrozenTrial | None
+    ) -> dict[str, BaseDistribution]:
+        """Returns the ranges of the parameters that are released."""
+        return {} if winner is None else dict(winner.distributions)
+
+    def attributes(self, evidence: Evidence) -> dict[str, Any]:
+        """Returns what is released besides the winner, by name."""
+        return {}

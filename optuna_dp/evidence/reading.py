@@ -1,0 +1,101 @@
+"""Reads a study: its plan and procedure, and its runs as evidence for a release.
+
+Nothing is written here: a refusal leaves the study as it was. What waiting cannot mend is refused
+before it is said that runs are still open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optuna.study import Study
+
+from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.evidence.procedure import Procedure
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.runs import Evidence, Run
+from optuna_dp.evidence.slot_records import (
+    GO_ON,
+    check_direction,
+    check_waited,
+    slot_record,
+)
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouched_unstarted
+
+
+@dataclass(frozen=True)
+class OpenedStudy:
+    """A study's plan and how it is judged.
+
+    Attributes:
+        plan: The plan, with as many slots as the study turned out to have.
+        procedure: How the study is judged; it has the settings.
+    """
+
+    plan: StudyPlan
+    procedure: Procedure
+
+
+def open_study(study: Study) -> OpenedStudy | None:
+    """Returns the plan and the procedure of a study; None if it has no plan yet.
+
+    Raises:
+        PlanError: If the plan's record is damaged.
+        ReleaseRefusedError: If this version does not know the procedure.
+    """
+    plan, _ = read_plan(study._storage, study._study_id)
+    if plan is None:
+        return None
+    procedure = procedure_of(plan.design)
+    return OpenedStudy(replace(plan, slots=procedure.slots(study, plan)), procedure)
+
+
+def read_evidence(study: Study) -> Evidence:
+    """Returns the study's runs, if all of them can be vouched for.
+
+    Raises:
+        ReleaseRefusedError: If the study's runs are not what its plan promises.
+        UnfinishedStudyError: If runs are still open or to come.
+    """
+    opened = _opened(checked_study(study))
+    plan, procedure = opened.plan, opened.procedure
+    procedure.check_plan(study)
+    check_direction(study, plan)
+    trials = trials_of(study)
+    slots = procedure.runs_among(trials, plan)
+    procedure.check_origin(slots)
+    vouched = vouched_unstarted(study._storage, study._study_id, plan.nonce)
+    runs = []
+    for trial in slots:
+        record = slot_record(trial, plan, vouched)
+        check_waited(trial)
+        procedure.check_run(trial, record, plan)
+        # A slot without a record failed, so it cannot win, whatever its tie-break.
+        runs.append(Run(trial, 0 if record is None else record.tie_break))
+    procedure.check_together(slots, plan)
+    unfinished = procedure.unfinished(trials, plan)
+    if unfinished:
+        raise UnfinishedStudyError(unfinished, fix=GO_ON)
+    return Evidence(plan, tuple(runs), study)
+
+
+def _opened(study: Study) -> OpenedStudy:
+    try:
+        opened = open_study(study)
+    except PlanError as error:
+        raise ReleaseRefusedError(str(error), trial_number=0) from error
+    if opened is not None:
+        return opened
+    if study._is_multi_objective():
+        raise ReleaseRefusedError(
+            "It has several objectives and no budget plan; optuna-dp selects by one score."
+        )
+    if not trials_of(study):
+        raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
+    raise ReleaseRefusedError(
+        "It has no plan: it was made by a sampler that is not optuna-dp's, or its first trial "
+        "was enqueued or added by hand.",
+        fix="Start a new study with BudgetSampler(plan_budget(...)), or another sampler of "
+        "optuna-dp, from the first trial.",
+    )

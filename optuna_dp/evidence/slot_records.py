@@ -1,0 +1,125 @@
+"""The record with which a run began, and whether it is this run's, under this plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import PlanError, ReleaseRefusedError
+from optuna_dp.json_records import RESTORE
+from optuna_dp.protocol.claims import CLAIMED_TWICE, SPENT_TWICE, claimed_twice
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import (
+    GAVE_UP_KEY,
+    SLOT_KEY,
+    UNSTARTED_KEY,
+    SlotRecord,
+    did_nothing,
+    direction_of,
+    ended,
+    holds_new_plan,
+)
+
+NEW_STUDY = "Start a new study."
+GO_ON = (
+    "Continue with study.optimize (the same sampler, no n_trials); a run whose worker died must "
+    "be told to have failed first (optuna-dp recover)."
+)
+
+
+def check_direction(study: Study, plan: StudyPlan) -> None:
+    """Refuses a study whose direction is not the one that it had when it was planned."""
+    if direction_of(study) != plan.design.direction:
+        raise ReleaseRefusedError(
+            f"Its direction is {direction_of(study)!r} and was {plan.design.direction!r} when the "
+            "plan was made.",
+            fix=NEW_STUDY,
+        )
+
+
+def check_waited(trial: FrozenTrial) -> None:
+    """Refuses a run that failed because it waited too long for others."""
+    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
+        raise ReleaseRefusedError(
+            "it gave up waiting for other runs, so whether it failed depends on how long they "
+            "took, which no event covers.",
+            trial_number=trial.number,
+            fix=f"{NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result before "
+            "the runs that wait for it are asked for parameters.",
+        )
+
+
+def slot_record(
+    trial: FrozenTrial, plan: StudyPlan, vouched: Collection[int] = ()
+) -> SlotRecord | None:
+    """Returns a run's record; None for a slot whose worker died before the run began.
+
+    ``vouched`` are numbers of failed trials that somebody vouches never began.
+    """
+    if claimed_twice(trial):
+        raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
+    data = trial.system_attrs.get(SLOT_KEY)
+    never_began = (
+        UNSTARTED_KEY in trial.system_attrs
+        or trial.number in vouched
+        or holds_new_plan(trial)
+        or not ended(trial)
+    )
+    if data is None and did_nothing(trial):
+        if never_began:
+            return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
+        raise ReleaseRefusedError(
+            "it failed before it began, and not by optuna-dp recover: it may have been added by "
+            "hand.",
+            trial_number=trial.number,
+            fix="If its worker died before the run began, vouch for that: optuna-dp recover "
+            f"STORAGE STUDY --fail {trial.number}. Otherwise start a new study.",
+        )
+    if data is None:
+        raise ReleaseRefusedError(
+            "it was made by another sampler, or added by hand. Without sampler=, "
+            "optuna.load_study and optuna.create_study use one of Optuna's own.",
+            trial_number=trial.number,
+            fix=f"{NEW_STUDY} Give the same sampler to every optuna.load_study(..., sampler=...) "
+            "and optuna.create_study(..., sampler=...).",
+        )
+    try:
+        record = SlotRecord.from_json(data)
+    except PlanError as error:
+        raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
+    if (record.nonce, record.number) != (plan.nonce, trial.number):
+        raise ReleaseRefusedError(
+            "its record belongs to another trial, or to another study's plan (a copied trial, or "
+            "the id of a deleted study "
+            "that was used again).",
+            trial_number=trial.number,
+            fix=NEW_STUDY,
+        )
+    if record.plan is not None and record.plan != plan.digest:
+        raise ReleaseRefusedError(
+            "the study's plan record is corrupted: it is not the one under which this run began.",
+            trial_number=trial.number,
+            fix=RESTORE,
+        )
+    if record.fingerprint != plan.design.fingerprint and trial.number == 0:
+        raise ReleaseRefusedError(
+            "the study's plan record is corrupted: it is not what the worker of this trial wrote.",
+            trial_number=0,
+            fix=RESTORE,
+        )
+    if record.fingerprint != plan.design.fingerprint:
+        raise ReleaseRefusedError(
+            "its worker was configured differently from the study's plan. It cannot count as a "
+            "failed run: leaving out runs that fail for certain changes the law of their number.",
+            trial_number=trial.number,
+            fix=f"{NEW_STUDY} Give every worker the same sampler arguments.",
+        )
+    if record.sampler != plan.design.sampler:
+        raise ReleaseRefusedError(
+            f"it was drawn by {record.sampler}, and the plan is {plan.design.sampler}'s.",
+            trial_number=trial.number,
+            fix=f"{NEW_STUDY} Do not wrap or replace the sampler.",
+        )
+    return record

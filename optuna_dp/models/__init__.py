@@ -1,0 +1,1 @@
+"""Priors, score models and proposals over a search space, without a procedure."""

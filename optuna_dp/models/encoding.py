@@ -1,0 +1,106 @@
+"""Points of a search space as score models and tables of masses see them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from optuna_dp.arrays import FloatArray
+from optuna_dp.models.prior import Candidates, from_unit, n_points
+from optuna_dp.models.space import Space
+
+# Ranges with at most this many points are tabulated point by point, others in as many cells.
+GRID_CELLS = 1024
+
+
+def grid(distribution: BaseDistribution) -> tuple[FloatArray, FloatArray]:
+    """Cells of the unit interval with a representative value each.
+
+    One cell per value where there are at most ``GRID_CELLS`` values, else ``GRID_CELLS`` equal
+    cells and their midpoints.
+
+    Returns:
+        Edges on the unit interval, shape (K + 1,), and values in internal representation, (K,).
+    """
+    d, n = distribution, n_points(distribution)
+    if n is None or n > GRID_CELLS:
+        edges = np.linspace(0.0, 1.0, GRID_CELLS + 1)
+    elif isinstance(d, IntDistribution) and d.log:
+        cuts = np.log(np.arange(d.low, d.high + 2) - 0.5)
+        edges = (cuts - cuts[0]) / (cuts[-1] - cuts[0])
+    else:
+        edges = np.linspace(0.0, 1.0, n + 1)
+    return edges, from_unit(d, 0.5 * (edges[:-1] + edges[1:]))
+
+
+def encoded(candidates: Candidates) -> FloatArray:
+    """Points in the unit cube, for score models.
+
+    Numbers become their position in the range (on the logarithmic axis where the parameter is
+    logarithmic), choices one column each, scaled so that two different choices are at distance 1.
+    Parameters with a single value have no column. A value outside the range (another worker's
+    range, say) is moved to its edge; NaN means unknown and goes to the middle.
+
+    Returns:
+        Shape (N, d), d columns for d directions a score may depend on.
+    """
+    parts: list[FloatArray] = []
+    for name, d in candidates.space.items():
+        if n_points(d) == 1:
+            continue
+        column = candidates.columns[name]
+        if isinstance(d, CategoricalDistribution):
+            k = len(d.choices)
+            hot = (column[:, None] == np.arange(k)).astype(np.float64)
+            hot[np.isnan(column)] = 1.0 / k
+            parts.append(hot * math.sqrt(0.5))
+            continue
+        assert isinstance(d, (FloatDistribution, IntDistribution))
+        if d.log:
+            low, high = math.log(d.low), math.log(d.high)
+            position = np.log(np.maximum(column, d.low))
+            position = (position - low) / (high - low)
+        else:
+            # Halves, because the width of the range itself may overflow.
+            position = (0.5 * column - 0.5 * d.low) / (0.5 * d.high - 0.5 * d.low)
+        position = np.where(np.isnan(position), 0.5, np.clip(position, 0.0, 1.0))
+        parts.append(position[:, None])
+    return np.concatenate(parts, axis=1) if parts else np.zeros((candidates.n, 0))
+
+
+def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArray:
+    """:func:`encoded` for points given as dicts; missing parameters count as unknown."""
+    columns = {
+        name: _internal_column(distribution, [point.get(name) for point in params])
+        for name, distribution in space.items()
+    }
+    return encoded(Candidates(dict(space), columns, len(params)))
+
+
+def _internal_column(distribution: BaseDistribution, values: list[Any]) -> FloatArray:
+    if not isinstance(distribution, CategoricalDistribution):
+        # What numpy makes of a list of numbers (and of None) is what the loop would; long
+        # histories are read this way at every proposal.
+        try:
+            column = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            column = np.empty((0, 0))
+        if column.ndim == 1:
+            return column
+    return np.array([_internal_or_nan(distribution, value) for value in values], dtype=np.float64)
+
+
+def _internal_or_nan(distribution: BaseDistribution, value: Any) -> float:
+    try:
+        return float(distribution.to_internal_repr(value))
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,0 +1,196 @@
+"""The uniform prior over an Optuna search space, and sets of candidates drawn from it.
+
+"Uniform" is the law of ``optuna.samplers.RandomSampler``: uniform on the axis on which Optuna
+displays the parameter (linear or logarithmic), uniform over the points of a stepped range, over
+whole numbers and over choices; a logarithmic whole number is the rounding of a log-uniform real
+on ``[low - 1/2, high + 1/2]``. Every parameter is a function of one uniform number on [0, 1),
+:func:`from_unit`, so that independent draws and scrambled Sobol points have the same law.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from optuna.distributions import BaseDistribution as BaseDistribution
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.space import Space, check_space
+
+Points: TypeAlias = Literal["independent", "sobol"]
+
+# numpy's uniforms are multiples of 2**-53; Sobol points with as many bits have the same marginals.
+_UNIFORM_BITS = 53
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """N points of a search space, stored by column.
+
+    Attributes:
+        space: The search space.
+        columns: For each parameter its N values in Optuna's internal representation (numbers as
+            floats, choices by index), shape (N,).
+        n: N; needed because a space may have no parameters.
+    """
+
+    space: dict[str, BaseDistribution]
+    columns: dict[str, FloatArray]
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    def params(self, i: int) -> dict[str, Any]:
+        """Candidate ``i`` as Optuna would show it: plain Python values, no numpy scalars."""
+        return {
+            name: to_external(distribution, float(self.columns[name][i]))
+            for name, distribution in self.space.items()
+        }
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """The law candidates are drawn from; ``pi0`` of every statement about densities.
+
+    It must not depend on the data, on earlier runs or on earlier draws: every candidate of every
+    call has the same law, whatever happened before. (Candidates of one call may depend on each
+    other; see docs/explanation/bounded-densities.md.)
+    """
+
+    def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
+        """Draws ``n`` candidates over the whole space."""
+
+    def draw_one(self, name: str, distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+        """Draws one parameter that was not drawn jointly; uniformly, unless a prior differs."""
+        return value_at(distribution, rng.random())
+
+    def fingerprint(self, space: Space) -> dict[str, Any]:
+        """The law as plain data, so that workers can tell whether they share it."""
+
+
+@dataclass(frozen=True)
+class UniformPrior(Prior):
+    """Optuna's own random law.
+
+    Args:
+        points: ``"independent"`` draws, or ``"sobol"``: a newly scrambled Sobol set per call,
+            more evenly spread. Both have the same law for each single candidate.
+
+    Guarantees:
+        Each candidate has the law of ``optuna.samplers.RandomSampler``, independently of every
+        earlier call. Equal fingerprints mean equal laws. A Sobol sequence is never continued from
+        one call to the next: its later points depend on the earlier ones, so they would not be
+        draws from the prior given the past.
+    """
+
+    points: Points = "independent"
+
+    def __post_init__(self) -> None:
+        check_points(self.points)
+
+    def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
+        space = check_space(space)
+        units = unit_points(n, len(space), rng, self.points)
+        columns = {
+            name: from_unit(distribution, units[:, j])
+            for j, (name, distribution) in enumerate(space.items())
+        }
+        return Candidates(space, columns, n)
+
+    def fingerprint(self, space: Space) -> dict[str, Any]:
+        return {"prior": "uniform", "points": self.points}
+
+
+def value_at(distribution: BaseDistribution, u: float) -> Any:
+    """The value of one parameter at ``u`` on [0, 1), a plain Python value: uniform if u is.
+
+    Raises:
+        InvalidArgumentError: If the distribution is none of Optuna's, or its range is infinite.
+    """
+    check_space({"parameter": distribution})
+    return to_external(distribution, float(from_unit(distribution, np.array([u]))[0]))
+
+
+def check_points(points: Any) -> None:
+    """Refuses what is not a way to place candidates."""
+    if points not in ("independent", "sobol"):
+        raise InvalidArgumentError("points", points, 'it must be "independent" or "sobol"')
+
+
+def unit_points(n: int, d: int, rng: np.random.Generator, points: Points) -> FloatArray:
+    """``n`` points, each uniform on ``[0, 1)^d`` given everything before this call; (n, d)."""
+    n = validation.whole("n", n, 1)
+    if points == "independent" or d == 0:
+        return rng.random((n, d))
+    from scipy.stats import qmc  # start-up time
+
+    # A new scramble per call. random_base2 keeps scipy from warning about sizes between powers
+    # of two; any subset of a scrambled set is a set of points with the right law.
+    engine = qmc.Sobol(d, scramble=True, bits=_UNIFORM_BITS, seed=rng)
+    result: FloatArray = engine.random_base2(math.ceil(math.log2(n)))[:n]
+    return result
+
+
+def from_unit(distribution: BaseDistribution, u: FloatArray) -> FloatArray:
+    """Maps uniforms on [0, 1) to the parameter's prior law, in internal representation."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return _index(u, len(d.choices)).astype(np.float64)
+    if isinstance(d, IntDistribution) and d.log:
+        low, high = math.log(d.low - 0.5), math.log(d.high + 0.5)
+        return np.clip(np.rint(np.exp(low + u * (high - low))), d.low, d.high)
+    if isinstance(d, IntDistribution):
+        return np.minimum(d.low + _index(u, n_points(d)) * float(d.step), float(d.high))
+    assert isinstance(d, FloatDistribution)
+    if d.single():
+        return np.full(u.shape, d.low)
+    if d.step is not None:
+        return np.clip(d.low + _index(u, n_points(d)) * d.step, d.low, d.high)
+    if d.log:
+        low, high = math.log(d.low), math.log(d.high)
+        values = np.exp(low + u * (high - low))
+    else:
+        # Written so that high - low cannot overflow.
+        values = d.low * (1.0 - u) + d.high * u
+    return np.clip(values, d.low, math.nextafter(d.high, -math.inf))
+
+
+def to_external(distribution: BaseDistribution, value: float) -> Any:
+    """A plain Python value from the internal representation."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return d.choices[int(value)]
+    if isinstance(d, IntDistribution):
+        # Through the step index, so that whole numbers beyond 2**53 stay in the range.
+        step = round((value - d.low) / d.step)
+        return min(max(d.low + step * d.step, d.low), d.high)
+    return value
+
+
+def n_points(distribution: BaseDistribution) -> int | None:
+    """How many values a parameter can take; None if it is continuous."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return len(d.choices)
+    if isinstance(d, IntDistribution):
+        return (d.high - d.low) // d.step + 1
+    assert isinstance(d, FloatDistribution)
+    if d.single():
+        return 1
+    return None if d.step is None else round((d.high - d.low) / d.step) + 1
+
+
+def _index(u: FloatArray, n: int | None) -> FloatArray:
+    """Uniform indices below n from uniforms on [0, 1)."""
+    assert n is not None
+    return np.minimum(np.floor(u * n), float(n - 1))

@@ -1,0 +1,200 @@
+"""DP-HyPO: adaptive search with a bounded density."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from optuna.distributions import BaseDistribution
+from optuna.search_space import intersection_search_space
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
+from optuna_dp.private_selection.densities.projection import Projection
+from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
+from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.protocol.draws import Space
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.slots import Drawn
+from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes, slot_behind
+from optuna_dp.validation import whole
+
+_DEFAULTS = AdaptiveDensity()
+
+
+class DPHyPOSampler(SelectionSampler):
+    """Learns from earlier runs, within bounds of the prior that the accounting charges for.
+
+    DP-HyPO (Wang et al. 2023, arXiv:2306.05734), Framework 1 and Algorithm 3: a surrogate scores
+    candidates, a softmax turns scores into weights, and the weights are projected onto densities
+    within [c, C] of the prior. Candidates are drawn afresh from the prior for every run, so the
+    bounds hold exactly on continuous, discrete, categorical and conditional spaces alike
+    (``docs/explanation/bounded-densities.md``).
+
+    At equal epsilon, plain RandTune affords many more runs: in-loop adaptivity pays when compute,
+    not epsilon, is the limit. ``optuna-dp plan`` shows both prices.
+
+    Guarantees:
+        * Exactly T trials have parameters, T drawn once per study from ``trials``.
+        * The joint density of all parameters of a run, relative to the prior, is within
+          ``density_bounds``; a parameter that is not drawn jointly is drawn from the prior.
+        * Under ``schedule="batch"`` the density is a function of hyperparameters and scores of
+          the completed batches before the run's own, and of nothing else; this is what the
+          cheaper accounting (``docs/explanation/pointwise-bound.md``) needs.
+        * The first ``startup_runs`` runs, and the first batch, are drawn from the prior itself,
+          which is charged less; the release checks it, run by run.
+
+    Args:
+        search_space: Distributions by parameter name. None (the default) lets the sampler find
+            the parameters that all completed runs share; these are drawn jointly, others from
+            the prior. Give it explicitly to adapt from the second run on.
+        trials: The law of the number of runs. Fix it before the data are touched.
+        density_bounds: (c, C) with 0 < c < 1 < C. (1, 1) is RandTune.
+        schedule: ``"batch"``: a run sees the completed batches before its own, and waits for
+            them (for ever, saying in the log for what: a run that gave up would depend on the
+            durations of others). ``"any"``: a run sees whatever has ended and never
+            waits; charged much more, because who ends first may depend on the data.
+        batch_size: Runs per batch under ``"batch"``, at least 1; give it the number of workers or
+            more, so that none waits for nothing.
+        startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
+            at least the first batch, which nothing is known to (None: that batch alone). 0
+            promises nothing and charges for it, as in studies begun with optuna-dp 0.1; under
+            ``"any"`` it is None or 0, because runs from the prior cost as much as others there.
+        projection: ``"kl"``, ``"l2"`` (the paper's), or ``Penalized(nu)`` (its equation C.1).
+        tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
+            explores more.
+        beta: Inverse temperature of the softmax, on scores standardised to unit spread; at least
+            0 (the prior's own weights).
+        surrogate: Any :class:`optuna_dp.models.surrogate.ScoreModel`; default a Gaussian
+            process.
+        candidates: Fresh candidates per run, at least 1.
+        prior: None is Optuna's own uniform law; a
+            :class:`~optuna_dp.models.prior.Prior` or a weighted finite set,
+            :class:`~optuna_dp.private_selection.densities.informed.FixedCandidates`, need
+            ``search_space``.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed; when called, if the study has several
+            directions.
+        PlanError: When called in a study of another design or with enqueued trials.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> space = {"x": optuna.distributions.FloatDistribution(-1, 1)}
+        >>> study = optuna.create_study(
+        ...     sampler=odp.DPHyPOSampler(space, trials=odp.Geometric(mean=5))
+        ... )
+        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2)  # stops by itself
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None = None,
+        *,
+        trials: TrialCount = DEFAULT_TRIALS,
+        density_bounds: tuple[float, float] = _DEFAULTS.bounds,
+        schedule: Literal["batch", "any"] = "batch",
+        batch_size: int = 1,
+        startup_runs: int | None = None,
+        projection: Projection = _DEFAULTS.projection,
+        tau: float = _DEFAULTS.tau,
+        beta: float = _DEFAULTS.beta,
+        surrogate: ScoreModel | None = None,
+        candidates: int = _DEFAULTS.candidates,
+        prior: Prior | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, trials=trials, prior=prior, seed=seed)
+        if schedule not in ("batch", "any"):
+            raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
+        self._schedule = schedule
+        self._batch_size = whole("batch_size", batch_size, 1)
+        self._startup = self._promised(startup_runs)
+        self._adaptive = AdaptiveDensity(
+            bounds=search_bounds(density_bounds),
+            prior=self._prior,
+            projection=projection,
+            tau=tau,
+            beta=beta,
+            surrogate=GaussianProcess() if surrogate is None else surrogate,
+            candidates=candidates,
+        )
+
+    @property
+    def density(self) -> AdaptiveDensity:
+        """Draws the runs that learn: from outcomes of earlier runs to the next run's law."""
+        return self._adaptive
+
+    @property
+    def search_space(self) -> dict[str, BaseDistribution] | None:
+        """Distributions by parameter name; None if the sampler finds them."""
+        return self._search_space
+
+    def _promised(self, startup_runs: int | None) -> int:
+        """Returns how many runs are promised to come from the prior."""
+        wanted = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
+        if self._schedule == "any":
+            if wanted:
+                raise InvalidArgumentError(
+                    "startup_runs",
+                    startup_runs,
+                    'it must be None or 0 under schedule="any"',
+                    "Runs from the prior cost less only where later ones see private outputs of "
+                    'completed batches: schedule="batch".',
+                )
+            return 0
+        return 0 if wanted == 0 else max(wanted or 0, self._batch_size)
+
+    def _in_words(self) -> dict[str, Any]:
+        return {
+            **super()._in_words(),
+            "density_bounds": self._adaptive.bounds,
+            "schedule": self._schedule,
+            "batch_size": self._batch_size,
+            **({"startup_runs": self._startup} if self._startup else {}),
+        }
+
+    def _settings(self) -> SelectionSettings:
+        search = self._adaptive.describe(self._search_space or {})
+        return SelectionSettings(
+            **self._base_settings(),
+            density_bounds=self._adaptive.bounds,
+            schedule=self._schedule,
+            batch_size=self._batch_size,
+            search={name: search[name] for name in search.keys() - {"bounds", "prior"}},
+            startup_runs=self._startup or None,
+        )
+
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
+        if number < slot_behind(plan, self._startup) or self._search_space is not None:
+            return super()._space_of(study, plan, number)
+        return intersection_search_space(self._visible(study, number))
+
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
+        if self._startup == 0 or not isinstance(self._prior, UniformPrior):
+            return False
+        return trial.number < slot_behind(self._plan_of(study, trial), self._startup)
+
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
+        if number < slot_behind(plan, self._startup):
+            return super()._draw(study, plan, number, space)
+        runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)
+        proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
+        return proposal.params, {"density_ratio": proposal.ratio}
+
+    def _visible(self, study: Study, number: int) -> list[FrozenTrial]:
+        """The runs that this slot's density may depend on, by slot."""
+        if self._schedule == "any":
+            return ended_runs(study, number)
+        visible = completed_batches(
+            study,
+            number - number % self._batch_size,
+            own=lambda trial: self._asked_by_this_thread(study, trial),
+        )
+        assert visible is not None  # Without a timeout there is always an answer.
+        return visible

@@ -1,0 +1,184 @@
+"""The event of a private selection, and the bounds that are used for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attr
+import numpy as np
+
+from optuna_dp import validation
+from optuna_dp.accounting.bounds import Method, ProfileMethod
+from optuna_dp.accounting.events import as_event
+from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
+
+if TYPE_CHECKING:
+    from optuna_dp.accounting.dominating_pairs import DominatingPair
+
+POLICIES = ("history", "data")
+# Distributions of T for which the Renyi theorems hold and may say less than the profile; for the
+# geometric one, the default, they do not.
+_BY_RENYI = ("logarithmic", "negative_binomial", "poisson")
+
+
+def _as_run(value: Any) -> Any:
+    return as_event("run", value)
+
+
+def _as_trials(value: Any) -> TrialCount:
+    if not isinstance(value, TrialCount):
+        raise InvalidArgumentError(
+            "trials", value, "it must be a law of the number of runs, such as Geometric(mean=20)"
+        )
+    return value
+
+
+def _as_policy(value: Any) -> str:
+    if value not in POLICIES:
+        raise InvalidArgumentError("policy", value, f"it must be one of {', '.join(POLICIES)}")
+    return str(value)
+
+
+def _as_startup_runs(value: Any) -> int:
+    return validation.whole("startup_runs", value, 0)
+
+
+def _read_trials(name: str, value: Any) -> TrialCount:
+    """Reads the distribution of T of a record."""
+    if isinstance(value, TrialCount):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(name, value, "it must be a JSON object")
+    try:
+        return TrialCount.from_json(dict(value))
+    except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(name, value, f"it must be a law of runs ({error})") from None
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PrivateSelectionDpEvent(OwnEvent):
+    """The best of a secret random number of runs, released alone.
+
+    Attributes:
+        run: What one run costs, its score included.
+        trials: The law of the number of runs.
+        density_bounds: (c, C), bounds of each run's density relative to the prior.
+        policy: What the density may depend on: "history", the private outputs of earlier runs
+            only, or "data", anything (DP-HyPO's own model).
+        startup_runs: How many runs, the first ones by slot, draw from the prior itself; at least
+            0, and 0 where the policy may depend on the data.
+    """
+
+    run: Any = attr.ib(converter=_as_run)
+    trials: TrialCount = attr.ib(converter=_as_trials)
+    density_bounds: tuple[float, float] = attr.ib(
+        default=(1.0, 1.0), converter=validation.density_bounds
+    )
+    policy: str = attr.ib(default="history", converter=_as_policy)
+    startup_runs: int = attr.ib(default=0, converter=_as_startup_runs)
+    readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {"trials": _read_trials}
+
+    def __attrs_post_init__(self) -> None:
+        if self.startup_runs > 0 and self.policy != "history":
+            raise InvalidArgumentError(
+                "startup_runs",
+                self.startup_runs,
+                "it must be 0 if the policy may depend on the data",
+                "Runs from the prior cost less only where the later ones see private outputs of "
+                'runs fixed by slot numbers: policy="history", schedule="batch".',
+            )
+
+    @property
+    def curve_may_be_smaller(self) -> bool:
+        """See :class:`OwnEvent`."""
+        return self.trials.law in _BY_RENYI
+
+    @property
+    def learns_from_outputs(self) -> bool:
+        """Whether the density may depend on the private outputs of earlier runs, and no more."""
+        return self.policy == "history" and self.density_bounds != (1.0, 1.0)
+
+    def children(self) -> list[Any]:
+        """See :class:`OwnEvent`."""
+        return [self.run]
+
+    def words(self, of: Callable[[Any], str]) -> str:
+        """See :class:`OwnEvent`."""
+        c, big_c = self.density_bounds
+        within = ""
+        if (c, big_c) != (1.0, 1.0):
+            seen = "private outputs" if self.policy == "history" else "anything"
+            within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
+            if self.startup_runs > 0:
+                within += f" (the first {self.startup_runs} from the prior itself)"
+        return f"the best of T runs, T from {self.trials!r}{within}, each: {of(self.run)}"
+
+    def methods(
+        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+    ) -> dict[str, Method]:
+        """See :class:`OwnEvent`."""
+        pair = pair_of(self.run, relation)
+        forward = DataProfile(pair, self.trials, self.density_bounds)
+        backward = DataProfile(pair.reversed(), self.trials, self.density_bounds)
+        found: dict[str, Method] = {"data_profile": ProfileMethod(forward, backward)}
+        if self.learns_from_outputs:
+            # Lazy: only density bounds need it.
+            from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
+
+            found["history_profile"] = pointwise_bound(
+                pair, self.trials, self.density_bounds, self.startup_runs
+            )
+        return found
+
+    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+        """See :class:`OwnEvent`."""
+        # Lazy: only compositions with other events need it.
+        from optuna_dp.private_selection.bounds.as_part import pair_of_selection
+
+        return pair_of_selection(self, pair_of(self.run, relation))
+
+    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+        """See :class:`OwnEvent`."""
+        return selection_epsilon(pure_of(self.run, relation), self.trials, self.density_bounds)
+
+    def curve(
+        self, orders: FloatArray, relation: str, curve_of: Callable[[Any], FloatArray]
+    ) -> FloatArray:
+        """See :class:`OwnEvent`."""
+        # Lazy: only Rényi curves need it.
+        from optuna_dp.private_selection.bounds.renyi import selection_rdp
+
+        found = selection_rdp(orders, curve_of(self.run), self.trials, self.density_bounds)
+        return np.where(np.isnan(found), np.inf, found)
+
+    def why_no_curve(self) -> str | None:
+        """See :class:`OwnEvent`."""
+        # Lazy: only Rényi curves need it.
+        from optuna_dp.private_selection.bounds.renyi import why_no_rdp
+
+        return why_no_rdp(self.trials)
+
+
+def selection_epsilon(
+    run_epsilon: float, trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)
+) -> float:
+    """Returns the pure epsilon of selection: (2+eta)(eps + log(C/c)).
+
+    For eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of Theorem
+    2; DP-HyPO, arXiv:2306.05734v2, Theorem 2); ``inf`` for other laws, where no such bound
+    holds or none is proved (a Poisson T is not purely private by Theorem 6).
+    """
+    run_epsilon = validation.number("run_epsilon", run_epsilon)
+    if run_epsilon < 0.0:
+        raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
+    c, big_c = density_bounds
+    if not isinstance(trials, NegativeBinomial):
+        return math.inf
+    return (2.0 + trials.shape) * (run_epsilon + math.log(big_c) - math.log(c))

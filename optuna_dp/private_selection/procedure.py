@@ -1,0 +1,95 @@
+"""The best of a random number of runs, drawn within bounds of a prior (DP-HyPO, RandTune)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.evidence.drawn_runs import DrawnRuns
+from optuna_dp.evidence.slot_records import NEW_STUDY
+from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
+from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.winner import choose
+from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
+from optuna_dp.protocol.visible_runs import slot_behind
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.evidence.run_record import RunRecord
+    from optuna_dp.evidence.runs import Evidence
+
+
+class PrivateSelection(DrawnRuns):
+    """See the module's docstring; docs/explanation/profile-bound.md has the proof."""
+
+    @functools.cached_property
+    def settings(self) -> SelectionSettings:
+        """What the study's plan records."""
+        return SelectionSettings.from_json(self.design.settings)
+
+    def guarantee(self, record: RunRecord) -> Guarantee:
+        # Start-up time: the callback reads a design before anything is accounted for.
+        from optuna_dp.private_selection.guarantee import selection_guarantee
+
+        settings = self.settings
+        return selection_guarantee(
+            record.event,
+            settings.trials,
+            density_bounds=settings.density_bounds,
+            policy=settings.policy,
+            startup_runs=settings.startup_runs or 0,
+            neighboring_relation=record.neighboring_relation,
+        )
+
+    def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
+        super().check_run(trial, record, plan)
+        self._check_startup(trial, plan)
+
+    def _check_startup(self, trial: FrozenTrial, plan: StudyPlan) -> None:
+        """Refuses a start-up run that was not drawn from the prior.
+
+        From a uniform prior the parameters are drawn one by one, and those draws are made again
+        from the slot's record; joint ones are within density bounds.
+        """
+        runs = self.settings.startup_runs
+        draw = trial.system_attrs.get(DRAW_KEY)
+        if runs is None or draw is None or trial.number >= slot_behind(plan, runs):
+            return
+        if self.settings.prior == {"prior": "uniform"} or "density_ratio" in draw:
+            raise ReleaseRefusedError(
+                "it is one of the first runs, which the plan says are drawn from the prior, and "
+                "it was drawn in view of others.",
+                trial_number=trial.number,
+                fix=f"{NEW_STUDY} Give every worker the same version of optuna-dp.",
+            )
+
+    def warning(self, runs: Sequence[FrozenTrial]) -> str:
+        """See :class:`Procedure`; runs fail as if none could succeed any more."""
+        over = [score(trial) is None for trial in runs if ended(trial)]
+        if not over or not over[-1] or not is_unlikely_block(over):
+            return ""
+        return (
+            "Runs fail one after the other, as chance hardly explains. If the objective is "
+            "broken or the machine has died, stop, mend it and go on (study.optimize): every "
+            "run that fails meanwhile is spent, and release() will ask about it."
+        )
+
+    def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:
+        return check_failures(evidence, failures)
+
+    def with_disclosed_run_count(self, runs: int) -> Design:
+        """See :class:`Procedure`; the best of exactly ``runs`` runs."""
+        # Lazy: only releases that reveal the number of runs need it.
+        from optuna_dp.private_selection.trial_counts.binomial import Binomial
+
+        exactly = Binomial(runs, mean=runs).to_json()
+        return replace(self.design, settings={**self.design.settings, "trials": exactly})
+
+    def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        return choose(evidence.runs, maximize=self.design.direction == "maximize")

@@ -1,0 +1,60 @@
+"""RandTune: the best of a random number of independent draws from a prior."""
+
+from __future__ import annotations
+
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
+from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+
+
+class RandTuneSampler(SelectionSampler):
+    """Draws every run from the prior, a secret random number of times.
+
+    The procedure of Liu & Talwar (2019, arXiv:1811.07971) and Papernot & Steinke (2022,
+    arXiv:2110.03620v2). Nothing is learnt between runs, so nothing is paid for it: of all samplers
+    here this has the smallest epsilon for a given law of T, and it never waits for other workers.
+
+    Guarantees:
+        * Exactly T trials have parameters, T drawn once per study from ``trials``.
+        * Every run's joint density is the prior's; c = C = 1 in the accounting.
+
+    Args:
+        search_space: Distributions by parameter name. None (the default) draws each parameter
+            when the objective asks for it, conditional ones included.
+        trials: The law of the number of runs. Fix it before the data are touched.
+        prior: None is Optuna's own uniform law; :class:`optuna_dp.models.prior.Prior` or
+            :class:`optuna_dp.private_selection.densities.informed.FixedCandidates` need
+            ``search_space``.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed; when called, if the study has several
+            directions.
+        PlanError: When called in a study of another design or with enqueued trials.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2)  # stops by itself
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None = None,
+        *,
+        trials: TrialCount = DEFAULT_TRIALS,
+        prior: Prior | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, trials=trials, prior=prior, seed=seed)
+
+    def _settings(self) -> SelectionSettings:
+        return SelectionSettings(**self._base_settings())
+
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
+        return isinstance(self._prior, UniformPrior)

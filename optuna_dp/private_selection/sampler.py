@@ -1,0 +1,100 @@
+"""What RandTune and DP-HyPO share: a random number of runs, drawn within bounds of a prior."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.models.space import check_space
+from optuna_dp.private_selection.settings import PROCEDURE
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
+from optuna_dp.protocol.draws import Space
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.slots import Drawn
+
+DEFAULT_TRIALS = Geometric(mean=20)
+
+
+class SelectionSampler(DrawnSlotSampler):
+    """Base of the samplers whose study is a private selection; arguments as of RandTuneSampler."""
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None,
+        *,
+        trials: TrialCount,
+        prior: Prior | None,
+        seed: int | None,
+    ) -> None:
+        super().__init__(search_space, seed=seed)
+        if not isinstance(trials, TrialCount):
+            raise InvalidArgumentError(
+                "trials",
+                trials,
+                "it must be the law of a random number of runs",
+                "For example optuna_dp.Geometric(mean=20). A fixed number has no guarantee that "
+                "grows slower than the number itself.",
+            )
+        self._trials = trials
+        self._prior: Prior = UniformPrior() if prior is None else prior
+        if not isinstance(self._prior, Prior):
+            raise InvalidArgumentError(
+                "prior",
+                prior,
+                "it must be None, or have the methods sample, draw_one and fingerprint",
+                "See optuna_dp.private_selection.densities.",
+            )
+        if not isinstance(self._prior, UniformPrior) and self._search_space is None:
+            raise InvalidArgumentError(
+                "search_space",
+                None,
+                "an informed prior is a law over a search space that is known beforehand",
+                "Give the distributions as search_space.",
+            )
+        if self._search_space is not None:
+            check_space(self._search_space)
+            self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
+
+    _procedure = PROCEDURE
+    _selects = True
+
+    def _in_words(self) -> dict[str, Any]:
+        shown = {**super()._in_words(), "trials": self._trials}
+        if not isinstance(self._prior, UniformPrior):
+            shown["prior"] = type(self._prior).__name__
+        return shown
+
+    def _base_settings(self) -> dict[str, Any]:
+        return {
+            "trials": self._trials,
+            "search_space": self._recorded_space(),
+            "prior": self._prior.fingerprint(self._search_space or {}),
+        }
+
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        return self._trials.sample(bits)
+
+    def _draw_alone(
+        self, number: int, name: str, distribution: BaseDistribution
+    ) -> Callable[[], Any] | None:
+        prior = self._prior
+        if isinstance(prior, UniformPrior):
+            return None
+        rng = functools.partial(entropy.generator, self._seed, "independent", number, name)
+        return lambda: prior.draw_one(name, distribution, rng())
+
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
+        return self._prior.sample(space, 1, self._joint_rng(number)).params(0), {}
+
+    def _joint_rng(self, number: int) -> np.random.Generator:
+        return entropy.generator(self._seed, "joint", number)

@@ -1,0 +1,60 @@
+"""What the plan of a private selection records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record, stored
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.validation import density_bounds as checked_density_bounds
+
+PROCEDURE = "private_selection"
+Schedule = Literal["independent", "batch", "any"]
+
+
+@dataclass(frozen=True)
+class SelectionSettings(Record):
+    """The settings of a private selection, as the plan records them.
+
+    Attributes:
+        trials: The law of the number of runs.
+        density_bounds: (c, C), bounds of each run's joint density relative to the prior.
+        schedule: Which earlier runs a run's density may depend on: ``"independent"`` none,
+            ``"batch"`` the completed batches before its own, ``"any"`` whatever has ended.
+        batch_size: Runs per batch.
+        search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
+        prior: The prior's fingerprint, which two equal priors share.
+        search: How the density is made (surrogate, projection, ...), JSON values.
+        startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
+            None if nothing is promised (and in plans older than this field).
+    """
+
+    described_as: ClassVar[str] = "The record of the settings in the study's plan"
+
+    trials: TrialCount
+    density_bounds: tuple[float, float] = (1.0, 1.0)
+    schedule: Schedule = "independent"
+    batch_size: int = 1
+    search_space: dict[str, Any] | None = None
+    prior: dict[str, Any] = field(default_factory=lambda: {"prior": "uniform"})
+    search: dict[str, Any] = field(default_factory=dict)
+    startup_runs: int | None = field(default=None, metadata=stored(optional=True))
+
+    def __post_init__(self) -> None:
+        if self.startup_runs is not None and (self.startup_runs < 1 or self.schedule != "batch"):
+            raise InvalidArgumentError("startup_runs", self.startup_runs, "it is not of a plan")
+        if checked_density_bounds(self.density_bounds) != self.density_bounds:
+            raise InvalidArgumentError(
+                "density_bounds", self.density_bounds, "either both are 1 or neither is"
+            )
+
+    @property
+    def policy(self) -> str:
+        """Which analysis applies: what the density may depend on.
+
+        Under ``"any"`` it depends on who finished first, hence on durations, which no event
+        covers; only the analysis that lets it depend on the data directly holds then.
+        """
+        return "data" if self.schedule == "any" else "history"

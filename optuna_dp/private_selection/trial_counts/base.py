@@ -1,0 +1,353 @@
+"""What every law of T can do."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record
+from optuna_dp.private_selection.trial_counts import exact
+
+WholeNumbers = int | list[int] | npt.NDArray[Any]
+
+_LARGEST_QUESTION = 10**300
+#: Bits of the uniform that :meth:`TrialCount.sample` inverts.
+UNIFORM_BITS = 128
+
+
+# Every law by its name, registered by the law's class. Ours are looked for in these files, by
+# names, so that only the law in question is loaded: a study rests on the code of no other.
+_LAWS: dict[str, type[TrialCount]] = {}
+_HOMES = {
+    "binomial": "binomial",
+    "capped": "capped",
+    "geometric": "negative_binomial",
+    "logarithmic": "logarithmic",
+    "negative_binomial": "negative_binomial",
+    "poisson": "poisson",
+}
+
+
+def law_named(name: str) -> type[TrialCount]:
+    """Returns the class of a law, by its name in records.
+
+    Raises:
+        KeyError: If there is no such law.
+    """
+    if name not in _LAWS:
+        importlib.import_module(f"optuna_dp.private_selection.trial_counts.{_HOMES[name]}")
+    return _LAWS[name]
+
+
+class TrialCount(Record, ABC):
+    """Law of the secret number of runs T.
+
+    Laws are frozen data: they compare by value, can be keys of dictionaries, and survive a round
+    trip through JSON exactly.
+
+    Guarantees:
+        * ``sample()`` draws from the operating system's entropy and meets every P[T <= k] to
+          within 2^-128. Its distance from the law in total variation stays below 2^-64 as long as
+          fewer than 2^62 values of T carry all but 2^-65 of the mass.
+        * ``pmf``, ``tail``, ``pgf`` and ``pgf_derivative`` have relative errors of about 1e-12
+          wherever the value is a normal floating-point number.
+
+    Probabilities of one number are a float, of an array an array of its shape.
+
+    Attributes:
+        mean: E[T].
+        law: Name of the law in its JSON record.
+
+    Raises:
+        InvalidArgumentError: By every method, if an argument is not allowed.
+    """
+
+    law: ClassVar[str]
+
+    if TYPE_CHECKING:  # a field of the dataclasses below
+
+        @property
+        def mean(self) -> float:
+            """E[T]."""
+
+    # ---- what each law supplies ----------------------------------------------------------------
+
+    @property
+    def maximum(self) -> int | None:
+        """Largest possible T, or None if there is none."""
+        return None
+
+    @property
+    def uncapped(self) -> TrialCount:
+        """The law of T without its cap; the law itself if it has none."""
+        return self
+
+    @property
+    def terms(self) -> int:
+        """How many terms phi' is the sum of; 1 if it has a closed form."""
+        return 1
+
+    @abstractmethod
+    def _pmf(self, k: FloatArray) -> FloatArray:
+        """P[T = k] for whole k >= 0."""
+
+    @abstractmethod
+    def _tail(self, n: int) -> float:
+        """P[T > n] for n >= 0."""
+
+    @abstractmethod
+    def _pgf(self, s: FloatArray) -> FloatArray:
+        """phi(s)."""
+
+    @abstractmethod
+    def _pgf_derivative(self, s: FloatArray) -> FloatArray:
+        """phi'(s)."""
+
+    @abstractmethod
+    def _hit(self, fraction: float) -> float:
+        """1 - phi(1 - fraction), without cancellation for small fractions."""
+
+    @abstractmethod
+    def _exact_tail(self, ctx: Any, n: int) -> Any:
+        """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
+
+    # ---- probabilities -------------------------------------------------------------------------
+
+    @overload
+    def pmf(self, k: int) -> float: ...
+    @overload
+    def pmf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
+    def pmf(self, k: WholeNumbers) -> float | FloatArray:
+        """Returns P[T = k] for a whole number, or for each of an array; 0 for negative ones."""
+        array = _whole_numbers("k", k)
+        inside = array >= 0.0
+        values = np.where(inside, self._pmf(np.where(inside, array, 1.0)), 0.0)
+        return _as_result(values, np.ndim(k) == 0)
+
+    @overload
+    def tail(self, n: int) -> float: ...
+    @overload
+    def tail(self, n: npt.NDArray[Any] | list[int]) -> FloatArray: ...
+    def tail(self, n: WholeNumbers) -> float | FloatArray:
+        """Returns P[T > n] as :meth:`pmf` does; accurate also where it is tiny."""
+        return _at_each("n", n, self._tail_at)
+
+    @overload
+    def cdf(self, k: int) -> float: ...
+    @overload
+    def cdf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
+    def cdf(self, k: WholeNumbers) -> float | FloatArray:
+        """Returns P[T <= k] as :meth:`pmf` does."""
+        return _at_each("k", k, self._cdf_at)
+
+    def quantile(self, p: float) -> int:
+        """Returns the smallest k with ``cdf(k) >= p``.
+
+        Args:
+            p: A probability in (0, 1); 1 is allowed if T is bounded.
+        """
+        p = validation.number("p", p)
+        if p == 1.0 and self.maximum is not None:
+            return self._search(lambda k: self._tail_at(k) <= 0.0)
+        validation.open_unit("p", p)
+        return self._search(lambda k: self._cdf_at(k) >= p)
+
+    def hit_probability(self, fraction: float) -> float:
+        """Returns the chance that at least one run lands in the best ``fraction`` of the prior.
+
+        This is 1 - phi(1 - fraction) for runs drawn from the prior.
+
+        Args:
+            fraction: In [0, 1].
+        """
+        fraction = validation.number("fraction", fraction)
+        if not 0.0 <= fraction <= 1.0:
+            raise InvalidArgumentError("fraction", fraction, "it must lie between 0 and 1")
+        return min(1.0, max(0.0, self._hit(fraction)))
+
+    @overload
+    def pgf(self, s: float) -> float: ...
+    @overload
+    def pgf(self, s: npt.NDArray[Any]) -> FloatArray: ...
+    def pgf(self, s: float | npt.NDArray[Any]) -> float | FloatArray:
+        """Returns phi(s) = E[s^T] for s in [0, 1], or for each of an array of such numbers."""
+        return _as_result(self._pgf(_unit("s", s)), np.ndim(s) == 0)
+
+    @overload
+    def pgf_derivative(self, s: float) -> float: ...
+    @overload
+    def pgf_derivative(self, s: npt.NDArray[Any]) -> FloatArray: ...
+    def pgf_derivative(self, s: float | npt.NDArray[Any]) -> float | FloatArray:
+        """Returns phi'(s) = E[T s^(T-1)] as :meth:`pgf` does."""
+        return _as_result(self._pgf_derivative(_unit("s", s)), np.ndim(s) == 0)
+
+    # ---- new laws, drawing, records ------------------------------------------------------------
+
+    def capped(self, n: int) -> TrialCount:
+        """Returns the law of min(T, n). A cap on a capped law keeps the smaller of the two.
+
+        Args:
+            n: The cap, from 1 to 2 million; the law itself is returned if T never exceeds it.
+        """
+        n = validation.whole("n", n, minimum=1)
+        if self.maximum is not None and self.maximum <= n:
+            return self
+        law: Callable[..., TrialCount] = law_named("capped")
+        return law(self, n)
+
+    def sample(self, uniform_bits: Callable[[int], int] | None = None) -> int:
+        """Draws T, a secret: whoever knows it may learn from the number of runs.
+
+        Args:
+            uniform_bits: Source of uniform random bits, called once with 128. The default is the
+                operating system's entropy (``secrets.randbits``); anything else makes T guessable
+                and is for studies whose result is never released.
+        """
+        source = secrets.randbits if uniform_bits is None else uniform_bits
+        return self._invert(source(UNIFORM_BITS))
+
+    def _invert(self, u: int) -> int:
+        """Returns the smallest k with P[T <= k] >= (u + 1/2) / 2^128.
+
+        A floating-point quantile is only the first guess; every decision is made on tails in
+        320-bit arithmetic.
+        """
+        if not 0 <= u < 1 << UNIFORM_BITS:
+            raise InvalidArgumentError("u", u, "it must be a whole number of 128 bits")
+        ctx = exact.context()
+        remainder = (1 << (UNIFORM_BITS + 1)) - (2 * u + 1)
+        v = ctx.ldexp(ctx.mpf(remainder), -(UNIFORM_BITS + 1))  # 1 - uniform, exactly
+        tie = ctx.ldexp(1, -exact.TIE_BITS)
+
+        def beyond(k: int) -> bool:
+            """Whether T > k, that is P[T > k] > v. Exact ties exist (gamma = 1/2)."""
+            return bool(k < 0 or self._exact_tail(ctx, k) - v > tie)
+
+        v_float = float(v)
+        guess = self._search(lambda k: self._tail_at(k) <= v_float)
+        return _first(lambda k: not beyond(k), guess)
+
+    # ---- records -------------------------------------------------------------------------------
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "law" in vars(cls):
+            cls.constants = {"law": cls.law}
+            _LAWS.setdefault(cls.law, cls)
+
+    @classmethod
+    def from_json(cls, data: Any) -> TrialCount:
+        """Reads back any law from :meth:`to_json`; refuses anything else."""
+        name = data.get("law") if isinstance(data, dict) else None
+        known = {*_HOMES, *_LAWS}
+        if not isinstance(name, str) or name not in known:
+            raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(known)}")
+        return law_named(name)._read(data)
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> TrialCount:
+        """Reads back a law of this class."""
+        return super().from_json(data)
+
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+        """Returns the error for a record that is not one of a law."""
+        return InvalidArgumentError(
+            "record", data, why, fix or "The record is corrupted or of another version."
+        )
+
+    # ---- helpers -------------------------------------------------------------------------------
+
+    def _tail_at(self, n: int) -> float:
+        return 1.0 if n < 0 else self._tail(n)
+
+    def _cdf_at(self, k: int) -> float:
+        if k < 0:
+            return 0.0
+        tail = self._tail(k)
+        if tail > 0.5 and k <= 4096:
+            # Near the bottom the sum keeps the digits that 1 - tail would lose.
+            return float(min(1.0, np.sum(self._pmf(np.arange(k + 1, dtype=np.float64)))))
+        return 1.0 - tail
+
+    def _search(self, reached: Callable[[int], bool]) -> int:
+        """Returns the smallest k in 0 .. maximum with ``reached(k)``, which is monotone in k."""
+        last = math.inf if self.maximum is None else self.maximum
+        return _first(lambda k: k >= 0 and (k >= last or reached(k)), 0)
+
+
+def _first(reached: Callable[[int], bool], guess: int) -> int:
+    """Returns the smallest whole number with ``reached``, which is monotone: from a guess on."""
+    step = 1
+    if reached(guess):
+        low, high = guess - step, guess
+        while reached(low):
+            step *= 2
+            low, high = low - step, low
+    else:
+        low, high = guess, guess + step
+        while not reached(high):
+            step *= 2
+            low, high = high, high + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidArgumentError(name, value, "it must be a whole number")
+    result = int(value.__index__())
+    if abs(result) > _LARGEST_QUESTION:
+        raise InvalidArgumentError(name, value, "it must be at most 1e300")
+    return result
+
+
+def _whole_numbers(name: str, value: Any) -> FloatArray:
+    if np.ndim(value) == 0:
+        return np.asarray(float(_whole(name, value)))
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of unequal length
+        raise InvalidArgumentError(name, value, "it must hold whole numbers only") from None
+    if array.size and array.dtype.kind not in "iu":
+        raise InvalidArgumentError(name, value, "it must hold whole numbers only")
+    return array.astype(np.float64)
+
+
+def _at_each(name: str, value: Any, function: Callable[[int], float]) -> float | FloatArray:
+    """Returns a float for one whole number, an array of that shape for an array of them."""
+    if np.ndim(value) == 0:
+        return function(_whole(name, value))
+    array = np.asarray(value)
+    _whole_numbers(name, array)
+    found = [function(int(x)) for x in array.ravel()]
+    return np.asarray(found, dtype=np.float64).reshape(array.shape)
+
+
+def _unit(name: str, value: Any) -> FloatArray:
+    """Returns points of [0, 1]; rounding errors up to 1e-12 outside are clipped."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(name, value, "it must hold numbers only") from None
+    if array.size and not bool(np.all((array >= -1e-12) & (array <= 1.0 + 1e-12))):
+        raise InvalidArgumentError(name, value, "it must lie between 0 and 1")
+    return np.asarray(np.clip(array, 0.0, 1.0), dtype=np.float64)
+
+
+def _as_result(values: Any, scalar: bool) -> float | FloatArray:
+    """Returns a float for a scalar argument and a float64 array otherwise."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(array) if scalar else array

@@ -1,0 +1,169 @@
+"""Claims: of several workers that hold the same trial, exactly one begins it.
+
+Optuna gives a waiting trial (enqueued, retried, or added by hand) to the worker that sets its
+state to running. On SQLite that update may be lost: the driver opens no transaction for the
+SELECT before it, and SQLite ignores ``FOR UPDATE``. Two workers are then told that the trial is
+theirs. A gRPC proxy has what its own storage has. So every trial is claimed before anything else
+is done with it, on every storage, also by the worker that created it: a waiting trial that was
+added without parameters cannot be told from one that was created.
+
+What every storage does in one step is to write and to read one attribute of a trial. Each worker
+writes under a key of its own, made of the trial's number (copies of a trial keep its attributes)
+and a random token:
+
+==========  ====================================================================================
+``here``    written first; the worker then reads all claims on the trial
+``out``     another worker stood already when it read: this worker leaves
+``stands``  none did. It reads until no claim is ``here``; then the lowest standing token wins
+``won``     written by the winner before it begins; ``release`` refuses a trial with two of them
+==========  ====================================================================================
+
+*Never two winners.* Let t be the moment of the first ``stands``. A worker that begins to read
+after t sees it and leaves. Whoever stands therefore began to read before t, so it had written
+``here`` before t. A worker that stands reads again after t, finds every one of them, waits until
+each has written what it does, and takes the same minimum as the others.
+
+*Never none.* The first to write ``stands`` or ``out`` has seen nobody stand, so it stands. The
+lowest of those who stand wins.
+
+*Deaths* only remove steps, so there are never two winners. If a worker dies while it is ``here``,
+others that hold the same trial wait; if it dies later, the trial stays open. Both end when the
+trial is marked as failed (``optuna-dp recover``).
+
+*Stale reads.* A storage that answers with old values can give two winners. Each has then written
+``won`` under its own key, which no later write removes.
+
+``tests/protocol/test_claims_model.py`` plays every interleaving of two to four workers, also with
+the keys read one after the other, and two sabotaged variants, which give two winners.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Mapping
+
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages import BaseStorage
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.polling import poll
+from optuna_dp.protocol.records import ended, fail_unstarted
+from optuna_dp.protocol.waiting import Waiting
+
+CLAIM_KEY = "optuna_dp:claim"
+HERE, STANDS, WON, OUT = "here", "stands", "won", "out"
+_TOKEN_BYTES = 8
+
+# What a release says of a trial that was won twice, and the way out.
+CLAIMED_TWICE = "two workers began it, so it may have run twice, and one run is charged for."
+SPENT_TWICE = (
+    "Start a new study on a storage that answers with what was written last. Nothing of this one "
+    "is released; what it spent is its guarantee and the event of this run once more "
+    "(Guarantee.compose)."
+)
+
+
+def next_state(token: str, mine: str, others: Mapping[str, str]) -> str:
+    """Returns what a worker writes next; what it wrote last, ``mine``, if it has to wait.
+
+    Args:
+        token: The worker's own token.
+        mine: Its own state.
+        others: The states of the other workers that have claimed the trial, by token.
+    """
+    standing = [other for other, state in others.items() if state in (STANDS, WON)]
+    if mine == HERE:
+        return OUT if standing else STANDS
+    if mine == STANDS and HERE not in others.values():
+        return WON if token < min(standing, default="~") else OUT
+    return mine
+
+
+def claim(study: Study, trial: FrozenTrial) -> bool:
+    """Returns whether this worker may begin a trial; waits for others that are about to decide.
+
+    Guarantees:
+        * Of all workers that claim one trial, one at most is told True, and one is unless it dies.
+        * A trial that is another worker's is not changed, except for this worker's claim on it.
+    """
+    storage, token = study._storage, secrets.token_hex(_TOKEN_BYTES)
+    key = f"{_prefix(trial)}{token}"
+    state = HERE
+
+    def look() -> str | None:
+        now = storage.get_trial(trial._trial_id)
+        if ended(now) or _restored(storage, now):
+            return OUT
+        others = {other: of for other, of in claims_on(now).items() if other != token}
+        found = next_state(token, state, others)
+        return None if found == state else found
+
+    waiting = Waiting(study, "for a worker that holds the same trial", below=trial.number + 1)
+    try:
+        storage.set_trial_system_attr(trial._trial_id, key, state)
+        while state not in (WON, OUT):
+            found = poll(look, timeout=None, on_pause=waiting.pause)
+            assert found is not None  # Without a timeout.
+            state = found
+            storage.set_trial_system_attr(trial._trial_id, key, state)
+    except UpdateFinishedTrialError:
+        return False  # Another worker has ended it, or it was marked as failed.
+    except BaseException:
+        _withdraw(storage, trial, key)
+        raise
+    return state == WON
+
+
+def claims_on(trial: FrozenTrial) -> dict[str, str]:
+    """Returns the claims on a trial by token; those on a trial that it is a copy of are left out.
+
+    A claim that is damaged counts as won: release then refuses what it cannot tell.
+    """
+    prefix = _prefix(trial)
+    found = {
+        key.removeprefix(prefix): state
+        for key, state in trial.system_attrs.items()
+        if key.startswith(prefix)
+    }
+    return {token: s if s in (HERE, STANDS, OUT) else WON for token, s in found.items()}
+
+
+def claimed_twice(trial: FrozenTrial) -> bool:
+    """Returns whether two workers have won the same trial, so that it may have run twice."""
+    return list(claims_on(trial).values()).count(WON) > 1
+
+
+def _restored(storage: BaseStorage, trial: FrozenTrial) -> bool:
+    """Returns whether a trial had ended before this worker was given it; gives it its end back.
+
+    On SQLite the update that gives a worker a trial may come so late that the other worker has
+    ended it already. It then shows as running, with the time at which it was completed. Only a
+    pruned trial cannot be told from a completed one, if it reported values: it stays open, to be
+    marked as failed (``optuna-dp recover``), which is the same outcome.
+    """
+    if trial.datetime_complete is None:
+        return False
+    if trial.values is None:
+        storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+    elif not trial.intermediate_values:
+        storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, trial.values)
+    return True
+
+
+def _prefix(trial: FrozenTrial) -> str:
+    return f"{CLAIM_KEY}:{trial.number}:"
+
+
+def _withdraw(storage: BaseStorage, trial: FrozenTrial, key: str) -> None:
+    """Leaves a trial because of an error, and marks it as failed if nobody else has claimed it.
+
+    Optuna would leave it running. A worker that claims it only now either finds that it has
+    ended, or has written its slot record before: then the run counts, as a failed one.
+    """
+    with contextlib.suppress(Exception):  # The storage may be what has failed.
+        storage.set_trial_system_attr(trial._trial_id, key, OUT)
+        claims = claims_on(storage.get_trial(trial._trial_id))
+        if all(state == OUT for state in claims.values()):
+            fail_unstarted(storage, trial._trial_id)

@@ -1,0 +1,178 @@
+"""Slots whose hyperparameters are drawn by the study's sampler, and by nobody else.
+
+A private selection and a choice among utilities charge for the distribution that the draws have.
+So an enqueued trial is refused, and every draw is recorded, or follows from the slot's record.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+from collections.abc import Callable, Collection
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import SeedWarning
+from optuna_dp.models.prior import value_at
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import Space, check_choices, drawn_once
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import (
+    DRAW_KEY,
+    INDEPENDENT_KEY,
+    NOT_DRAWN_KEY,
+    SLOT_KEY,
+    SlotRecord,
+    fail_unstarted,
+    own_slot,
+    was_enqueued,
+)
+from optuna_dp.protocol.shared_plan import refuse
+from optuna_dp.protocol.slots import NOT_DRAWN, SlotSampler
+
+_logger = logging.getLogger("optuna_dp")
+
+
+class DrawnSlotSampler(SlotSampler):
+    """Base of the samplers whose draws are charged for; arguments as of :class:`SlotSampler`.
+
+    Guarantees:
+        * T, the tie-breaks and all draws come from the operating system unless ``seed`` is
+          given; a seeded study says so in its plan and cannot be released.
+        * A trial whose hyperparameters were given by hand ends before its objective is called.
+    """
+
+    def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
+        super().__init__(search_space, seed=seed)
+        if seed is not None:
+            told = (
+                f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
+                "the seed knows T and every draw, so release() will refuse the study. Leave seed "
+                "out where the data are real."
+            )
+            # Scripts that silence warnings are common; the log says it all the same.
+            _logger.warning(told)
+            warnings.warn(told, SeedWarning, stacklevel=4)  # Where a sampler here is made.
+
+    # What a procedure supplies.
+
+    def _draw_alone(
+        self, number: int, name: str, distribution: BaseDistribution
+    ) -> Callable[[], Any] | None:
+        """Returns how one parameter is drawn from a prior; None if the prior is uniform."""
+        return None
+
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
+        """Returns whether known parameters are drawn one by one from the uniform prior too."""
+        return False
+
+    def _last_to_start(self, plan: StudyPlan) -> int:
+        """Returns the number of the trial that ends the loop of ``optimize`` when it starts."""
+        return plan.slots - 1
+
+    # Who may run.
+
+    def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
+        if study._is_multi_objective():
+            fail_unstarted(study._storage, trial._trial_id)
+            self._raise_error_if_multi_objective(study)
+        copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
+        if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
+            refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
+
+    def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
+        if trial.number >= self._last_to_start(plan):
+            self._stop(study)
+        return trial.number < plan.slots
+
+    def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
+        return trial.number >= plan.slots
+
+    # Draws.
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Draws the slot's joint parameters, together or one by one."""
+        if not search_space or not self._each_alone(study, trial):
+            return super().sample_relative(study, trial, search_space)
+        return {
+            name: self.sample_independent(study, trial, name, distribution)
+            for name, distribution in search_space.items()
+        }
+
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+    ) -> Any:
+        """Draws one parameter from the prior.
+
+        A parameter drawn from the uniform prior is a function of the slot's record, which is
+        there already: nothing is read and nothing written.
+        """
+        check_choices(name, distribution)
+        if self._search_space is not None and name not in self._search_space:
+            self._warn_once(
+                f"The objective asks for {name!r}, which search_space does not have: it is "
+                "drawn from the prior by itself, and nothing is learnt about it. If the name is "
+                "misspelt, start a new study."
+            )
+        draw = self._draw_alone(trial.number, name, distribution)
+        known = self._under_way.get(study, trial)
+        if draw is None and known is not None and known.begun_here:
+            known.asked.add(name)
+            return draw_alone(known.record.draws, name, distribution)
+        if draw is None:
+            key = self._draws_of(study, trial)
+            draw = functools.partial(draw_alone, key, name, distribution)
+        return drawn_once(study, trial, name, distribution, draw)
+
+    def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
+        """Returns what fixes the draws of a trial that another process has begun, say."""
+        known = self._under_way.get(study, trial)
+        if known is not None:
+            return known.record.draws
+        record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
+        if record is not None:
+            return SlotRecord.from_json(record).draws
+        # No sampler of ours has begun it. It is drawn all the same, and never released.
+        return self._new_draws(trial.number)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        """Notes which parameters were not drawn here; forgets the trial."""
+        known = self._under_way.get(study, trial)
+        super().after_trial(study, trial, state, values)
+        if known is not None and known.begun_here:
+            _note_what_others_drew(study, trial, known.asked)
+
+
+def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
+    """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
+
+    ``draws`` is the number of that name in the run's :class:`SlotRecord`.
+    """
+    return value_at(distribution, entropy.unit(draws, name))
+
+
+def _note_what_others_drew(study: Study, trial: FrozenTrial, asked: Collection[str]) -> None:
+    """Notes the parameters of a trial, just before it ends, that no sampler of ours has drawn.
+
+    ``asked`` were drawn without a record of their own.
+    """
+    joint = trial.system_attrs.get(DRAW_KEY)
+    recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}
+    others = [
+        name
+        for name, distribution in trial.distributions.items()
+        if name not in asked
+        and name not in recorded
+        and INDEPENDENT_KEY + name not in trial.system_attrs
+        and not distribution.single()  # Optuna asks no sampler for what has one value.
+    ]
+    if others:
+        study._storage.set_trial_system_attr(trial._trial_id, NOT_DRAWN_KEY, others)

@@ -1,0 +1,271 @@
+"""The callback that keeps the books of a study."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.errors import PlanError
+from optuna_dp.evidence.procedure import Procedure
+from optuna_dp.evidence.reading import open_study
+from optuna_dp.evidence.run_record import (
+    ONE_COST,
+    RunRecord,
+    run_records,
+    write_run_record,
+)
+from optuna_dp.evidence.slot_records import slot_record
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import ended, score, trials_of
+from optuna_dp.releasing.reminders import looks_exact, warn_of_scores
+from optuna_dp.validation import open_unit
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+_logger = logging.getLogger("optuna_dp")
+
+# Of how many runs scores are compared after each; release compares all of them.
+_LOOKED_AT = 100
+
+
+class PrivacyCallback:
+    """Records what a run costs, tracks the privacy loss, and stops the study at the secret T.
+
+    Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
+    ``run``. For a page in Optuna Dashboard add :class:`optuna_dp.dashboard.DashboardCallback`
+    after it.
+
+    On the ``optuna_dp`` logger, the guarantee is logged at level INFO after the first run and
+    after the last, and a line for each run, with their count, at level DEBUG, the curator's own.
+
+    Args:
+        run: The event of one whole run, training and scoring; see :func:`optuna_dp.dp_sgd` and
+            :func:`optuna_dp.compose`. Left out for :class:`optuna_dp.BudgetSampler`, whose plan
+            says what runs cost.
+        delta: The delta at which epsilon is shown, in (0, 1); by default the plan's, else 1e-5.
+        neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the one relation under
+            which the events of training and scoring are all read; by default the plan's, else
+            ``"add_or_remove_one"``.
+        output_attributes: User attributes of a trial that are part of the run's private output
+            (for example a calibrated threshold) and may be released with the winner.
+        show_progress: Show one line that says that a run has ended and what is guaranteed, and
+            take it away with the last run. Unlike Optuna's own bar it needs no ``n_trials``. It
+            counts pilots ("pilot 5 of 20"); where the number of runs is secret, it neither counts
+            nor leaves a trace of how many there were.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+        UnsupportedEventError: If no accountant supports ``run``.
+        PlanError: When called in a study of another sampler, or one in which another cost of a
+            run is recorded (by another worker's callback, or an earlier ``optimize``).
+        ReleaseRefusedError: When called after a trial for which ``release`` would refuse the
+            study: it was enqueued, drawn by another sampler, from other ranges, and so on.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> run = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100)
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+        >>> study.optimize(
+        ...     lambda trial: trial.suggest_float("x", 0, 1),
+        ...     callbacks=[odp.PrivacyCallback(run)],
+        ... )
+    """
+
+    def __init__(
+        self,
+        run: dp_event.DpEvent | None = None,
+        *,
+        delta: float | None = None,
+        neighboring_relation: str | None = None,
+        output_attributes: Sequence[str] = (),
+        show_progress: bool = False,
+    ) -> None:
+        self._delta = None if delta is None else open_unit("delta", delta)
+        self._relation = neighboring_relation
+        self._output_attributes = output_attributes
+        # What runs cost, unless the study's plan says it.
+        self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
+        self._lock = threading.Lock()
+        self._progress = _Progress() if show_progress else None
+        self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
+        self._looked = ""  # The nonce of the study whose scores were pointed out last.
+        self._warned = ""  # The nonce of the study that was warned of its failures last.
+
+    def __repr__(self) -> str:
+        # Start-up time: workers make callbacks before anything is judged.
+        from optuna_dp.accounting.event_words import in_words
+
+        record = self._stated
+        if record is None:
+            return "PrivacyCallback(<what the study's plan pays for>)"
+        return (
+            f"PrivacyCallback(<{in_words(record.event)}>, delta={record.delta:g}, "
+            f"neighboring_relation={record.neighboring_relation!r}, "
+            f"output_attributes={list(record.output_attributes)!r})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy in another process shares neither the lock nor the line on the terminal.
+        shows = None if self._progress is None else _Progress()
+        return {**self.__dict__, "_lock": None, "_progress": shows}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def __call__(self, study: Study, trial: FrozenTrial) -> None:
+        """Called by Optuna after each trial."""
+        storage, study_id = study._storage, study._study_id
+        opened = open_study(study)
+        if opened is None:
+            raise PlanError(
+                "PrivacyCallback is for studies whose sampler is optuna-dp's; this study has no "
+                "plan. Use optuna_dp.BudgetSampler(plan_budget(...))."
+            )
+        plan, procedure = opened.plan, opened.procedure
+        _check_takes_a_run(procedure)
+        record = self._record_for(procedure)
+        books = storage.get_study_system_attrs(study_id)
+        self._record_cost(study, books, record, ran=trial.number < plan.slots)
+        trials = trials_of(study)
+        slots = [t for t in trials if t.number < plan.slots]
+        # Said now, not when all runs have been charged for.
+        procedure.check_origin(slots)
+        if procedure.runs_among([trial], plan):
+            procedure.check_run(trial, slot_record(trial, plan), plan)
+        procedure.check_beside(trial, slots)
+        done = sum(map(ended, slots))
+        finished = done == plan.slots
+        epsilon = self._epsilon(procedure, record)
+        shown = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.3f}"
+        _logger.debug("%d of %d runs have ended.", done, plan.slots)
+        # A line for each run could be counted, so only the curator's own level has them all.
+        _logger.log(
+            logging.INFO if finished or trial.number == 0 else logging.DEBUG,
+            "%s. The release is guaranteed %s at delta %g, however many runs there are.",
+            "The last run has ended" if finished else "A run has ended",
+            shown,
+            record.delta,
+        )
+        if self._progress is not None:
+            self._progress.show(procedure.progress(slots), shown, record.delta, finished)
+        self._warn_of_runs(procedure, plan, slots)
+        self._warn_of_scores(plan, slots)
+        if finished and study._thread_local.in_optimize_loop:
+            study.stop()
+
+    def _record_of(self, run: Any, delta: float, relation: str) -> RunRecord:
+        """What runs cost, with these where the arguments leave something open."""
+        return RunRecord.checked(
+            run,
+            delta if self._delta is None else self._delta,
+            relation if self._relation is None else self._relation,
+            self._output_attributes,
+        )
+
+    def _record_for(self, procedure: Procedure) -> RunRecord:
+        """What runs of a study cost: as its plan says, else as this callback does."""
+        own = procedure.own_record()
+        if own is not None and self._stated is not None:
+            raise PlanError(
+                "What runs of this study cost is in its plan: give study.optimize a "
+                "PrivacyCallback() without a run."
+            )
+        if own is not None:
+            return self._record_of(own.event, own.delta, own.neighboring_relation)
+        if self._stated is None:
+            raise PlanError(
+                "What one run costs is not known: give study.optimize a PrivacyCallback(run); see "
+                "optuna_dp.dp_sgd. Only a budget's plan says it by itself."
+            )
+        return self._stated
+
+    def _record_cost(
+        self, study: Study, books: Mapping[str, Any], mine: RunRecord, *, ran: bool
+    ) -> None:
+        """Writes down what a run costs, unless it stands there; refuses two different costs.
+
+        Each worker writes before it looks, so of two that differ at least one sees the other. What
+        is written stays, though it spoils the release: a run has taken place under each.
+        """
+        storage, study_id = study._storage, study._study_id
+        recorded = run_records(books)
+        if not any(mine.same_cost(r) for r in recorded) and (ran or not recorded):
+            write_run_record(storage, study_id, mine)
+            recorded = run_records(storage.get_study_system_attrs(study_id))
+        other = next((r for r in recorded if not mine.same_cost(r)), None)
+        if other is None:
+            return
+        # Start-up time: most workers agree.
+        from optuna_dp.accounting.event_words import differences_of_runs
+
+        spoilt = " and the study cannot be released: start a new one" if ran else ""
+        raise PlanError(
+            "This PrivacyCallback states another cost of a run than the one that the study has "
+            f"on record: {differences_of_runs(mine, other)} (on record). A study has one "
+            f"cost{spoilt}. {ONE_COST}"
+        )
+
+    def _warn_of_runs(
+        self, procedure: Procedure, plan: StudyPlan, slots: Sequence[FrozenTrial]
+    ) -> None:
+        """Logs once what the curator should know of the runs while they are still going on."""
+        if self._warned != plan.nonce and (words := procedure.warning(slots)):
+            self._warned = plan.nonce
+            _logger.warning(words)
+
+    def _warn_of_scores(self, plan: StudyPlan, slots: Sequence[FrozenTrial]) -> None:
+        """Says once for a study, when it shows, that scores look as if they had no noise."""
+        if self._looked == plan.nonce:
+            return
+        found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
+        words = looks_exact([value for value in found if value is not None])
+        if words:
+            self._looked = plan.nonce
+            warn_of_scores(words)
+
+    def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
+        """The epsilon of the whole study, computed once per design."""
+        with self._lock:
+            key = procedure.design.fingerprint
+            if key not in self._epsilons:
+                self._epsilons[key] = procedure.guarantee(record).epsilon(record.delta)
+            return self._epsilons[key]
+
+
+class _Progress:
+    """One line on the terminal that goes away; it depends on T only while it is there."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
+        from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
+
+        if self._bar is None:
+            # disable=None: not where a file would keep one line per run.
+            self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
+        now = datetime.datetime.now().strftime("%H:%M:%S")
+        # At most 79 characters: a terminal's width cuts it.
+        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
+        self._bar.set_description_str(words)
+        if finished:
+            self._bar.close()
+            self._bar = None
+
+
+def _check_takes_a_run(procedure: Procedure) -> None:
+    if not procedure.runs_are_private:
+        raise PlanError(
+            f"A study of {procedure.design.sampler} needs no PrivacyCallback: its trainings are "
+            "not private, only the choice costs, and what it costs is known from the sampler's "
+            "arguments. Leave the callback out; compose the final training by "
+            "release(study).with_training(event)."
+        )

@@ -1,0 +1,84 @@
+"""Recording what only people know of a study; nothing but the words of its statement needs it."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, checked_study
+from optuna_dp.releasing.data_description import DataDescription, read_description
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+def describe(
+    study: Study,
+    *,
+    dataset: str | None = None,
+    records: int | None = None,
+    owner: str | None = None,
+    date: str | datetime.date | None = None,
+    unit: str | None = None,
+    cap: int | None = None,
+    sampling: str | None = None,
+    trust: str | None = None,
+    purpose: str | None = None,
+) -> None:
+    """Records what only people know of a study's data, for the statement of its release.
+
+    Optional, and possible at any time before the release, by any worker. A second call replaces
+    what it names and leaves the rest. The statement marks all of it as vouched for by the curator:
+    the software cannot check it.
+
+    Args:
+        study: A study of a sampler of optuna-dp.
+        dataset: Name and version of the data set. Public, as all of this is.
+        records: How many records are trained on; leave it out where it is secret.
+        owner: Who answers for the data.
+        date: The day of which the data are, as ISO text ("2026-03-31") or a date.
+        unit: Whose record one record is, in the singular: "patient", "hospital stay".
+        cap: The most records that one unit has. If above 1, the statement adds what the guarantee
+            is for a unit as a whole, which is weaker.
+        sampling: How batches were really drawn, for example "Poisson, by Opacus' data loader".
+        trust: Who sees what, where that differs from the statement's own words.
+        purpose: What the model is for.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed, or the study has been released.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
+        >>> odp.describe(study, dataset="Ward 7, release 2", records=20_000, unit="patient", cap=1)
+        >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4))
+        >>> "Ward 7, release 2, 20,000 records" in release.statement()
+        True
+    """
+    storage, study_id = checked_study(study)._storage, study._study_id
+    given = {
+        "dataset": dataset,
+        "records": records,
+        "owner": owner,
+        "date": date.isoformat() if isinstance(date, datetime.date) else date,
+        "unit": unit,
+        "cap": cap,
+        "sampling": sampling,
+        "trust": trust,
+        "purpose": purpose,
+    }
+    before = read_description(study)
+    known = {} if before is None else before.to_json()
+    new = DataDescription(**{**known, **{k: v for k, v in given.items() if v is not None}})
+    if new == before:
+        return
+    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
+        raise InvalidArgumentError(
+            "study",
+            study.study_name,
+            "it must not have been released: the statement of that release stands",
+            "Describe a study before its release.",
+        )
+    storage.set_study_system_attr(study_id, DESCRIPTION_KEY, new.to_json())

@@ -1,0 +1,85 @@
+"""What the curator is reminded of when a release is made. It changes nothing about the release.
+
+That other studies count too; and that scores look as if no noise had been added to them. This is
+for the curator's eyes: it reads all scores. It refuses nothing, because equal or round scores can
+be private (rounded, clipped, noise of a fixed size in units of a count), and scores on public data
+need no noise.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+
+from optuna.study import Study
+
+from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.evidence.runs import Evidence
+from optuna_dp.exact_values import common_unit
+from optuna_dp.protocol.records import score
+from optuna_dp.protocol.retries import is_ours
+
+_logger = logging.getLogger("optuna_dp")
+
+EXACT = "The scores of this study look exact"
+_ALIKE = 3
+_ADVICE = (
+    "If they are made of private data, add noise and charge for it (optuna_dp.scoring); if the "
+    "training is seeded, take the seed away: its noise is no noise. Scores on public data may be "
+    "exact."
+)
+
+
+def looks_exact(scores: Sequence[float]) -> str:
+    """Says in words why scores look exact; empty if they do not."""
+    finite = [value for value in scores if math.isfinite(value)]
+    value, times = Counter(finite).most_common(1)[0] if finite else (0.0, 0)
+    # Clipped scores repeat at the ends of their range.
+    if times >= _ALIKE and value not in (min(finite), max(finite), 0.0, 1.0):
+        return f"{EXACT}: several runs have the very same. {_ADVICE}"
+    if times >= _ALIKE and times == len(finite):
+        return f"{EXACT}: all runs have the very same. {_ADVICE}"
+    unit = common_unit(sorted(set(finite)))
+    if unit is not None and unit > 1:
+        return (
+            f"{EXACT}: all are multiples of 1/{unit}, as a share of {unit} records is. {_ADVICE}"
+        )
+    return ""
+
+
+def warn_of_scores(words: str) -> None:
+    """Warns the curator, and logs it for scripts that silence warnings."""
+    _logger.warning(words)
+    warnings.warn(words, ExactScoreWarning, stacklevel=3)
+
+
+def remind(evidence: Evidence) -> None:
+    """Says what the curator should think of, once a release is made."""
+    _warn_of_other_studies(evidence.study)
+    if not procedure_of(evidence.plan.design).runs_are_private:
+        return  # Utilities have no noise, and are not released.
+    found = [score(run.trial) for run in evidence.runs]
+    words = looks_exact([value for value in found if value is not None])
+    if words:
+        warn_of_scores(words)
+
+
+def _warn_of_other_studies(study: Study) -> None:
+    """Reminds the curator that the best of several releases is not one release."""
+    storage = study._storage
+    others = sum(
+        other._study_id != study._study_id and is_ours(storage, other._study_id)
+        for other in storage.get_all_studies()
+    )
+    if others:
+        _logger.warning(
+            "This storage holds %d other private stud%s. This guarantee is for one search whose "
+            "result is released whatever it is. If a search was discarded because of its result, "
+            "or the best of several is chosen, compose their guarantees (Guarantee.compose).",
+            others,
+            "y" if others == 1 else "ies",
+        )

@@ -1,1 +1,0 @@
-"""Optuna samplers whose studies can be released, and the bookkeeping they share."""

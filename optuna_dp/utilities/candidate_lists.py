@@ -1,0 +1,165 @@
+"""The candidates of a study whose choice is made afterwards: a grid, a list, or draws."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.given_points import to_internal
+from optuna_dp.models.prior import n_points, to_external
+from optuna_dp.models.space import check_space
+from optuna_dp.protocol.plan import canonical_json
+from optuna_dp.utilities.settings import CandidateSource
+from optuna_dp.validation import whole
+
+MOST = 1_000_000
+
+
+# Where candidates come from; and which they are, slot by slot, unless each is drawn when its trial
+# starts.
+Candidates = tuple[CandidateSource, list[dict[str, Any]] | None]
+
+
+def candidate_list(
+    search_space: Mapping[str, BaseDistribution] | None,
+    candidates: Sequence[Mapping[str, Any]] | int | None,
+) -> Candidates:
+    """Returns the candidates that the samplers' arguments describe; see NoisyMaxSampler.
+
+    Raises:
+        InvalidArgumentError: If there is no candidate, too many, or one outside the space.
+    """
+    if search_space is not None:
+        check_space(search_space)
+    if candidates is None:
+        return _grid(search_space)
+    if isinstance(candidates, (Sequence, tuple)) and not isinstance(candidates, (str, bytes)):
+        return _listed(search_space, candidates)
+    if isinstance(candidates, bool) or not hasattr(candidates, "__index__"):
+        raise InvalidArgumentError(
+            "candidates",
+            candidates,
+            "it must be a list of dicts, a number of draws, or None for a grid",
+        )
+    count = whole("candidates", candidates, 1)
+    if count > MOST:
+        raise InvalidArgumentError("candidates", count, f"it must be at most {MOST}")
+    return CandidateSource("drawn", count), None
+
+
+def _fixed(kind: str, points: list[dict[str, Any]]) -> Candidates:
+    digest = hashlib.sha256(canonical_json(points).encode()).hexdigest()
+    return CandidateSource(kind, len(points), digest), points
+
+
+def _listed(
+    space: Mapping[str, BaseDistribution] | None, candidates: Sequence[Mapping[str, Any]]
+) -> Candidates:
+    if len(candidates) == 0:
+        raise InvalidArgumentError(
+            "candidates", candidates, "there must be at least one candidate", "Add a candidate."
+        )
+    points = []
+    for i, point in enumerate(candidates):
+        name = f"candidates[{i}]"
+        if not isinstance(point, Mapping) or not all(isinstance(key, str) for key in point):
+            raise InvalidArgumentError(name, point, "it must be a dict of parameters by name")
+        try:
+            canonical_json(dict(point))
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(
+                name, point, "its values must be None, bool, int, float or str, and finite"
+            ) from None
+        if space is not None:
+            _check_contained(name, point, space)
+        points.append(dict(point))
+    _check_share_a_name(points)
+    return _fixed("list", points)
+
+
+def _check_share_a_name(points: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses a list of which no objective can ask all.
+
+    Candidates may have different parameters (a conditional space). But what an objective asks for
+    first cannot depend on the candidate, so all have that one; without it some would fail
+    half-way, and a candidate that failed blocks the choice.
+    """
+    if not set.intersection(*map(set, points)) and any(points):
+        raise InvalidArgumentError(
+            "candidates",
+            [sorted(point) for point in points[:3]],
+            "its dicts have no parameter in common, so an objective cannot ask all for the same",
+            "Give every candidate at least the parameter that is asked for first.",
+        )
+
+
+def _check_contained(
+    name: str, point: Mapping[str, Any], space: Mapping[str, BaseDistribution]
+) -> None:
+    if point.keys() != space.keys():
+        raise InvalidArgumentError(
+            name, point, f"its parameters must be those of search_space, {sorted(space)}"
+        )
+    for parameter, distribution in space.items():
+        if to_internal(distribution, point[parameter]) is None:
+            raise InvalidArgumentError(
+                f"{name}[{parameter!r}]", point[parameter], f"it must lie in {distribution}"
+            )
+
+
+def _grid(space: Mapping[str, BaseDistribution] | None) -> Candidates:
+    if space is None:
+        raise InvalidArgumentError(
+            "candidates",
+            None,
+            "without a search_space there is no grid to make",
+            "Give search_space, a list of candidates, or candidates=<number of draws>.",
+        )
+    sizes = {}
+    for name, distribution in space.items():
+        points = n_points(distribution)
+        if points is None:
+            raise InvalidArgumentError(
+                f"search_space[{name!r}]",
+                distribution,
+                "a grid needs parameters with finitely many values",
+                "Give step=, or candidates=<number of draws>.",
+            )
+        sizes[name] = points
+    count = math.prod(sizes.values())
+    if count > MOST:
+        raise InvalidArgumentError(
+            "search_space",
+            f"a grid of {count} points",
+            f"it must have at most {MOST}",
+            "Give candidates=<number of draws>.",
+        )
+    axes = [[(name, value) for value in _values(d)] for name, d in space.items()]
+    return _fixed("grid", [dict(point) for point in itertools.product(*axes)])
+
+
+def _values(distribution: BaseDistribution) -> list[Any]:
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return list(d.choices)
+    if isinstance(d, IntDistribution):
+        return list(range(d.low, d.high + 1, d.step))
+    assert isinstance(d, FloatDistribution)
+    if d.single():
+        return [d.low]
+    step = d.step
+    assert step is not None
+    count = n_points(d)
+    assert count is not None
+    return [to_external(d, min(d.low + i * step, d.high)) for i in range(count)]

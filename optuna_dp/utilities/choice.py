@@ -1,0 +1,314 @@
+"""The private choice of a study with averaged utilities: made once, whoever makes it.
+
+Optuna's storages cannot compare and set an attribute. What every storage does in one step is to
+create a trial together with its attributes and its final state, under the next number. So an
+answer is recorded as a finished trial of its own: nobody can change it, and of several everybody
+takes the one with the lowest number. An answer that was drawn and not recorded, or recorded
+second, has been seen by nobody and cost nothing.
+
+Consequences:
+
+* *Two workers choose at the same time.* Both take the answer with the lowest number.
+* *A worker dies while it chooses.* The next one (or ``release``) chooses; nothing had been seen.
+* *A second release.* Reads the record of the first.
+* *A candidate's trial fails after it began.* Dropping it could tell a record, so it blocks the
+  choice until it has been evaluated again (:mod:`optuna_dp.utilities.second_evaluations`).
+* *A worker dies before the objective is called, or while it waits for an answer.* Its candidate is
+  missing from the choice. No data had been touched, so its absence says nothing about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import optuna
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
+from optuna_dp.json_records import Record
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import (
+    UNSTARTED_KEY,
+    ended,
+    read_plan,
+    trials_of,
+)
+from optuna_dp.utilities.above_threshold import above_threshold, first_above
+from optuna_dp.utilities.doubling import DoublingPlan, LoopState, TraceStep
+from optuna_dp.utilities.exact_noise import DiscreteLaplace
+from optuna_dp.utilities.noisy_max import NoisyMaxPlan, noisy_max
+from optuna_dp.utilities.second_evaluations import (
+    START_AGAIN,
+    UTILITIES_KEY,
+    never_began,
+    with_utilities,
+)
+from optuna_dp.utilities.settings import UtilitySettings
+from optuna_dp.utilities.utility_values import Utilities
+
+CHOICE_KEY = "optuna_dp:choice"
+
+
+@dataclass(frozen=True)
+class Choice(Record):
+    """What the private mechanism has answered so far. For the curator until it is released.
+
+    Attributes:
+        nonce: The plan's nonce.
+        stage: The stage after which this was recorded.
+        answers: One per iteration: the index of the accepted candidate within those tested, or
+            None.
+        chosen: Number of the trial of the candidate accepted last, or None.
+        finished: Whether there will be no further answer.
+    """
+
+    described_as: ClassVar[str] = "The record of the private choice"
+
+    nonce: str
+    stage: int
+    answers: tuple[int | None, ...]
+    chosen: int | None
+    finished: bool
+
+    def __post_init__(self) -> None:
+        if any(n is not None and n < 0 for n in (self.stage, self.chosen, *self.answers)):
+            raise ValueError("it holds a negative number")
+
+
+def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
+    """Returns what has been recorded, by stage."""
+    found: dict[int, Choice] = {}
+    for trial in trials_of(study):
+        if CHOICE_KEY in trial.system_attrs:
+            choice = Choice.from_json(trial.system_attrs[CHOICE_KEY])
+            if choice.nonce == plan.nonce:
+                found.setdefault(choice.stage, choice)
+    return found
+
+
+def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
+    """Returns the finished choice, or None."""
+    return next((c for c in choices(study, plan).values() if c.finished), None)
+
+
+def end_of(study: Study, plan: StudyPlan) -> int:
+    """Returns the number of trials that hold candidates or answers; smaller if it ended early."""
+    final = final_choice(study, plan)
+    if final is None:
+        return plan.slots
+    return UtilitySettings.from_json(plan.design.settings).first(final.stage + 1)
+
+
+def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -> Choice:
+    """Returns the choice after ``stage``, whose trials have ended; makes it if none is recorded.
+
+    A ``seed`` is for a study that cannot be released: noise from numpy that can be repeated.
+
+    Raises:
+        ReleaseRefusedError: If the utilities of a trial cannot be vouched for.
+    """
+    recorded = choices(study, plan)
+    final = next((c for c in recorded.values() if c.finished), None)
+    if final is not None or stage in recorded:
+        return final or recorded[stage]
+    before = settle(study, plan, stage - 1, seed) if stage > 0 else None
+    if before is not None and before.finished:
+        return before
+    choice = _next_choice(study, plan, stage, before, seed)
+    study._storage.create_new_trial(
+        study._study_id,
+        template_trial=optuna.trial.create_trial(
+            state=TrialState.FAIL, system_attrs={CHOICE_KEY: choice.to_json(), UNSTARTED_KEY: True}
+        ),
+    )
+    return choices(study, plan)[stage]
+
+
+def candidate_trials(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
+    """Returns the trials of a stage that hold candidates, by number."""
+    settings = UtilitySettings.from_json(plan.design.settings)
+    return candidates_among(trials_of(study), settings, stage)
+
+
+def candidates_among(
+    trials: Sequence[FrozenTrial], settings: UtilitySettings, stage: int
+) -> list[FrozenTrial]:
+    """:func:`candidate_trials` of a study whose trials have been read, by number."""
+    numbers = range(settings.first(stage), settings.first(stage + 1))
+    return [t for t in trials if t.number in numbers and not never_began(t)]
+
+
+def read_trace(study: Study) -> tuple[TraceStep, ...]:
+    """Returns the iterations of a study's doubling loop so far. For the curator only.
+
+    Raises:
+        PlanError: If the study has no plan with a doubling loop.
+    """
+    plan, _ = read_plan(study._storage, study._study_id)
+    settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
+    if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
+        raise PlanError("This study has no doubling loop.")
+    recorded = choices(study, plan)
+    return settings.plan.trace(recorded[max(recorded)].answers if recorded else ())
+
+
+# Means of round numbers (accuracies of small partitions) have few binary digits in any precision.
+_FEW_DIGITS = 1 << 12
+
+
+def _looks_single(means: npt.NDArray[np.float64]) -> bool:
+    """Whether every mean has at most the digits of single precision, and one uses many of them.
+
+    A storage keeps a number and not its type, so this is all that is left to be seen. Of means in
+    double precision that are no round numbers, one in 2^29 looks so.
+    """
+    single = means == means.astype(np.float32).astype(np.float64)
+    rounded = means * _FEW_DIGITS == np.rint(means * _FEW_DIGITS)
+    return bool(np.all(single) and not np.all(rounded))
+
+
+def utilities_of(
+    trials: Sequence[FrozenTrial], settings: UtilitySettings, direction: str
+) -> Utilities:
+    """Returns the utilities of candidates whose trials have ended.
+
+    Raises:
+        UnfinishedStudyError: If a trial is open.
+        ReleaseRefusedError: If a candidate has no utility, or one outside [0, 1].
+    """
+    scores = [_scores(trial, settings.n_partitions, direction) for trial in trials]
+    with_scores = [row for row in scores if row is not None]
+    if len(with_scores) not in (0, len(trials)):
+        number = next(t.number for t, row in zip(trials, scores, strict=True) if row is None)
+        raise ReleaseRefusedError(
+            "it returned a mean and others reported their utilities by report_utilities.",
+            trial_number=number,
+            fix="Use report_utilities for every candidate.",
+        )
+    if with_scores:
+        utilities = Utilities.from_scores(with_scores)
+    else:
+        means = np.array([trial.value for trial in trials], dtype=np.float64)
+        if _looks_single(means):
+            raise ReleaseRefusedError(
+                "all means are numbers of single precision, whose rounding the guarantee does not "
+                "cover.",
+                fix="Average in double precision, or use report_utilities.",
+            )
+        utilities = Utilities.from_means(means, settings.n_partitions)
+    if direction == "maximize":
+        return utilities
+    # A cost in [0, 1]. The complement is taken in whole numbers, so that it moves as far.
+    totals = utilities.unit - utilities.totals
+    return Utilities(totals, utilities.n_partitions, utilities.sensitivity)
+
+
+def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
+    """The k utilities of a candidate, or None if it gave their mean; refuses anything else."""
+    if not ended(trial):
+        raise UnfinishedStudyError("Its candidates have not all been evaluated.")
+    value = trial.value if trial.state == TrialState.COMPLETE else None
+    if value is None:
+        raise ReleaseRefusedError(
+            f"it has no utility (it is {trial.state.name}). Whether a whole candidate fails may "
+            "depend on one record, which would then move its utility by more than 1/k.",
+            trial_number=trial.number,
+            fix="Evaluate its candidate again, with None for each partition whose training "
+            "fails: report_utilities(trial, utilities, study=study) with this trial of "
+            f"study.trials. {START_AGAIN}",
+        )
+    reported = trial.system_attrs.get(UTILITIES_KEY)
+    values = [value] if reported is None else reported
+    bad = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
+    if bad is not None:
+        raise ReleaseRefusedError(
+            "its utility does not lie in [0, 1].",  # Which it is, is not private.
+            trial_number=trial.number,
+            fix=f"Rescale by bounds fixed before seeing the data. {START_AGAIN}",
+        )
+    if reported is None:
+        return None
+    if len(values) != k:
+        raise ReleaseRefusedError(
+            f"it reported {len(values)} utilities, and there are {k} partitions.",
+            trial_number=trial.number,
+            fix=START_AGAIN,
+        )
+    return [worst(direction) if v is None else v for v in values]
+
+
+def worst(direction: str) -> float:
+    """The utility of a partition whose training failed."""
+    return 0.0 if direction == "maximize" else 1.0
+
+
+def _next_choice(
+    study: Study, plan: StudyPlan, stage: int, before: Choice | None, seed: int | None
+) -> Choice:
+    settings = UtilitySettings.from_json(plan.design.settings)
+    trials = candidate_trials(study, plan, stage)
+    answers = [] if before is None else list(before.answers)
+    chosen = None if before is None else before.chosen
+    finished = stage + 1 >= settings.stages
+    if trials:
+        tested = with_utilities(study, plan, trials)
+        utilities = utilities_of(tested, settings, plan.design.direction)
+        if isinstance(settings.plan, NoisyMaxPlan):
+            answers.append(_noisy_max(utilities, settings.plan, seed))
+            chosen = trials[answers[-1] or 0].number
+        else:
+            state = settings.plan.after(answers)
+            while not state.finished:
+                answer = _above(utilities, state, seed)
+                answers.append(answer)
+                chosen = chosen if answer is None else trials[answer].number
+                state = state.after(answer)
+                if settings.kind == "proposed":
+                    break
+            finished = finished or state.finished
+    return Choice(plan.nonce, stage, tuple(answers), chosen, finished)
+
+
+class _Repeatable(DiscreteLaplace):
+    """Noise for simulations: numpy's, from a seed. Nothing made with it is private."""
+
+    def __init__(self, scale: float, rng: np.random.Generator) -> None:
+        self.scale = scale
+        self._rng = rng
+
+    def draw(self, size: int) -> npt.NDArray[np.int64]:
+        return np.rint(self._rng.laplace(scale=self.scale, size=size)).astype(np.int64)
+
+    def first_reaching(self, gaps: npt.NDArray[np.int64]) -> int | None:
+        hits = np.flatnonzero(self.draw(len(gaps)) >= gaps)
+        return int(hits[0]) if len(hits) else None
+
+
+def _above(utilities: Utilities, state: LoopState, seed: int | None) -> int | None:
+    epsilon = state.plan.epsilon
+    if seed is None:
+        return above_threshold(utilities, state.threshold, epsilon)
+    rng = entropy.generator(seed, "choice", state.iterations)
+    scale = 2 * utilities.sensitivity / epsilon
+    return first_above(
+        utilities.totals,
+        round(Fraction(state.threshold) * utilities.unit),
+        threshold_noise=_Repeatable(scale, rng),
+        query_noise=_Repeatable(2 * scale, rng),
+    )
+
+
+def _noisy_max(utilities: Utilities, plan: NoisyMaxPlan, seed: int | None) -> int:
+    if seed is None:
+        return noisy_max(utilities, plan.epsilon, plan.noise)
+    rng = entropy.generator(seed, "choice")
+    draw = rng.gumbel if plan.noise == "gumbel" else rng.exponential
+    noise = draw(scale=2 * utilities.sensitivity / plan.epsilon, size=utilities.n_candidates)
+    return int(np.argmax(utilities.totals + noise))

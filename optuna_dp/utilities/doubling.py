@@ -1,0 +1,218 @@
+"""The doubling loop: a threshold that climbs by doubling steps, tested by AboveThreshold."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.utilities.above_threshold import above_threshold
+from optuna_dp.utilities.accounting import iteration_event
+from optuna_dp.utilities.utility_values import Utilities
+
+if TYPE_CHECKING:
+    import dp_accounting
+
+Variant = Literal["bounded", "capped"]
+
+
+@functools.lru_cache(maxsize=256)
+def granules(lower_bound: float, granularity: float) -> int:
+    """n = ceil((1 - u0) / g), in exact arithmetic on the decimal numbers the caller wrote.
+
+    In floating point ``(1 - 0.7) / 0.1`` is above 3, and ten additions of 0.1 stay below 1.
+    """
+    u0, g = _decimal(lower_bound), _decimal(granularity)
+    return math.ceil((1 - u0) / g)
+
+
+@dataclass(frozen=True)
+class DoublingPlan:
+    """What is fixed before the loop looks at the data; the guarantee follows from it alone.
+
+    Attributes:
+        epsilon: Privacy of one iteration.
+        granularity: Smallest step of the threshold, in (0, 1).
+        lower_bound: Where the threshold starts, in [0, 1).
+        variant: "bounded" stops when the threshold has been pushed to 1 ("Revisiting", Algorithm
+            1); "capped" goes on ("Constant-overhead", Algorithm 1) until the step is zero. Both
+            stop at the iteration bound.
+        max_iterations: Cap on the iterations, fixed beforehand. None: ``2n - 1`` for "bounded",
+            ``ceil(5 log2(n + 1))`` for "capped". "bounded" never exceeds ``2n - 1``.
+
+    Guarantees:
+        * At most :attr:`iteration_bound` iterations, whatever the utilities and the noise.
+        * The sequence of answers, hence the choice and the number of iterations, satisfies
+          :meth:`event` with respect to a change of one partition.
+    """
+
+    epsilon: float
+    granularity: float = 0.01
+    lower_bound: float = 0.0
+    variant: Variant = "bounded"
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "epsilon", validation.positive("epsilon", self.epsilon))
+        set_field(self, "granularity", validation.open_unit("granularity", self.granularity))
+        if self.granularity < 1e-15:  # Numbers in [0, 1] are not finer.
+            raise InvalidArgumentError("granularity", self.granularity, "it must be >= 1e-15")
+        set_field(self, "lower_bound", validation.number("lower_bound", self.lower_bound))
+        if not 0.0 <= self.lower_bound < 1.0:
+            raise InvalidArgumentError("lower_bound", self.lower_bound, "it must lie in [0, 1)")
+        if self.variant not in ("bounded", "capped"):
+            raise InvalidArgumentError("variant", self.variant, 'it must be "bounded" or "capped"')
+        if self.max_iterations is not None:
+            cap = validation.whole("max_iterations", self.max_iterations, minimum=1)
+            set_field(self, "max_iterations", cap)
+
+    @property
+    def n(self) -> int:
+        """Granules between the lower bound and 1."""
+        return granules(self.lower_bound, self.granularity)
+
+    @property
+    def iteration_bound(self) -> int:
+        """m, the number of iterations that are accounted for."""
+        if self.variant == "bounded":
+            bound = 2 * self.n - 1
+            return bound if self.max_iterations is None else min(bound, self.max_iterations)
+        return self.max_iterations or math.ceil(5 * math.log2(self.n + 1))
+
+    def event(self) -> dp_accounting.DpEvent:
+        """The loop as an event: ``iteration_bound`` mechanisms, each ``epsilon``-DP."""
+        return iteration_event(self.epsilon, self.iteration_bound)
+
+    def start(self) -> LoopState:
+        """The state before the first iteration."""
+        return LoopState(plan=self)
+
+    def after(self, answers: Sequence[int | None]) -> LoopState:
+        """Where the loop stands after ``answers``."""
+        return functools.reduce(LoopState.after, answers, self.start())
+
+    def trace(self, answers: Sequence[int | None]) -> tuple[TraceStep, ...]:
+        """The iterations that gave ``answers``."""
+        steps, state = [], self.start()
+        for answer in answers:
+            before, state = state, state.after(answer)
+            step, threshold, utility = before.step, float(before.threshold), float(state.utility)
+            steps.append(TraceStep(state.iterations, step, threshold, answer, utility, state.step))
+        return tuple(steps)
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """Where a loop stands. A function of the plan and of the answers so far, and nothing else.
+
+    Attributes:
+        plan: What was fixed beforehand.
+        position: Granules accumulated, ``j``; a whole number, so that nothing is lost in sums.
+        step: The next proposal, in granules: a power of two, or 0 when the loop has converged.
+        iterations: Iterations done.
+        choice: The last accepted index (within its batch), or None.
+    """
+
+    plan: DoublingPlan
+    position: int = 0
+    step: int = 1
+    iterations: int = 0
+    choice: int | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the loop has converged, reached 1 (variant "bounded") or its iteration bound."""
+        if self.step == 0 or self.iterations >= self.plan.iteration_bound:
+            return True
+        return self.plan.variant == "bounded" and self.position >= self.plan.n
+
+    @property
+    def threshold(self) -> Fraction:
+        """The utility that the next iteration tests, before noise: ``u0 + (j + step) g``."""
+        return self._utility_at(self.position + self.step)
+
+    @property
+    def utility(self) -> Fraction:
+        """The utility accumulated so far, ``u0 + j g``."""
+        return self._utility_at(self.position)
+
+    def after(self, answer: int | None) -> LoopState:
+        """The state after one more iteration that gave ``answer`` (an index, or None)."""
+        if self.finished:
+            raise InvalidArgumentError(
+                "answer", answer, "the loop has finished", "Further iterations are not paid for."
+            )
+        done = replace(self, iterations=self.iterations + 1)
+        if answer is None:
+            return replace(done, step=self.step // 2)
+        choice, position = validation.whole("answer", answer), self.position + self.step
+        return replace(done, position=position, step=2 * self.step, choice=choice)
+
+    def _utility_at(self, position: int) -> Fraction:
+        return _decimal(self.plan.lower_bound) + position * _decimal(self.plan.granularity)
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One iteration, for the curator: a point of the papers' step-u picture.
+
+    Attributes:
+        iteration: From 1.
+        step: Granules proposed.
+        threshold: Utility tested, before noise.
+        answer: Index of the accepted candidate, or None.
+        utility: Accumulated utility afterwards.
+        next_step: Step afterwards.
+    """
+
+    iteration: int
+    step: int
+    threshold: float
+    answer: int | None
+    utility: float
+    next_step: int
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """What a loop returns.
+
+    Attributes:
+        candidate: Index of the chosen candidate, or None if no threshold was ever reached.
+        state: The final state.
+        trace: All iterations, for the curator. ``len(trace)`` is what was used, not the guarantee.
+    """
+
+    candidate: int | None
+    state: LoopState
+    trace: tuple[TraceStep, ...]
+
+
+def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopResult:
+    """Chooses a candidate by the doubling loop over fixed utilities.
+
+    arXiv 2211.01852: "Revisiting", Algorithm 1 (variant "bounded") and "Constant-overhead",
+    Algorithm 1 (variant "capped", with the iteration cap that a guarantee needs). Proofs in
+    docs/explanation/propose-test.md.
+
+    Guarantees:
+        * What ``plan`` promises; ``plan.event()`` is the cost.
+        * The candidate may be None: then no candidate reached a threshold.
+    """
+    state, answers = plan.start(), list[int | None]()
+    while not state.finished:
+        answers.append(above_threshold(utilities, state.threshold, plan.epsilon))
+        state = state.after(answers[-1])
+    return LoopResult(state.choice, state, plan.trace(answers))
+
+
+@functools.lru_cache(maxsize=256)
+def _decimal(value: float) -> Fraction:
+    # repr gives the shortest decimal that reads back as this float: what the caller wrote.
+    return Fraction(repr(value))

@@ -1,0 +1,83 @@
+"""A private choice among candidates whose trainings were not private."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.drawn_runs import DrawnRuns
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import score
+from optuna_dp.utilities.choice import end_of, final_choice, settle
+from optuna_dp.utilities.second_evaluations import with_utilities
+from optuna_dp.utilities.settings import UtilitySettings
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from optuna_dp.evidence.run_record import RunRecord
+    from optuna_dp.evidence.runs import Evidence
+
+
+class UtilityChoice(DrawnRuns):
+    """See the module's docstring; docs/explanation/propose-test.md has the proof."""
+
+    runs_are_private = False
+
+    @functools.cached_property
+    def settings(self) -> UtilitySettings:
+        """What the study's plan records."""
+        return UtilitySettings.from_json(self.design.settings)
+
+    def guarantee(self, record: RunRecord) -> Guarantee:
+        return Guarantee(self.run(None), record.neighboring_relation)
+
+    def run(self, run: Any) -> Any:
+        """See :class:`Procedure`; the event follows from the plan."""
+        if run is not None:
+            raise InvalidArgumentError(
+                "run",
+                run,
+                f"the trainings of a {self.design.sampler} study are not private and only the "
+                "choice costs, which the study knows",
+                "Leave it out; compose the final training by release(study).with_training(event).",
+            )
+        return self.settings.plan.event()
+
+    def check_outputs(self, attributes: Any, store: Any) -> None:
+        for name, value in (("output_attributes", attributes), ("artifact_store", store)):
+            if value:
+                raise InvalidArgumentError(
+                    name,
+                    value,
+                    "the candidates' trainings are not private, so nothing of them may be "
+                    "released",
+                    "Leave it out; give the final model to release(study).with_training.",
+                )
+
+    def settle(self, evidence: Evidence) -> None:
+        settle(evidence.study, evidence.plan, self.settings.stages - 1)
+
+    def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        choice = final_choice(evidence.study, evidence.plan)
+        if choice is None:
+            raise ReleaseRefusedError("Its private choice has not been made.")
+        if choice.chosen is None:
+            return None
+        found = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
+        tested = with_utilities(evidence.study, evidence.plan, found)
+        if not found or score(tested[0]) is None:
+            raise ReleaseRefusedError(
+                "The record of the private choice is corrupted: it names no candidate."
+            )
+        return found[0]
+
+
+class ProposeTest(UtilityChoice):
+    """A choice in stages, whose private answers may end the study before its last slot."""
+
+    def slots(self, study: Study, plan: StudyPlan) -> int:
+        return end_of(study, plan)

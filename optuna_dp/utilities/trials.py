@@ -1,0 +1,293 @@
+"""What ProposeTestSampler and NoisyMaxSampler share: candidates as slots, utilities, the choice.
+
+=====================  =========================================================================
+slot i                 candidate i; its objective returns k utilities (or their mean)
+the trial after those  waits until all have ended, makes the private choice, and has no parameters
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.pruners import BasePruner, NopPruner
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.models.given_points import to_internal
+from optuna_dp.models.prior import UniformPrior
+from optuna_dp.protocol import entropy
+from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
+from optuna_dp.protocol.draws import Space, drawn_once
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.pruners import SilencedPruner
+from optuna_dp.protocol.records import ended, read_plan
+from optuna_dp.protocol.slots import Drawn
+from optuna_dp.protocol.visible_runs import completed_batches
+from optuna_dp.utilities.candidate_lists import candidate_list
+from optuna_dp.utilities.choice import settle, worst
+from optuna_dp.utilities.doubling import DoublingPlan
+from optuna_dp.utilities.noisy_max import NoisyMaxPlan
+from optuna_dp.utilities.partitions_needed import plan_utilities
+from optuna_dp.utilities.second_evaluations import UTILITIES_KEY, evaluate_again
+from optuna_dp.utilities.settings import UtilitySettings
+from optuna_dp.utilities.utility_values import MOST_PARTITIONS_OF_MEANS
+from optuna_dp.validation import number as real_number
+from optuna_dp.validation import whole
+
+_logger = logging.getLogger("optuna_dp")
+
+
+def report_utilities(
+    trial: Trial | FrozenTrial,
+    utilities: Sequence[float | None],
+    *,
+    study: Study | None = None,
+) -> float:
+    """Records a candidate's utilities, one per partition; the objective returns what this returns.
+
+    Use it in the objective of a :class:`optuna_dp.ProposeTestSampler` or
+    :class:`optuna_dp.NoisyMaxSampler` study. An objective that returns the mean itself works too
+    (computed in double precision; single precision voids the guarantee).
+
+    Args:
+        trial: The trial.
+        utilities: k scores in [0, 1]; the i-th made from partition i alone. None or NaN stands
+            for a training that failed on that partition, and counts as the worst score. Catch
+            such failures: a candidate whose whole trial fails blocks the choice.
+        study: The study, if ``trial`` is one of its ``study.trials`` whose candidate you have
+            evaluated again. An open trial, whose worker has died: tell it what this returns. One
+            that has failed: that is all, the utilities are kept in a trial of their own after
+            the last candidate.
+
+    Returns:
+        The mean, for the curator's dashboard. It is not private.
+
+    Raises:
+        InvalidArgumentError: If there are not k utilities, or one is outside [0, 1].
+        PlanError: If the study has no plan with partitions; or ``trial`` has ended and is no
+            candidate that began and failed, or others have not begun yet.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> def objective(trial):
+        ...     x = trial.suggest_float("x", 0, 1, step=0.25)
+        ...     return odp.report_utilities(trial, [1 - (x - 0.5) ** 2] * 1000)
+        >>> space = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.25)}
+        >>> sampler = odp.NoisyMaxSampler(space, n_partitions=1000, epsilon=1.0)
+        >>> study = optuna.create_study(direction="maximize", sampler=sampler)
+        >>> study.optimize(objective)
+        >>> odp.release(study).guarantee.epsilon(delta=1e-5) <= 1.0
+        True
+    """
+    home = trial.study if isinstance(trial, Trial) else study
+    if home is None:
+        raise InvalidArgumentError(
+            "study", None, "it is needed with a trial that is not the objective's own"
+        )
+    storage = home._storage
+    plan, _ = read_plan(storage, home._study_id)
+    if plan is None or "n_partitions" not in plan.design.settings:
+        raise PlanError(
+            "report_utilities is for studies of ProposeTestSampler and NoisyMaxSampler."
+        )
+    k = int(plan.design.settings["n_partitions"])
+    values = [_reported(i, value) for i, value in enumerate(utilities)]
+    if len(values) != k:
+        raise InvalidArgumentError(
+            "utilities",
+            f"{len(values)} of them (trial {trial.number})",
+            f"there must be one for each of the {k} partitions",
+        )
+    for i, value in enumerate(values):
+        if value is not None:
+            _check_unit(f"utilities[{i}]", value, trial.number)
+    filled = [worst(plan.design.direction) if v is None else v for v in values]
+    mean = min(1.0, sum(filled) / k)
+    now = storage.get_trial(trial._trial_id)
+    if ended(now):
+        evaluate_again(home, plan, now, values, mean)
+    else:
+        storage.set_trial_system_attr(trial._trial_id, UTILITIES_KEY, values)
+    return mean
+
+
+class UtilityPruner(SilencedPruner):
+    """Never prunes: a candidate that is dropped half-way has no utility of bounded sensitivity."""
+
+    because = (
+        "whether a candidate is pruned may depend on one record, which would then move its "
+        "utility by more than 1/k."
+    )
+
+
+class UtilitySampler(DrawnSlotSampler):
+    """Base of the samplers whose private choice comes after trainings without privacy.
+
+    Args:
+        plan: The mechanism that chooses. Other arguments as of NoisyMaxSampler.
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None,
+        *,
+        plan: DoublingPlan | NoisyMaxPlan,
+        candidates: Sequence[Mapping[str, Any]] | int | None,
+        n_partitions: int,
+        resolve: float,
+        seed: int | None,
+    ) -> None:
+        super().__init__(search_space, seed=seed)
+        self._plan = plan
+        self._n_partitions = whole("n_partitions", n_partitions, 2)
+        self._candidates, self._points = candidate_list(self._search_space, candidates)
+        plan_utilities(
+            plan,
+            n_candidates=self._candidates.count,
+            n_partitions=self._n_partitions,
+            resolve=resolve,
+        ).warn(stacklevel=3)
+
+    def _in_words(self) -> dict[str, Any]:
+        shown = {**super()._in_words(), "candidates": self._candidates.count}
+        return {**shown, "n_partitions": self._n_partitions, **asdict(self._plan)}
+
+    # The plan.
+
+    def _settings(self) -> UtilitySettings:
+        """Returns the settings that the plan records."""
+        return UtilitySettings(
+            plan=self._plan,
+            n_partitions=self._n_partitions,
+            candidates=self._candidates,
+            search_space=self._recorded_space(),
+        )
+
+    def _draw_slots(self, bits: entropy.Bits) -> int:
+        settings = self._settings()
+        return settings.first(settings.stages)
+
+    def _last_to_start(self, plan: StudyPlan) -> int:
+        return plan.slots  # The choice is made by the trial after the last candidate.
+
+    # Optuna's hooks, where they differ.
+
+    def _guarded(self, pruner: BasePruner) -> BasePruner:
+        """Nothing prunes in these studies."""
+        known = isinstance(pruner, NopPruner | UtilityPruner)
+        return pruner if known else UtilityPruner(type(pruner).__name__)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
+        """Returns what is drawn jointly; the trial after the last candidate makes the choice."""
+        self._raise_error_if_multi_objective(study)
+        plan = self._plan_of(study, trial)
+        if trial.number >= plan.slots:
+            self._choose_at_the_end(study, plan, trial)
+        return super().infer_relative_search_space(study, trial)
+
+    def _value_of(
+        self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
+    ) -> Any:
+        """Returns the candidate's value; draws it where candidates are drawn."""
+        points = self._points
+        if points is None or trial.number >= len(points):
+            return super()._value_of(study, trial, name, distribution)
+        point = points[trial.number]
+        if name not in point:
+            raise InvalidArgumentError(
+                f"candidates[{trial.number}]",
+                point,
+                f"the objective asks for {name!r}, which it does not have",
+            )
+        if to_internal(distribution, point[name]) is None:
+            raise InvalidArgumentError(
+                f"candidates[{trial.number}][{name!r}]",
+                point[name],
+                f"the objective asks for it with {distribution}, which does not contain it",
+            )
+        return drawn_once(study, trial, name, distribution, lambda: point[name])
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        """Refuses a utility that cannot be used at once, not after the last candidate."""
+        super().after_trial(study, trial, state, values)
+        plan, _ = read_plan(study._storage, study._study_id)
+        mine = plan is not None and trial.number < plan.slots
+        if state == TrialState.COMPLETE and values is not None and mine:
+            self._check_value(trial, values[0])
+
+    def _check_value(self, trial: FrozenTrial, value: float) -> None:
+        _check_unit("objective value", value, trial.number)
+        if (
+            self._n_partitions > MOST_PARTITIONS_OF_MEANS
+            and UTILITIES_KEY not in trial.system_attrs
+        ):
+            raise InvalidArgumentError(
+                "n_partitions",
+                self._n_partitions,
+                f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not accounted for",
+                "Return report_utilities(trial, utilities) from the objective.",
+            )
+
+    # Draws.
+
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
+        points = self._points
+        if points is not None:
+            return points[number], {}
+        rng = entropy.generator(self._seed, "joint", number)
+        return UniformPrior().sample(space, 1, rng).params(0), {}
+
+    # The choice.
+
+    def _choose_at_the_end(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> None:
+        try:
+            self._ended(study, plan.slots)
+        except WaitError as error:
+            _logger.info("The private choice is left to release(): %s", error)
+            return
+        settings = UtilitySettings.from_json(plan.design.settings)
+        settle(study, plan, settings.stages - 1, self._seed)
+
+    def _ended(self, study: Study, before: int) -> None:
+        """Returns when all trials below ``before`` have ended."""
+        completed_batches(
+            study,
+            before,
+            own=lambda trial: self._asked_by_this_thread(study, trial),
+            batches=f"{type(self).__name__} a batch_size",
+            otherwise="",
+        )
+
+
+def _reported(i: int, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise InvalidArgumentError(f"utilities[{i}]", value, "it must be a number, or None")
+    return None if float(value) != float(value) else real_number(f"utilities[{i}]", value)
+
+
+def _check_unit(name: str, value: float, trial_number: int) -> None:
+    if not 0.0 <= value <= 1.0:
+        raise InvalidArgumentError(
+            f"{name} of trial {trial_number}",
+            _Hidden(),  # It is made of data without noise.
+            "a utility must lie in [0, 1]",
+            "Rescale the score by bounds fixed before seeing the data; the study cannot be "
+            "released, and starting a new one costs nothing.",
+        )
+
+
+class _Hidden:
+    """Stands for a value that no message may show."""
+
+    def __repr__(self) -> str:
+        return "<not shown>"

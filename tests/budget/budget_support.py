@@ -1,0 +1,62 @@
+"""Small studies with a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+from optuna.distributions import FloatDistribution
+from support import objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.budget.fidelity import PaidRuns
+from optuna_dp.budget.plan import BudgetPlan, assembled
+from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.protocol.records import began, read_plan
+
+X: dict[str, Any] = {"x": FloatDistribution(-1.0, 1.0)}
+
+
+def budget(
+    *sizes: int,
+    spare_runs: int = 0,
+    score: str | None = "training",
+    score_final: bool = True,
+    relation: str = "add_or_remove_one",
+) -> BudgetPlan:
+    """A plan of Gaussian runs, made without a search for its noise."""
+    noises = [32.0 / 2**i for i in range(len(sizes))]
+    runs = [PaidRuns(n, s, 10, 8.0, odp.gaussian(s)) for n, s in zip(sizes, noises, strict=True)]
+    last_score = 4.0 if score_final else None
+    last = PaidRuns(1 + spare_runs, 2.0, 10, last_score, odp.gaussian(2.0))
+    return assembled(
+        epsilon=8.0,
+        delta=1e-5,
+        neighboring_relation=relation,
+        sample_rate=None,
+        batch_size=None,
+        score=score,
+        runs=[*runs, last],
+    )
+
+
+def sampler(plan: BudgetPlan | None = None, **kwargs: Any) -> odp.BudgetSampler:
+    return odp.BudgetSampler(budget(4, 2) if plan is None else plan, **kwargs)
+
+
+def finished(
+    plan: BudgetPlan | None = None, function: Any = objective, **kwargs: Any
+) -> optuna.Study:
+    study = study_of(sampler(plan, **kwargs))
+    study.optimize(function, catch=(RuntimeError,))
+    return study
+
+
+def rungs_of(study: optuna.Study) -> list[str]:
+    """What began, by number: "pilot", "last", or "" for what did not begin."""
+    plan, _ = read_plan(study._storage, study._study_id)
+    assert plan is not None
+    pilots = BudgetSettings.of(plan.design).pilots
+    return [
+        "" if not began(t) else ("pilot" if t.number < pilots else "last") for t in study.trials
+    ]

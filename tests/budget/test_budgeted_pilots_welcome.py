@@ -1,0 +1,429 @@
+"""What a budget allows: whatever knows the runs' private outputs and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+from budget.budget_support import X, budget, finished, rungs_of, sampler
+from optuna.pruners import (
+    BasePruner,
+    HyperbandPruner,
+    MedianPruner,
+    PercentilePruner,
+    SuccessiveHalvingPruner,
+    ThresholdPruner,
+    WilcoxonPruner,
+)
+from optuna.trial import TrialState
+from support import RUN, logged, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+
+
+def smallest_x(pilots: Any) -> Any:
+    return min((params for params, _ in pilots), key=lambda params: params["x"])
+
+
+# Enqueued trials.
+
+
+def test_enqueued_trials_are_pilots() -> None:
+    study = study_of(sampler(budget(4, 2)))
+    study.enqueue_trial({"x": 0.3})
+    study.enqueue_trial({"x": -0.5, "unknown": 1})
+    study.optimize(objective)
+    assert [t.params["x"] for t in study.trials[:2]] == [0.3, -0.5]
+    assert study.trials[6].params == {"x": 0.3}
+    release = odp.release(study)
+    assert release.params == {"x": 0.3}
+    assert "last run" not in release.attributes
+
+
+def test_a_partly_enqueued_pilot_gets_the_rest_proposed() -> None:
+    def two(trial: optuna.Trial) -> float:
+        y = trial.suggest_float("y", 0.0, 1.0)
+        return objective(trial) - y
+
+    study = study_of(sampler(budget(3)))
+    study.enqueue_trial({"x": 0.3})
+    study.optimize(two)
+    assert study.trials[0].params["x"] == 0.3
+    assert set(study.trials[0].params) == {"x", "y"}
+    odp.release(study)
+
+
+def test_a_trial_enqueued_on_a_higher_rung_runs_there() -> None:
+    study = study_of(sampler(budget(3, 2)))
+    study.optimize(objective, n_trials=4)
+    study.enqueue_trial({"x": 0.9})
+    study.optimize(objective)
+    assert study.trials[4].params == {"x": 0.9}
+    assert odp.release(study).pilots[4]["rung"] == 1
+
+
+def test_more_enqueued_trials_than_pilots_do_not_become_the_last_run() -> None:
+    study = study_of(sampler(budget(3)))
+    for x in (0.9, 0.3, -0.2, 0.8, 0.7):
+        study.enqueue_trial({"x": x})
+    with logged() as lines:
+        study.optimize(objective)
+    assert rungs_of(study) == ["pilot"] * 3 + ["", "", "last"]
+    assert study.trials[5].params == {"x": 0.3}
+    assert sum("dropped" in line for line in lines) == 2
+    assert odp.release(study).params == {"x": 0.3}
+
+
+def test_a_trial_enqueued_while_the_last_pilot_runs_is_dropped() -> None:
+    study = study_of(sampler(budget(2)))
+
+    def enqueues(trial: optuna.Trial) -> float:
+        if trial.number == 1:
+            study.enqueue_trial({"x": 0.9})
+        return objective(trial)
+
+    study.optimize(enqueues)
+    assert rungs_of(study) == ["pilot", "pilot", "", "last"]
+    assert study.trials[3].params["x"] != 0.9
+
+
+def test_a_person_who_saw_the_pilots_chooses_the_last_run() -> None:
+    study = study_of(sampler(budget(4)))
+    study.optimize(objective, n_trials=4)
+    study.enqueue_trial({"x": 0.125})
+    with logged() as lines:
+        study.optimize(objective)
+    assert any("were enqueued" in line for line in lines)
+    release = odp.release(study)
+    assert release.params == {"x": 0.125}
+    assert "by hand" in release.attributes["last run"]
+    assert "a person" in release.statement()
+
+
+def test_what_is_enqueued_after_the_last_run_is_not_run() -> None:
+    study = finished()
+    study.enqueue_trial({"x": 0.1})
+    ran: list[int] = []
+    with pytest.raises(PlanError, match="no further run is charged for"):
+        study.optimize(lambda trial: ran.append(trial.number) or objective(trial))
+    assert ran == []
+    odp.release(study)
+
+
+# Trials that are no runs of the study: nothing is charged for them, and nobody sees them.
+
+
+def add_by_hand(study: optuna.Study) -> None:
+    study.add_trial(optuna.trial.create_trial(params={"x": 0.5}, distributions=dict(X), value=9.0))
+
+
+def run_by_another_sampler(study: optuna.Study) -> None:
+    ours, study.sampler = study.sampler, optuna.samplers.RandomSampler()
+    study.enqueue_trial({"x": 0.5})
+    study.optimize(lambda trial: trial.suggest_float("x", -1.0, 1.0) + 9.0, n_trials=1)
+    study.sampler = ours
+
+
+@pytest.mark.parametrize("intrude", [add_by_hand, run_by_another_sampler])
+@pytest.mark.parametrize("at", [1, 4, 5, 6, 7])
+def test_trials_that_are_no_runs_of_the_study_are_no_part_of_its_release(
+    intrude: Any, at: int
+) -> None:
+    """Among the pilots of either rung, before the last run, and after it."""
+    study = study_of(sampler(budget(4, 2)))
+    study.optimize(objective, n_trials=at)
+    intrude(study)
+    study.optimize(objective)
+    runs = [t for t, kind in zip(study.trials, rungs_of(study), strict=True) if kind]
+    assert at not in [t.number for t in runs]
+    assert rungs_of(study).count("last") == 1
+    # The best score there is, and neither repeated on the next rung nor chosen for the last run.
+    assert 0.5 not in [t.params["x"] for t in runs]
+    release = odp.release(study)
+    assert release.params == runs[-1].params
+    assert [p["params"] for p in release.pilots] == [t.params for t in runs[:-1]]
+    assert "9.0" not in str(release.to_json()) + release.statement()
+    add_by_hand(study)
+    assert odp.release(study).to_json() == release.to_json()
+
+
+@pytest.mark.parametrize("choose", ["model", smallest_x])
+def test_no_way_to_choose_sees_trials_that_are_no_runs(choose: Any) -> None:
+    study = study_of(sampler(budget(4), choose=choose))
+    study.optimize(objective, n_trials=2)
+    study.add_trial(
+        optuna.trial.create_trial(params={"x": -1.0}, distributions=dict(X), value=9.0)
+    )
+    study.optimize(objective)
+    assert study.trials[4].params in [study.trials[i].params for i in (0, 1, 3)]
+
+
+def test_fixed_parameters_of_partial_fixed_sampling() -> None:
+    def two(trial: optuna.Trial) -> float:
+        return objective(trial) - trial.suggest_float("y", 0.0, 1.0)
+
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        fixed = optuna.samplers.PartialFixedSampler({"y": 0.5}, optuna.samplers.TPESampler())
+    study = study_of(sampler(budget(3, 1), proposer=fixed))
+    study.optimize(two)
+    assert {t.params["y"] for t in study.trials if t.params} == {0.5}
+    odp.release(study)
+
+
+# Pruners.
+
+
+def steps(trial: optuna.Trial) -> float:
+    """Reports its score at ten steps, growing to it."""
+    value = objective(trial)
+    for step in range(10):
+        trial.report(value * (10 - step) / 10, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return value
+
+
+PRUNERS = {
+    "median": lambda: MedianPruner(n_startup_trials=2),
+    "percentile": lambda: PercentilePruner(25.0, n_startup_trials=2),
+    "halving": lambda: SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
+    "hyperband": lambda: HyperbandPruner(min_resource=1, max_resource=10, reduction_factor=2),
+    "wilcoxon": lambda: WilcoxonPruner(n_startup_steps=1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("name", PRUNERS)
+def test_pruners_that_compare_pilots_prune_pilots_and_never_the_last_run(name: str) -> None:
+    proposer = optuna.samplers.RandomSampler()
+    study = study_of(sampler(budget(16, 2), proposer=proposer), pruner=PRUNERS[name]())
+    for x in (0.3, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36, 0.37):
+        study.enqueue_trial({"x": x})
+    # What is enqueued is not pruned; the rest is proposed, mostly worse.
+    study.optimize(steps)
+    states = [t.state for t in study.trials]
+    if name not in ("hyperband", "wilcoxon"):  # These may spare them all.
+        assert TrialState.PRUNED in states[8:16]
+    assert TrialState.PRUNED not in [*states[:8], *states[16:19]]
+    release = odp.release(study)
+    assert release.value is not None
+    assert [p["state"] for p in release.pilots] == [state.name for state in states[:18]]
+    assert all(p["value"] is None for p in release.pilots if p["state"] == "PRUNED")
+
+
+class Watching(BasePruner):
+    """Keeps what it could read."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, list[int]] = {}
+
+    def prune(self, study: Any, trial: Any) -> bool:
+        self.seen[trial.number] = [t.number for t in study.trials if t.number != trial.number]
+        assert all(not t.user_attrs for t in study.trials if t.number != trial.number)
+        return False
+
+
+def test_a_pruner_sees_completed_batches_by_slot() -> None:
+    pruner = Watching()
+    study = study_of(sampler(budget(6, 2), pilot_batch_size=3), pruner=pruner)
+
+    def reports(trial: optuna.Trial) -> float:
+        trial.set_user_attr("secret", 1.0)
+        return steps(trial)
+
+    study.optimize(reports, n_jobs=3)
+    assert pruner.seen == {3: [0, 1, 2], 4: [0, 1, 2], 5: [0, 1, 2]}
+
+
+def test_a_pruner_does_not_see_trials_that_are_no_runs() -> None:
+    pruner = Watching()
+    study = study_of(sampler(budget(4)), pruner=pruner)
+    study.optimize(steps, n_trials=1)
+    add_by_hand(study)
+    study.optimize(steps)
+    assert pruner.seen == {2: [0], 3: [0, 2]}
+
+
+def test_a_pruner_that_never_can_compare_is_told_of() -> None:
+    study = study_of(sampler(budget(4), pilot_batch_size=4), pruner=MedianPruner())
+    with logged() as lines:
+        study.optimize(steps)
+    assert sum("nothing to compare" in line for line in lines) == 1
+
+
+def test_a_threshold_may_end_any_run() -> None:
+    def sinks(trial: optuna.Trial) -> float:
+        trial.suggest_float("x", -1.0, 1.0)
+        if not odp.fidelity(trial).is_pilot:
+            trial.report(-9.0, 0)
+            assert trial.should_prune()
+            raise optuna.TrialPruned
+        return steps(trial)
+
+    study = study_of(sampler(budget(2)), pruner=ThresholdPruner(lower=-5.0))
+    study.optimize(sinks)
+    assert study.trials[2].state == TrialState.PRUNED
+    release = odp.release(study)
+    assert (release.params, release.value) == (study.trials[2].params, None)
+
+
+# Several objectives.
+
+
+def two_scores(trial: optuna.Trial) -> tuple[float, float]:
+    x = trial.suggest_float("x", -1.0, 1.0)
+    return -((x - 0.3) ** 2), abs(x)
+
+
+def smallest(pilots: Any) -> Any:
+    return min(pilots, key=lambda pilot: pilot[1][1])[0]
+
+
+def test_several_objectives_with_a_function() -> None:
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=sampler(budget(6, 3), choose=smallest)
+    )
+    study.optimize(two_scores)
+    trials = study.trials
+    # Who climbs is bettered by nobody, as far as there are such.
+    front = [
+        t.params["x"]
+        for t in trials[:6]
+        if not any(o.values[0] > t.values[0] and o.values[1] < t.values[1] for o in trials[:6])
+    ]
+    climbed = {t.params["x"] for t in trials[6:9]}
+    assert climbed <= set(front) or set(front) <= climbed
+    assert trials[9].params["x"] == min(climbed, key=abs)
+    release = odp.release(study)
+    assert release.value is None
+    assert release.attributes["values"] == list(trials[9].values)
+    assert release.pilots[0]["values"] == list(trials[0].values)
+    assert "value" not in release.pilots[0]
+    shown = odp.publish(release, "sqlite://", "shown")
+    assert [t.values for t in shown.trials] == [t.values for t in trials]
+    assert odp.release(study).to_json() == release.to_json()
+
+
+@pytest.mark.parametrize("choose", ["best", "model"])
+def test_several_objectives_need_a_function(choose: Any) -> None:
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=sampler(choose=choose)
+    )
+    with pytest.raises(InvalidArgumentError, match="function"):
+        study.optimize(two_scores)
+
+
+# What is released and shown.
+
+
+def test_publishing_shows_the_pilots_and_the_last_run() -> None:
+    study = finished(budget(4, 2))
+    for trial in study.trials[:6]:
+        assert trial.duration is not None
+    shown = odp.publish(odp.release(study), "sqlite://", "shown")
+    assert [t.params for t in shown.trials] == [t.params for t in study.trials]
+    assert [t.value for t in shown.trials] == [t.value for t in study.trials]
+    assert [t.user_attrs for t in shown.trials] == [{"pilot of rung": 1}] * 4 + [
+        {"pilot of rung": 2}
+    ] * 2 + [{}]
+    assert all(not t.system_attrs and not t.intermediate_values for t in shown.trials)
+
+
+def test_pilots_with_parameters_of_their_own_are_published_too() -> None:
+    def branches(trial: optuna.Trial) -> float:
+        if trial.number == 0:
+            return trial.suggest_float("z", 0.0, 1.0) - 5.0
+        if trial.number == 1:
+            raise RuntimeError
+        return trial.suggest_float("x", -1.0, 1.0 if trial.number != 2 else 2.0)
+
+    study = finished(budget(5), branches)
+    shown = odp.publish(odp.release(study), "sqlite://", "shown")
+    assert shown.trials[0].params | shown.trials[0].user_attrs == {
+        **study.trials[0].params,
+        "pilot of rung": 1,
+    }
+    assert shown.trials[1].state == TrialState.FAIL
+
+
+def test_a_last_run_whose_score_is_not_paid_for() -> None:
+    study = finished(budget(3, score_final=False))
+    release = odp.release(study)
+    assert study.trials[3].value is not None
+    assert release.value is None
+    assert "last run" not in release.attributes
+    assert "the last run's is not charged for" in release.statement()
+    public = finished(budget(3, score=None, score_final=False))
+    assert odp.release(public).value == public.trials[3].value
+
+
+def test_only_attributes_named_as_output_are_released() -> None:
+    def notes(trial: optuna.Trial) -> float:
+        trial.set_user_attr("threshold", 0.5)
+        trial.set_user_attr("exact accuracy", 0.9)
+        return objective(trial)
+
+    study = study_of(sampler(budget(2)))
+    callback = odp.PrivacyCallback(output_attributes=["threshold"])
+    study.optimize(notes, callbacks=[callback])
+    release = odp.release(study)
+    assert release.attributes["threshold"] == 0.5
+    assert "exact accuracy" not in str(release.to_json())
+
+
+def test_the_callback_needs_no_run_and_takes_none() -> None:
+    plan = budget(2, relation="replace_one")
+    study = study_of(sampler(plan))
+    with logged() as lines:
+        study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    assert any("The last run has ended" in line for line in lines)
+    release = odp.release(study)
+    assert release.guarantee.neighboring_relation == "replace_one"
+    with pytest.raises(PlanError, match="without a run"):
+        study_of(sampler()).optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    with pytest.raises(PlanError, match="What one run costs is not known"):
+        study_of(odp.RandTuneSampler()).optimize(objective, callbacks=[odp.PrivacyCallback()])
+    with pytest.raises(InvalidArgumentError, match="in the study's plan"):
+        odp.release(study, RUN)
+    with pytest.raises(ReleaseRefusedError, match="relation"):
+        odp.release(finished(), neighboring_relation="replace_one")
+
+
+def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:
+    runs = []
+    for _ in range(2):
+        study = finished(budget(6, 2), seed=5)
+        runs.append([t.params for t in study.trials])
+        odp.release(study)
+    assert runs[0] == runs[1]
+    assert [t.params for t in finished(budget(6, 2)).trials] != runs[0]
+
+
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"choose": "worst"},
+        {"choose": 3},
+        {"surrogate": object(), "choose": "model"},
+        {"surrogate": object()},
+        {"pilot_batch_size": 0},
+        {"seed": 0.5},
+        {"timeout": 0.0},
+    ],
+    ids=lambda wrong: "-".join(wrong),
+)
+def test_arguments_that_are_not_allowed(wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError) as found:
+        sampler(**wrong)
+    assert found.value.argument in wrong
+
+
+def test_the_plan_has_to_be_a_plan() -> None:
+    with pytest.raises(InvalidArgumentError, match="plan_budget"):
+        odp.BudgetSampler(16)  # type: ignore[arg-type]
+    assert repr(sampler()).startswith("BudgetSampler(plan=BudgetPlan(")

@@ -1,0 +1,166 @@
+"""Score models: right where there is an independent answer, and functions of the history."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models import surrogate
+from optuna_dp.models.forest import RandomForest
+from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
+
+MODELS = [GaussianProcess(), RandomForest(trees=20)]
+
+
+def _data(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, d))
+    return x, -((x - 0.4) ** 2).sum(axis=1) * 4 + 0.05 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 9, 40])
+@pytest.mark.parametrize("d", [0, 1, 5])
+def test_any_history_gives_finite_predictions(model: ScoreModel, n: int, d: int) -> None:
+    assert isinstance(model, ScoreModel)
+    x, y = _data(n, d)
+    points = np.random.default_rng(1).random((7, d))
+    for scores in (y, np.zeros(n), np.full(n, 1e12), y * 1e100):
+        fitted = model.fit(x, scores)
+        assert isinstance(fitted, FittedModel)
+        mean, std = fitted.predict(points)
+        assert mean.shape == std.shape == (7,)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(std).all()
+        assert (std >= 0).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_learns_a_smooth_function(model: ScoreModel) -> None:
+    x, y = _data(120, 2)
+    points, truth = _data(200, 2, seed=9)
+    mean, _ = model.fit(x, y).predict(points)
+    assert np.corrcoef(mean, truth)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_worker_from_scratch_agrees_with_one_that_was_there_all_along(model: Any) -> None:
+    x, y = _data(70, 3)
+    points = np.random.default_rng(1).random((50, 3))
+    for n in range(1, 70):
+        model.fit(x[:n], y[:n]).predict(points)
+    seasoned = model.fit(x, y).predict(points)
+    surrogate.fit_kernel.cache_clear()
+    fresh = type(model)(**vars(model)).fit(x, y).predict(points)
+    np.testing.assert_array_equal(seasoned, fresh)
+
+
+def test_hyperparameters_are_refitted_when_the_history_has_doubled() -> None:
+    x, y = _data(300, 2)
+    surrogate.fit_kernel.cache_clear()
+    for n in range(1, 301):
+        GaussianProcess().fit(x[:n], y[:n])
+    assert surrogate.fit_kernel.cache_info().misses == 7  # at 4, 8, 16, 32, 64, 128, 256
+
+
+def test_rescaling_the_scores_does_not_refit() -> None:
+    x, y = _data(20, 2)
+    surrogate.fit_kernel.cache_clear()
+    points = np.random.default_rng(1).random((5, 2))
+    mean, std = GaussianProcess().fit(x, y).predict(points)
+    mean_scaled, std_scaled = GaussianProcess().fit(x, 1e3 * y - 7.0).predict(points)
+    assert surrogate.fit_kernel.cache_info().misses == 1
+    np.testing.assert_allclose(mean_scaled, 1e3 * mean - 7.0, rtol=1e-6)
+    np.testing.assert_allclose(std_scaled, 1e3 * std, rtol=1e-6)
+
+
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_posterior_agrees_with_scikit_learn(repeats: int) -> None:
+    # With repeated points too: merging them, with their noise divided, is exact.
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    base, _ = _data(15, 3)
+    x = np.tile(base, (repeats, 1))
+    y = np.sin(5 * x).sum(axis=1) + 0.1 * np.random.default_rng(2).normal(size=len(x))
+    model = GaussianProcess()
+    k = model._kernel(x, y)
+    kernel = ConstantKernel(k.amplitude) * Matern(k.lengths, nu=2.5) + WhiteKernel(k.noise)
+    z = (y - y.mean()) / y.std()
+    reference = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-10).fit(x, z)
+    points = np.random.default_rng(3).random((40, 3))
+    mean, std = model.fit(x, y).predict(points)
+    want, with_noise = reference.predict(points, return_std=True)
+    np.testing.assert_allclose(mean, y.mean() + y.std() * want, atol=1e-6)
+    np.testing.assert_allclose(
+        std, y.std() * np.sqrt(with_noise**2 - k.noise), rtol=1e-5, atol=1e-7
+    )
+
+
+def test_length_scales_tell_a_parameter_that_matters_from_one_that_does_not() -> None:
+    x = np.random.default_rng(4).random((64, 2))
+    kernel = GaussianProcess()._kernel(x, np.sin(6 * x[:, 0]))
+    assert kernel.lengths[1] > 3 * kernel.lengths[0]
+
+
+def test_noise_is_not_taken_for_signal() -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.random((64, 2)), rng.normal(size=64)
+    mean, _ = GaussianProcess().fit(x, y).predict(rng.random((200, 2)))
+    assert mean.std() < 0.5 * y.std()
+
+
+def test_memory_is_bounded_by_max_points() -> None:
+    x, y = _data(90, 2)
+    fitted: Any = GaussianProcess(max_points=40).fit(x, y)
+    assert fitted.cholesky.shape == (40, 40)
+    kept = {tuple(point) for point in fitted.points}
+    assert all(tuple(point) in kept for point in x[-20:])  # the newest
+    assert all(tuple(point) in kept for point in x[np.argsort(y)[-20:]])  # the best
+
+
+def test_predictions_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = _data(30, 2)
+    points = np.random.default_rng(6).random((100, 2))
+    whole = GaussianProcess().fit(x, y).predict(points)
+    monkeypatch.setattr(surrogate._Posterior, "block", 7)
+    np.testing.assert_allclose(GaussianProcess().fit(x, y).predict(points), whole, rtol=1e-9)
+
+
+def test_identical_points_and_no_noise() -> None:
+    x = np.vstack([np.full((20, 2), 0.3), np.full((20, 2), 0.3 + 1e-13)])
+    mean, std = GaussianProcess().fit(x, np.arange(40.0)).predict(np.array([[0.3, 0.3]]))
+    assert np.isfinite([mean[0], std[0]]).all()
+
+
+def test_threads_may_share_a_model() -> None:
+    x, y = _data(40, 2)
+    points = np.random.default_rng(7).random((20, 2))
+    model = GaussianProcess()
+    expected = {n: model.fit(x[:n], y[:n]).predict(points)[0] for n in range(1, 41)}
+    surrogate.fit_kernel.cache_clear()
+    wrong: list[int] = []
+
+    def work(first: int) -> None:
+        for n in [*range(first, 41), *range(1, first)]:
+            if not np.array_equal(model.fit(x[:n], y[:n]).predict(points)[0], expected[n]):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (1, 15, 30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_bad_settings_are_refused() -> None:
+    for bad in ({"fit_points": 1}, {"max_points": 0}, {"max_points": 1.5}):
+        with pytest.raises(InvalidArgumentError):
+            GaussianProcess(**bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="trees"):
+        RandomForest(trees=1)

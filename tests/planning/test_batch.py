@@ -1,0 +1,113 @@
+"""batch_choices: its noise costs what it says, its shares are those of the limit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError
+
+DIGITS: dict[str, Any] = {"records": 1348, "epochs": 10}
+
+
+def mu_of(epsilon: float, delta: float) -> float:
+    """Of the Gaussian mechanism, from its profile as it is in the papers."""
+
+    def excess(mu: float) -> float:
+        first = norm.cdf(mu / 2 - epsilon / mu)
+        return float(first - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta)
+
+    return float(brentq(excess, 1e-3, 50.0))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_a_training_with_that_noise_costs_the_epsilon(epsilon: float, relation: str) -> None:
+    found = odp.batch_choices(epsilon=epsilon, neighboring_relation=relation, **DIGITS)
+    for row in (found.rows[0], found.rows[-1], found.favored):
+        event = odp.dp_sgd(
+            noise_multiplier=row.noise_multiplier,
+            sample_rate=row.batch_size / 1348,
+            steps=row.steps,
+        )
+        cost = odp.Guarantee(event, relation).epsilon(1e-5)
+        assert cost == pytest.approx(epsilon, rel=0.02)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 8.0])
+def test_shares_are_of_what_all_records_in_every_step_have(epsilon: float) -> None:
+    limit = 1348 * mu_of(epsilon, 1e-5)
+    found = odp.batch_choices(epsilon=epsilon, **DIGITS)
+    for row in found.rows:
+        signal = row.batch_size * math.sqrt(row.steps) / row.noise_multiplier
+        assert row.share == pytest.approx(signal / limit, rel=1e-3)
+    shares = [row.share for row in found.rows]
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "small", "large"), [(1, 0.93, 0.99), (3, 0.76, 0.96), (8, 0.53, 0.90)]
+)
+def test_of_the_digits_as_the_documentation_says(
+    epsilon: float, small: float, large: float
+) -> None:
+    usual = {row.batch_size: row for row in odp.batch_choices(epsilon=epsilon, **DIGITS).rows}
+    more = odp.batch_choices(epsilon=epsilon, work=4, **DIGITS).rows
+    assert (usual[64].steps, round(usual[64].share, 2)) == (211, small)
+    assert [(r.steps, round(r.share, 2)) for r in more if r.batch_size == 256] == [(211, large)]
+
+
+@pytest.mark.parametrize("records", [30, 20_000])
+@pytest.mark.parametrize("epochs", [1, 3, 200])
+def test_the_favored_one_spends_what_is_given_and_no_more(records: int, epochs: float) -> None:
+    found = odp.batch_choices(epsilon=2.0, records=records, epochs=epochs)
+    assert 1 <= found.favored.batch_size <= records
+    assert 1 <= found.favored.steps <= 150
+    # Half a record of rounding in every step.
+    most = epochs + 0.5 * found.favored.steps / records
+    assert found.favored.epochs <= max(most, 16 * found.favored.steps / records)
+    assert found.favored.share <= found.doubled.share
+    if found.favored.epochs < 0.9 * epochs and epochs * records > 2_400:
+        assert 0.98 <= found.favored.share < 0.99 or found.favored.batch_size == 16
+
+
+def test_beyond_enough_no_more_computing_is_advised() -> None:
+    once, much = (odp.batch_choices(epsilon=1.0, work=work, **DIGITS) for work in (4, 400))
+    assert 0.98 <= once.favored.share < 0.985
+    assert much.favored.batch_size == pytest.approx(once.favored.batch_size, rel=0.02)
+    assert once.doubled == once.favored
+    assert once.favored.epochs < 30
+
+
+def test_it_prints_as_a_table() -> None:
+    lines = str(odp.batch_choices(epsilon=3.0, **DIGITS)).splitlines()
+    assert lines[0].split() == ["batch", "steps", "noise", "signal", "epochs"]
+    assert [line.split()[0] for line in lines[1:4]] == ["16", "32", "64"]
+    assert lines[-2].endswith("favored")
+    assert lines[-1].endswith("with twice the computing")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 0.0),
+        ("delta", 1.0),
+        ("records", 0),
+        ("records", 1.5),
+        ("epochs", 0.0),
+        ("epochs", 1e-6),
+        ("work", -1.0),
+        ("neighboring_relation", "swap"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_by_name(name: str, value: Any) -> None:
+    given = {"epsilon": 1.0, "records": 100, "epochs": 1.0, name: value}
+    with pytest.raises(InvalidArgumentError) as refused:
+        odp.batch_choices(**given)
+    assert refused.value.argument == name

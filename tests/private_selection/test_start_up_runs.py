@@ -1,0 +1,114 @@
+"""Runs that the plan promises to draw from the prior are drawn from it, and charged less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+from support import exactly, finished_study, objective, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.private_selection import dp_hypo
+from optuna_dp.private_selection.densities.informed import FixedCandidates
+from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
+from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.statement import facts_of
+from optuna_dp.protocol.records import DRAW_KEY, fail_unstarted, read_plan
+from optuna_dp.protocol.visible_runs import slot_behind
+
+SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+
+
+def sampler_of(count: int = 6, **how: Any) -> DPHyPOSampler:
+    return odp.DPHyPOSampler(SPACE, trials=exactly(count), candidates=8, beta=50.0, **how)
+
+
+def charged(study: optuna.Study) -> int:
+    return odp.release(study, odp.gaussian(4.0)).guarantee.event.startup_runs
+
+
+@pytest.mark.parametrize(
+    ("how", "promised"),
+    [
+        ({}, 1),
+        ({"batch_size": 3}, 3),
+        ({"startup_runs": 4}, 4),
+        ({"startup_runs": 2, "batch_size": 3}, 3),
+        ({"startup_runs": 0, "batch_size": 3}, 0),
+        ({"schedule": "any"}, 0),
+    ],
+    ids=str,
+)
+def test_the_first_batch_or_more_is_promised_and_charged(how: dict[str, Any], promised) -> None:
+    study = finished_study(sampler_of(**how))
+    assert charged(study) == promised
+    settings = read_plan(study._storage, study._study_id)[0].design.settings
+    # Left out where nothing is promised: such a plan is what it was before there was the field.
+    assert settings.get("startup_runs") == (promised or None)
+    assert ("startup_runs" in settings) == (promised > 0)
+    said = facts_of(SelectionSettings.from_json(settings), "DPHyPOSampler")["Adaptivity"]
+    assert ("drawn from the prior itself" in said) == (promised > 0)
+
+
+def test_start_up_runs_do_not_depend_on_what_is_known() -> None:
+    def drawn(sign: float) -> list[float]:
+        study = study_of(sampler_of(12, startup_runs=5, seed=3))
+        study.optimize(lambda trial: sign * trial.suggest_float("x", -1.0, 1.0))
+        return [trial.params["x"] for trial in study.trials]
+
+    up, down = drawn(1.0), drawn(-1.0)
+    assert up[:5] == down[:5]
+    assert up[5:] != down[5:]
+
+
+def test_start_up_runs_do_not_wait_for_one_another() -> None:
+    study = study_of(sampler_of(startup_runs=6))
+    for trial in [study.ask() for _ in range(6)]:
+        study.tell(trial, objective(trial))
+    assert charged(study) == 6
+
+
+def test_an_informed_prior_is_drawn_from_too() -> None:
+    fixed = FixedCandidates([{"x": -0.5}, {"x": 0.5}])
+    study = finished_study(sampler_of(startup_runs=3, prior=fixed))
+    noted = ["density_ratio" in trial.system_attrs[DRAW_KEY] for trial in study.trials]
+    assert noted == [False] * 3 + [True] * 3
+    assert charged(study) == 3
+
+
+@pytest.mark.parametrize("prior", [None, FixedCandidates([{"x": -0.5}, {"x": 0.5}])], ids=type)
+def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None:
+    # A worker that breaks the promise.
+    monkeypatch.setattr(dp_hypo, "slot_behind", lambda plan, runs: 0)
+    study = finished_study(sampler_of(startup_runs=3, prior=prior))
+    monkeypatch.undo()
+    with pytest.raises(ReleaseRefusedError, match="drawn in view of others"):
+        odp.release(study, odp.gaussian(4.0))
+
+
+def test_slots_that_are_no_runs_do_not_count_among_the_first() -> None:
+    """Trial 0 died without a plan; the worker of trial 1 made a trial that holds the new one."""
+    study = study_of(sampler_of(6, startup_runs=3))
+    fail_unstarted(study._storage, study._storage.create_new_trial(study._study_id))
+    study.optimize(objective)
+    plan, _ = read_plan(study._storage, study._study_id)
+    lost = plan.passed_over
+    assert len(lost) == 2
+    runs = [trial for trial in study.trials if trial.number not in lost]
+    assert [DRAW_KEY in trial.system_attrs for trial in runs[:6]] == [False] * 3 + [True] * 3
+    assert slot_behind(plan, 3) == runs[3].number
+    assert charged(study) == 3
+
+
+@pytest.mark.parametrize("how", [{"startup_runs": -1}, {"startup_runs": 1.5}], ids=str)
+def test_numbers_that_are_not_allowed(how: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="startup_runs"):
+        sampler_of(**how)
+
+
+def test_promises_under_schedule_any_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="startup_runs"):
+        sampler_of(schedule="any", startup_runs=2)
+    assert sampler_of(schedule="any", startup_runs=0)._startup == 0
