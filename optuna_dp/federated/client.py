@@ -24,8 +24,8 @@ from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated import masks, secure_messages
 from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, Step, now
-from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy, VoteRefusedError
-from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery
+from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy
+from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery, VoteRefusedError
 from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
 

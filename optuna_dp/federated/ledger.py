@@ -26,7 +26,7 @@ from flwr.app import ConfigRecord, Context
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import OptunaDPError
-from optuna_dp.federated.policy import VoteRefusedError
+from optuna_dp.federated.query import VoteRefusedError
 
 _STATE = "optuna_dp_ledger"
 _HEADER = {"format": "optuna-dp vote ledger", "version": 2}

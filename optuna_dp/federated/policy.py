@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tomllib
@@ -30,22 +30,16 @@ from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import rdp_bound
-from optuna_dp.errors import InvalidArgumentError, OptunaDPError
-from optuna_dp.federated.query import VoteQuery
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated.ledger import Answer
+from optuna_dp.federated.query import VoteQuery, VoteRefusedError
 from optuna_dp.voting.plan import checked_adjacency, repeated, rounded_down
-
-if TYPE_CHECKING:
-    from optuna_dp.federated.ledger import Answer
 
 SERVERS = ("malicious", "semi-honest", "trusted")
 # What is drawn in seconds, for as many candidates as a query has.
 _LARGEST_SHARE = 1 << 24
 # What node configurations name the file with.
 NODE_CONFIG_KEY = "vote-policy"
-
-
-class VoteRefusedError(OptunaDPError):
-    """This client does not take part; the server is told no more than that."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from optuna.distributions import (
     json_to_distribution,
 )
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.voting.plan import VotePlan
@@ -41,6 +41,10 @@ LARGEST_TEXT = 1 << 24
 _NAME = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
 
 Params = dict[str, Any]
+
+
+class VoteRefusedError(OptunaDPError):
+    """This client does not take part; the server is told no more than that."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes
 
 from optuna_dp.federated import masks
-from optuna_dp.federated.policy import View, VoteRefusedError
-from optuna_dp.federated.query import QUERY_RECORD, VoteQuery
+from optuna_dp.federated.policy import View
+from optuna_dp.federated.query import QUERY_RECORD, VoteQuery, VoteRefusedError
 from optuna_dp.federated.transport import MODULUS, SECAGG_CONFIG, entry_bound, short
 
 # Flower's record of a secure sum, and ours of the query that it is for.

@@ -33,6 +33,7 @@ from optuna_dp.federated import client as client_side
 from optuna_dp.federated import query as queries
 from optuna_dp.federated.ledger import StateLedger
 from optuna_dp.federated.policy import event_of, honest_shares
+from optuna_dp.federated.query import VoteRefusedError
 
 assert votes  # a fixture
 
@@ -268,6 +269,11 @@ def test_a_query_of_another_set_up_is_not_taken_over(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     assert secure_messages.query_of(context) == before
     assert server.collect(node)
+    # Nor is the query of the set-up before one whose own was not kept.
+    monkeypatch.setattr(secure_messages, "remember", fails)
+    assert not server.set_up(node, server.query("another"), 5, 5)
+    with pytest.raises(VoteRefusedError, match="never set up"):
+        secure_messages.query_of(context)
 
 
 # -- sizes ---------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ from optuna_dp.federated import (
     voter,
 )
 from optuna_dp.federated.ledger import Answer, FileLedger, Step, now
-from optuna_dp.federated.policy import VoteRefusedError, total_epsilon
+from optuna_dp.federated.policy import total_epsilon
+from optuna_dp.federated.query import VoteRefusedError
 
 TOML = """
 max_epsilon = 2.0
