@@ -79,6 +79,7 @@ def main() -> None:
                     functools.partial(train, dataset, noise, ratio),
                     event(dataset, noise),
                     access="opacus",
+                    confidence=0.95,
                 )
             )
             seconds.append(time.perf_counter() - begin)

@@ -28,6 +28,8 @@ _STEP_OF_TOTAL = 1.0 / 400.0
 # the grid gets coarser, which only adds delta.
 MAX_ATOMS = 250_000
 _MAX_COMPOSED_ATOMS = 500_000
+# dp-accounting takes e to the power of the interval.
+_COARSEST = 100.0
 
 
 def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation: str) -> float:
@@ -56,7 +58,8 @@ def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation
     composed_reach = min(variance + 24.0 * total, reach * max(applications, 1))
     interval = max(interval, 2.0 * reach / MAX_ATOMS, 2.0 * composed_reach / _MAX_COMPOSED_ATOMS)
     # Losses that sit on multiples of a number stay where they are on a grid that divides it.
-    return snap / math.ceil(snap / interval) if snap > interval else interval
+    fine = snap / math.ceil(snap / interval) if snap > interval else interval
+    return min(fine, _COARSEST)
 
 
 def _loss_spacing(event: Any) -> float:

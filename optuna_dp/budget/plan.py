@@ -222,7 +222,7 @@ class BudgetPlan:
         rate, batch = data["sample_rate"], data["batch_size"]
         if (rate is None) != (batch is None):
             raise _not_ours("data", data)
-        if not isinstance(data["rungs"], list):
+        if not isinstance(data["rungs"], list) or (sampled and not data["rungs"]):
             raise _not_ours("data", data)
         sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
         rungs = [_run_from_json(run, sample) for run in data["rungs"]]

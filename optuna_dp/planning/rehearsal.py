@@ -48,7 +48,7 @@ _FEW_FEATURES, _LARGE_CLASS = 10, 0.7
 _TOLERANCE = 0.05
 _DEEP = 3
 # Of the noise; and how often a search is begun again, where weight decay bends a walk.
-_DRAWS, _REPEATS = 8, 4
+_DRAWS, _REPEATS = 8, 8
 _BETAS, _TINY = (0.9, 0.999), 1e-8
 
 # From a learning rate to the change of the logits, (inputs, classes).

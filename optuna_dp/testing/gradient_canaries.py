@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing.gradient_steps import Steps
+
+# Of numpy or of PyTorch; what is returned is of the same kind.
+Array = TypeVar("Array")
 
 _STAKE = 0.95
 # Of a canary's gradient over the clipping norm.
@@ -129,7 +132,7 @@ class GradientCanaries:
         found._per_step = 0
         return found
 
-    def examples(self, gradients: Any, clipping_norm: float) -> Any:
+    def examples(self, gradients: Array, clipping_norm: float) -> Array:
         """Returns the gradients of a batch with those of this step's canaries behind them.
 
         Args:
@@ -149,7 +152,7 @@ class GradientCanaries:
         rows[np.arange(chosen.size), chosen] = LENGTH * norm
         return _like(gradients, np.concatenate([each, rows]))
 
-    def insert(self, clipped_sum: Any, clipping_norm: float) -> Any:
+    def insert(self, clipped_sum: Array, clipping_norm: float) -> Array:
         """Returns the sum of clipped gradients with this step's canaries added, of equal shape."""
         before = _plain(clipped_sum)
         norm, coins = self._begin(before.size, clipping_norm)
@@ -157,7 +160,7 @@ class GradientCanaries:
         self._open = coins, before, norm
         return _like(clipped_sum, before + self._added(coins, norm, before.shape))
 
-    def observe(self, noisy_sum: Any) -> Any:
+    def observe(self, noisy_sum: Array) -> Array:
         """Guesses from the noisy sum, and returns it without the canaries, of equal shape."""
         if self._open is None:
             raise InvalidArgumentError(
@@ -224,13 +227,15 @@ def _plain(values: Any) -> FloatArray:
     return np.array(found, dtype=np.float64)
 
 
-def _like(original: Any, values: FloatArray) -> Any:
+def _like(original: Array, values: FloatArray) -> Array:
     """Returns an array in the form that the original has: PyTorch's on its device, or numpy's."""
-    if not hasattr(original, "detach"):
-        return values
-    import torch  # an extra; the caller has it
+    like: Any = original
+    found: Any = values
+    if hasattr(original, "detach"):
+        import torch  # an extra; the caller has it
 
-    return torch.as_tensor(values, dtype=original.dtype, device=original.device)
+        found = torch.as_tensor(values, dtype=like.dtype, device=like.device)
+    return cast("Array", found)
 
 
 def best_chance(noise_multiplier: float) -> float:

@@ -11,8 +11,6 @@ import numpy as np
 from optuna_dp.errors import InvalidArgumentError
 
 _ENORMOUS = 1e30
-# Long before clipping, and short enough for single precision.
-_ODD = 1e3
 
 
 def variants(data: Any) -> list[tuple[str, Any]]:
@@ -48,7 +46,7 @@ def records_in(data: Any) -> int:
     return len(_arrays(data)[0])
 
 
-def with_odd_record(data: Any, row: int, sign: float) -> Any:
+def with_odd_record(data: Any, row: int, scale: float) -> Any:
     """Returns data in which one record is another: enormous values, and another label.
 
     Its gradient is far longer than any clipping norm, and all others stay as they are.
@@ -56,18 +54,18 @@ def with_odd_record(data: Any, row: int, sign: float) -> Any:
     Args:
         data: As for :func:`variants`.
         row: Of the record.
-        sign: 1 or -1; a saturated model has no gradient on one of the two sides.
+        scale: Of its values over the largest ones; of either sign.
     """
     arrays = [a.copy() for a in _arrays(data)]
     for number, array in enumerate(arrays):
         if array.dtype.kind == "f":
             largest = float(np.abs(array).max()) or 1.0
-            array[row] = np.where(array[row] < 0, -1.0, 1.0) * sign * _ODD * largest
+            array[row] = np.where(array[row] < 0, -1.0, 1.0) * scale * largest
         elif number:
             others = array[array != array[row]]
             array[row] = others[0] if array.ndim == 1 and len(others) else array[row - 1]
         else:
-            array[row] = array.max() if sign > 0 else array.min()
+            array[row] = array.max() if scale > 0 else array.min()
     return _like(data, arrays)
 
 

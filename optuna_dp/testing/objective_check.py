@@ -148,7 +148,7 @@ def check_objective(
         for stage in stages:
             check.stage(stage)
         if data is not None and check.may_go_on:
-            check.neighbours(lambda row, sign: _on(objective, with_odd_record(data, row, sign)))
+            check.neighbours(lambda row, scale: _on(objective, with_odd_record(data, row, scale)))
             for words, other in others:
                 check.variant(words, _on(objective, other))
     finally:
@@ -257,10 +257,10 @@ class _Check:
         if not self._repeats or not pair[0].steps.sums or stage.event is None:
             return
 
-        def run(row: int, sign: float) -> CheckedRun:
+        def run(row: int, scale: float) -> CheckedRun:
             return self._bench.run(
                 "one record replaced", stage, self._seeds[0], pair[0],
-                objective=objective(row, sign),
+                objective=objective(row, scale),
             )  # fmt: skip
 
         found, self.moved = of_neighbours(pair[0], run, stage, self.records)

@@ -20,8 +20,10 @@ from optuna_dp.testing.objective_faults import Finding
 from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import watching_opacus
 
-# Records that are replaced in turn, until two have moved a step; few are in no batch at all.
-_MOST_NEIGHBOURS = 6
+# Records are replaced in turn, until one of each scale has moved a step; few are in no batch at
+# all. Where a model saturates, on one side or far out, a record has no gradient.
+_SCALES = (-1e3, 1e3, -10.0, 10.0)
+_MOST_NEIGHBOURS = 8
 
 NORMALISATION = "BatchNorm and statistics of private records"
 CLIPPING = f"clipping, {NORMALISATION}"
@@ -70,7 +72,7 @@ def check_training(
         if gradient_steps.same(runs[0].steps, run(seeds[0], data).steps):
             found, moved = of_neighbours(
                 runs[0],
-                lambda row, sign: run(seeds[0], with_odd_record(data, row, sign)),
+                lambda row, scale: run(seeds[0], with_odd_record(data, row, scale)),
                 stage,
                 records,
             )
@@ -87,11 +89,11 @@ def check_training(
 def of_neighbours(
     base: CheckedRun, run: Callable[[int, float], CheckedRun], stage: Stage, records: int
 ) -> tuple[list[Finding], bool]:
-    """Replaces one record after the other, until two have moved a step.
+    """Replaces one record after the other, until four have moved a step.
 
     Args:
         base: The run on the records as they are.
-        run: Takes a record's row and a sign, and runs with the randomness of ``base``.
+        run: Takes a record's row and a scale, and runs with the randomness of ``base``.
         stage: What it is a run of.
         records: How many there are.
 
@@ -100,18 +102,18 @@ def of_neighbours(
     """
     seen = 0
     for number, row in enumerate(list(_rows(base.batches, records))[:_MOST_NEIGHBOURS]):
-        odd = run(row, 1.0 if number % 2 else -1.0)
+        odd = run(row, _SCALES[number % len(_SCALES)])
         found = faults.of_neighbour(base, odd, stage)
         if found is not None:
             return [found], True
         seen += not gradient_steps.same(base.steps, odd.steps)
-        if seen == 2:
+        if seen == len(_SCALES):
             break
     return [], seen > 0
 
 
 def _rows(batches: data_reads.Batches, records: int) -> Iterator[int]:
     """Yields records to replace: of the first batch if it is known, else any."""
-    first: Sequence[int] = [] if not batches.sets else batches.sets[0][:2].tolist()
+    first: Sequence[int] = [] if not batches.sets else batches.sets[0][:4].tolist()
     yield from first
     yield from (records * (2 * i + 1) // (2 * _MOST_NEIGHBOURS) for i in range(_MOST_NEIGHBOURS))

@@ -225,7 +225,8 @@ def test_the_record_is_read_back_and_nothing_else_is() -> None:
         lambda r: r["final"]["event"].update(count=1),
         lambda r: r.update(score="validation"),
         lambda r: r.update(neighboring_relation="neighbours"),
-        lambda r: r["rungs"].clear(),
+        lambda r: r.update(rungs=None),
+        lambda r: r.update(rungs=[], sample=0.25),  # A sample is a pilot's.
     ):
         damaged = copy.deepcopy(record)
         change(damaged)
@@ -277,8 +278,9 @@ def test_a_sample_is_drawn_afresh_each_time() -> None:
         ({"epochs": 0.0}, "epochs"),
         ({"epochs": 1e-4}, "steps"),
         ({"epochs": None}, "missing"),
-        ({"pilots": ()}, "at least one rung"),
-        ({"pilots": 0}, "pilots"),
+        ({"pilots": (0,)}, "pilots"),
+        ({"pilots": (4, 0)}, "pilots"),
+        ({"pilots": -1}, "pilots"),
         ({"pilots": (4, 16)}, "more pilots than the one below"),
         ({"pilots": 20_000}, "at most"),
         ({"pilots": 5000, "noise_increase": 1.01}, "teach nothing"),

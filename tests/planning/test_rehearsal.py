@@ -201,3 +201,22 @@ def test_a_schema_that_is_none_is_refused(columns: Any) -> None:
 def test_images_that_are_none_are_refused(shape: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         odp.made_up_images(*shape)
+
+
+def test_two_classes_are_measured_with_more_than_one_draw() -> None:
+    """The difference of two logits is one number; a single draw was a third off."""
+    inputs = odp.made_up_inputs(*[(0.0, 1.0)] * 30)
+    found = odp.rehearse_arrays(linear, [np.zeros((30, 2))], inputs, size=1.0, **PUBLIC)
+    exact = odp.learning_rate(noise_per_weight=1.0 / closed_form(inputs, 1.0, 2), **PUBLIC)
+    assert found.learning_rate == pytest.approx(exact, rel=0.2)
+
+
+def test_a_decay_that_bends_the_walk_is_followed() -> None:
+    """Strong decay forgets early noise; how much is a geometric sum."""
+    steps, decay = 200, 0.02
+    found = odp.rehearse_arrays(
+        linear, SOFTMAX, INPUTS, weight_decay=decay, **PUBLIC | {"steps": steps}
+    )
+    rate, kept = found.learning_rate, 1.0 - found.learning_rate * decay
+    noise = rate * 2.0 / 64 * math.sqrt((1.0 - kept ** (2 * steps)) / (1.0 - kept**2))
+    assert closed_form(INPUTS, noise, 10) == pytest.approx(LINEAR_SIZE, rel=0.12)

@@ -319,8 +319,8 @@ def test_the_whole_table() -> None:
     plan = odp.selection_plan(run)
     assert len(plan.rows) == len(selection_plan.MEANS) * len(selection_plan.LAWS) + 1
     (row,) = [row for row in plan.rows if row.adaptive]
-    # The same epsilon buys plain search with a mean of about 38 runs.
-    assert row.rival_mean == pytest.approx(38.0, rel=0.1)
+    # The same epsilon buys plain search with a mean of about 43 runs.
+    assert row.rival_mean == pytest.approx(43.0, rel=0.1)
     for one in plan.rows:
         assert one.attack is not None
         assert one.attack <= one.epsilon

@@ -19,7 +19,6 @@ from numpy import ndarray
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.exact_values import is_share
 from optuna_dp.testing.made_up_data import variants
 from optuna_dp.testing.stated_training import alternatives, answers_in
 
@@ -379,20 +378,6 @@ def test_what_an_event_says_of_a_run() -> None:
     assert alternatives(odp.compose(TRAINING, other)) == [(1.0, 0.1, 12)]
     assert alternatives(odp.gaussian(1.0)) == []
     assert answers_in(odp.worst_case(EVENT, odp.compose(other, *[odp.laplace(1.0)] * 2))) == 2
-
-
-def test_shares_are_told_from_random_numbers() -> None:
-    rng = np.random.default_rng(0)
-    for share in (0.0, 1.0, 0.5, 37 / 442, 1.37, -0.25, 123.25, 4011 / 60000):
-        assert is_share(share), share
-    for share in (0.5, 33 / 200, 1.37):
-        assert is_share(float(np.float32(share))), share
-    for scale in (1e-3, 1.0, 300.0):
-        noisy = scale * rng.normal(size=3000)
-        assert not any(map(is_share, noisy.tolist()))
-        single = noisy.astype(np.float32).astype(float)
-        assert sum(map(is_share, single.tolist())) < 30
-    assert not is_share(float("inf"))
 
 
 def test_the_report_as_json() -> None:

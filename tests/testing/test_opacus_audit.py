@@ -59,7 +59,7 @@ def unclipped(optimizer):
 
 
 @pytest.mark.parametrize("pieces", [False, True], ids=["whole", "in pieces"])
-def test_an_honest_opacus_training_is_consistent(pieces) -> None:
+def test_an_honest_opacus_training_is_not_refuted(pieces) -> None:
     found = audit_training(lambda: train(pieces=pieces), EVENT, access="opacus", confidence=SURE)
     assert found.verdict == "not refuted", str(found)
 

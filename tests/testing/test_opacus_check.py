@@ -156,7 +156,8 @@ def test_nothing_is_found_in_honest_trainings(name) -> None:
     report = odp.check_objective(objective, event)
     assert not report.findings, str(report)
     assert not any("Opacus" in sentence for sentence in report.not_checked)
-    assert report.runs == 6  # one of them with a fresh end
+    # One of them with a fresh end; one more asks whether a short training has stopped early.
+    assert report.runs == 6 + (name == "less than stated")
 
 
 @pytest.mark.parametrize("name", PLANTED)

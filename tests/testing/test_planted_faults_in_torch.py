@@ -26,7 +26,7 @@ LAST = "2"  # the layer that is left unclipped
 
 
 def network(fault):
-    middle = torch.nn.BatchNorm1d(16) if fault == "BatchNorm" else torch.nn.Tanh()
+    middle = torch.nn.BatchNorm1d(16) if fault == "BatchNorm" else torch.nn.ReLU()
     return torch.nn.Sequential(torch.nn.Linear(FEATURES, 16), middle, torch.nn.Linear(16, 2))
 
 

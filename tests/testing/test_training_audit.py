@@ -44,7 +44,7 @@ def dp_sgd(canaries, *, noise=NOISE, clip=True, steps=STEPS, noisy_share=1.0):
     return weights
 
 
-def test_an_honest_dp_sgd_is_consistent_and_half_the_noise_is_found() -> None:
+def test_an_honest_dp_sgd_is_not_refuted_and_half_the_noise_is_found() -> None:
     honest = audit_training(dp_sgd, TRAINING, access="gradients", confidence=SURE)
     assert honest.verdict == "not refuted", str(honest)
     assert honest.power > 0.99
@@ -123,7 +123,7 @@ def gaussian(noise):
 
 def test_scores_of_one_training() -> None:
     event = odp.gaussian(1.0)
-    found = audit_training(gaussian(0.1), event, canaries=400)
+    found = audit_training(gaussian(0.1), event, canaries=400, confidence=0.95)
     assert found.verdict == "violates"
     assert found.noise_multiplier is None
     honest = audit_training(
@@ -134,7 +134,7 @@ def test_scores_of_one_training() -> None:
     assert honest.epsilon < honest.claimed
 
 
-def test_scores_that_would_have_found_half_the_noise_are_consistent() -> None:
+def test_scores_that_would_have_found_half_the_noise_are_not_refuted() -> None:
     """Randomised response, whose bound is nearly met: epsilon 0.7 against 2, claimed 1."""
 
     def response(epsilon):
@@ -142,8 +142,9 @@ def test_scores_that_would_have_found_half_the_noise_are_consistent() -> None:
         return lambda s: np.where(rng.random(s.size) < keep, s, ~s) + 1e-9 * rng.random(s.size)
 
     found = audit_training(
-        response(0.7), odp.pure_dp(1.0), canaries=2000, half_noise=response(2.0), delta=1e-9
-    )
+        response(0.7), odp.pure_dp(1.0), canaries=2000, half_noise=response(2.0), delta=1e-9,
+        confidence=0.95,
+    )  # fmt: skip
     assert found.verdict == "not refuted"
     assert found.power == 1.0
     assert 0.3 < found.epsilon < 1.0
@@ -173,12 +174,14 @@ def test_the_training_in_an_event() -> None:
     [
         ({"access": "loss"}, "access"),
         ({"canaries": 3}, "canaries"),
+        ({"canaries": 10**9}, "canaries"),
+        ({"data": np.zeros(9)}, "data"),
         ({"delta": 0.0}, "delta"),
         ({"confidence": 1.0}, "confidence"),
         ({"access": "gradients", "half_noise": gaussian(1.0)}, "half_noise"),
         ({"access": "gradients"}, "train"),
     ],
-    ids=["access", "canaries", "delta", "confidence", "half_noise", "no step"],
+    ids=["access", "canaries", "too many", "data", "delta", "confidence", "half_noise", "no step"],
 )
 def test_bad_arguments_of_an_audit(settings, argument) -> None:
     with pytest.raises(InvalidArgumentError) as refused:

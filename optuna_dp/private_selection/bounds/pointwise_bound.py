@@ -40,7 +40,7 @@ from optuna_dp.accounting.bounds import ProfileMethod, smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.pointwise_grid import SLACK, Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels, Kernel
 from optuna_dp.private_selection.bounds.pointwise_search import Axis, Cells, search
 from optuna_dp.private_selection.bounds.pointwise_stationary import solve_stationary
@@ -70,7 +70,7 @@ _NEGLIGIBLE_TAIL = 1e-15
 # Relative rounding of P[T = k], taken outward.
 _PMF_ROUNDING = 1e-12
 # Of E[T], what the runs after the head of a negative binomial law may carry.
-_TAIL_SHARE = 0.02
+_TAIL_SHARE = 0.01
 _MAX_HEAD = 1000
 # Runs treated one by one at most where no bound for the rest is at hand: P[T > N] is charged.
 _MAX_RUNS = 2000
@@ -180,10 +180,10 @@ class PointwiseProfile:
         self, spacing: float, left: float, right: float, cells: int
     ) -> tuple[FloatArray, FloatArray]:
         """Returns upper bounds on Phi, and the t they belong to, rising from zero."""
-        grid = Grid(self._pair, spacing, left, right)
+        grid = LossGrid(self._pair, spacing, left, right)
         affordable = _WORK / _work(grid, self._law)
         if affordable < _FEWEST_CELLS:
-            grid = Grid(
+            grid = LossGrid(
                 self._pair, grid.spacing * math.sqrt(_FEWEST_CELLS / affordable), left, right
             )
         kernels, axis = CellKernels(grid, self._bounds), Axis(self._trials)
@@ -317,7 +317,7 @@ def law_of(trials: TrialCount, startup: int) -> Law:
     return Law(_pmf(trials, head), 0.0, 0.0, float(trials.tail(head)))
 
 
-def _work(grid: Grid, law: Law) -> float:
+def _work(grid: LossGrid, law: Law) -> float:
     """Returns about how many multiplications one cell takes."""
     taps = min(grid.taps.size, grid.size)
     work = 2.0 * (law.head - 1) * grid.size * (grid.used.size + _OVERHEAD)

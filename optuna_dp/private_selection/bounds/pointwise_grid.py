@@ -67,7 +67,7 @@ class Values:
         )
 
 
-class Grid:
+class LossGrid:
     """The grid of states x = log(a/b), and the pair split onto it.
 
     Args:

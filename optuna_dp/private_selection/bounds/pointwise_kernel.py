@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.private_selection.bounds.pointwise_grid import SLACK, Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import SLACK, LossGrid, Values
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -48,7 +48,7 @@ class Kernel:
     """
 
     def __init__(
-        self, grid: Grid, keep_lo: FloatArray, keep_hi: FloatArray, keep_infinite: FloatArray
+        self, grid: LossGrid, keep_lo: FloatArray, keep_hi: FloatArray, keep_infinite: FloatArray
     ) -> None:
         self.grid = grid
         self.keep_lo, self.keep_hi, self.keep_infinite = keep_lo, keep_hi, keep_infinite
@@ -111,7 +111,7 @@ class CellKernels:
         finite_mass: F; what the grid's tails sent to infinite loss is part of it.
     """
 
-    def __init__(self, grid: Grid, bounds: tuple[float, float]) -> None:
+    def __init__(self, grid: LossGrid, bounds: tuple[float, float]) -> None:
         c, big_c = bounds
         self.grid = grid
         # O-mass above each tap, from the highest one down, and O-mass below, from the lowest up.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optuna_dp.arrays import BoolArray, FloatArray, IntArray
-from optuna_dp.private_selection.bounds.pointwise_grid import Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
 from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 
@@ -143,7 +143,7 @@ def _halved(cells: Cells, sizes: FloatArray) -> Cells:
 class _Shares:
     """How much of delta depends on each cell, at the epsilons of a few deltas. No bound."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: LossGrid) -> None:
         self._mass = grid.mass
         zero = int(np.argmin(np.abs(grid.x)))
         taps = np.arange(grid.first_tap, grid.last_tap + 1)

@@ -19,7 +19,7 @@ from optuna_dp.private_selection.bounds.pointwise_bound import (
     law_of,
     recursion,
 )
-from optuna_dp.private_selection.bounds.pointwise_grid import Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
 from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
 from optuna_dp.private_selection.bounds.pointwise_search import Axis
 from optuna_dp.private_selection.bounds.pointwise_stationary import ratio_step, solve_stationary
@@ -101,7 +101,7 @@ def test_narrow_grids_are_larger_and_still_sound() -> None:
         law, axis = law_of(inst.law, space.startup), Axis(inst.law)
         k0s = rng.random((20, inst.mass.size + 2)) ** rng.choice([0.3, 1.0, 3.0], (20, 1))
         for reach in (0.05, 0.5, 6.0):
-            kernels = CellKernels(Grid(inst.pair, 0.05, reach, reach), inst.bounds)
+            kernels = CellKernels(LossGrid(inst.pair, 0.05, reach, reach), inst.bounds)
             cover = axis.everything()
             ends = [axis.quantiles(s, kernels.finite_mass) for s in (cover.low, cover.high)]
             values = recursion(
@@ -115,7 +115,7 @@ def test_narrow_grids_are_larger_and_still_sound() -> None:
 
 def test_splitting_keeps_both_masses() -> None:
     pair = pair_of(GAUSSIAN)
-    grid = Grid(pair, 0.1, 2.0, 2.0)
+    grid = LossGrid(pair, 0.1, 2.0, 2.0)
     assert math.isclose(grid.mass.sum() + grid.infinite_mass, 1.0, abs_tol=1e-12)
     prime = float(grid.mass @ np.exp(-grid.taps))
     assert prime <= 1.0 + 1e-12
@@ -128,7 +128,7 @@ def test_splitting_keeps_both_masses() -> None:
 
 def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_cap() -> None:
     pair = pair_of(GAUSSIAN)
-    grid = Grid(pair, 0.05, 3.0, 3.0)
+    grid = LossGrid(pair, 0.05, 3.0, 3.0)
     kernels, cover = CellKernels(grid, (0.75, 2.0)), Axis(Geometric(8)).everything()
     ends = [Axis(Geometric(8)).quantiles(s, kernels.finite_mass) for s in (cover.low, cover.high)]
     kernel, rows = kernels.adaptive(*ends), cover.low.shape[0]

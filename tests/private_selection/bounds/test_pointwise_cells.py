@@ -7,7 +7,7 @@ import pytest
 from private_selection.bounds.history_reference import lo_hi
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.private_selection.bounds.pointwise_grid import Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
 from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
 
 SABOTAGES = (
@@ -74,7 +74,7 @@ def largest_excess(kind: type[CellKernels], seed: int, instances: int) -> float:
             steps = steps + shift
         losses = 0.25 * steps
         null = 1.0 - float(mass @ np.exp(-losses))
-        grid = Grid(DominatingPair(losses, mass, 0.0, max(null, 0.0)), 0.25, 3.0, 3.0)
+        grid = LossGrid(DominatingPair(losses, mass, 0.0, max(null, 0.0)), 0.25, 3.0, 3.0)
         c = float(rng.choice([0.1, 0.5, 0.75, 0.9, 1.0]))
         big_c = 1.0 if c == 1.0 else float(rng.choice([1.1, 1.25, 2.0, 4.0]))
         kernels = kind(grid, (c, big_c))

@@ -7,7 +7,7 @@ import pytest
 
 from optuna_dp import Geometric, Poisson
 from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.private_selection.bounds.pointwise_grid import Grid, Values
+from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
 from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
 from optuna_dp.private_selection.bounds.pointwise_search import Axis, Cells, search
 
@@ -17,7 +17,7 @@ LAWS = [Geometric(10), Poisson(3)]
 
 def searched(law, cells: int, seed: int) -> Cells:
     """A cover found with values that mean nothing: whatever it is led by, it has to be one."""
-    grid = Grid(randomized_response(1.0), 0.25, 4.0, 4.0)
+    grid = LossGrid(randomized_response(1.0), 0.25, 4.0, 4.0)
     rng = np.random.default_rng(seed)
 
     def evaluate(part: Cells) -> Values:
@@ -39,7 +39,7 @@ def test_every_step_function_lies_in_a_cell(law, cells) -> None:
     axis = Axis(law)
     triples = np.concatenate([triples * axis.end, np.sort(edges, axis=1)])
     # The coordinate of p, the integral of k0.
-    a = CellKernels(Grid(randomized_response(1.0), 0.25, 4.0, 4.0), BOUNDS).a
+    a = CellKernels(LossGrid(randomized_response(1.0), 0.25, 4.0, 4.0), BOUNDS).a
     p = axis.quantiles(triples, 1.0) @ a
     s = np.linspace(0.0, axis.end, 20001)
     triples = np.column_stack([triples, np.interp(p, axis.quantiles(s, 1.0), s)])

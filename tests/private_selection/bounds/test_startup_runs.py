@@ -107,7 +107,7 @@ def test_start_up_runs_are_an_event_of_their_own() -> None:
     run, law = odp.gaussian(4.0), odp.Geometric(2)
     found = odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0), startup_runs=2)
     record = found.to_json()["event"]
-    assert record["type"] == "StartedSelectionDpEvent"
+    assert record["type"] == "PrivateSelectionDpEvent"
     assert record["startup_runs"] == 2
     assert odp.Guarantee.from_json(found.to_json()) == found
     without = odp.selection_guarantee(run, law, density_bounds=(0.5, 2.0), startup_runs=0)
