@@ -194,11 +194,12 @@ class Bench:
         else:
             study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
-        # The plan is written. Parameters may come from anywhere now, and nothing needs to wait.
+        while trial.number < stage.number:
+            study.tell(trial, 0.5)
+            trial = study.ask()
+        # The sampler has begun this trial; its parameters may come from anywhere.
         study.sampler = _giving({} if like is None else like.params)
         if self._plan is not None:
-            while trial.number < stage.number:
-                trial = study.ask()
             self._add_others(study, like)
         return trial, storage
 

@@ -174,9 +174,14 @@ def _of_scores(
     runs: Sequence[CheckedRun], first: CheckedRun | None, stage: Stage
 ) -> Iterator[Finding]:
     values = [run.value for run in runs if run.value is not None]
+    # Counts with noise in whole numbers are shares as well, and two may be equal.
+    noisy = all(run.draws.noise_after(_steps(stage)) for run in runs)
     if len(values) == 2 and values[0] == values[1]:
         yield Finding(
-            "repeated score", f"Two runs have the very same score, {values[0]!r}.", _ADD_NOISE
+            "repeated score",
+            f"Two runs have the very same score, {values[0]!r}.",
+            _ADD_NOISE,
+            certain=not (noisy and is_share(values[0])),
         )
     three = {*values, first.value} if first is not None and first.value is not None else {*values}
     finite = [value for value in three if math.isfinite(value)]
@@ -185,8 +190,7 @@ def _of_scores(
             "exact score",
             f"The scores {values[0]!r} and {values[1]!r} are shares of a number of records.",
             _ADD_NOISE,
-            # Counts with noise in whole numbers are shares as well.
-            certain=not all(run.draws.noise_after(_steps(stage)) for run in runs),
+            certain=not noisy,
         )
 
 

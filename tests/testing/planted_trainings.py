@@ -125,7 +125,8 @@ def objective(trial, data, fault="", **settings):
     if fault == "exact log loss":
         return -float(losses(weights, x, y).mean())
     if fault == "noise in whole numbers":  # no fault
-        return float((len(y) * exact + np.round(np.random.default_rng().normal(0, 8))) / len(y))
+        count = round(len(y) * exact) + round(np.random.default_rng().normal(0, 8))
+        return count / len(y)
     if fault == "an exact attribute":
         trial.set_user_attr("accuracy", exact)
     if fault == "exact reports":

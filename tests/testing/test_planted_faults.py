@@ -131,11 +131,11 @@ def test_a_generator_that_an_objective_holds_is_found() -> None:
     assert [f.name for f in report.findings if f.certain] == ["fixed seed"], str(report)
 
 
-def test_noise_in_whole_numbers_is_a_hint_only() -> None:
+def test_noise_in_whole_numbers_is_no_fault() -> None:
     """A count with discrete noise, divided by the number of records, is a share of records."""
     planted = functools.partial(objective, fault="noise in whole numbers")
     report = odp.check_objective(planted, EVENT, data=DATA)
-    assert [(f.name, f.certain) for f in report.findings] == [("exact score", False)], str(report)
+    assert report.ok, str(report)
 
 
 def test_a_fixed_split_and_fixed_first_weights_are_not_accused() -> None:
