@@ -16,7 +16,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
-from optuna_dp.private_selection.bounds.pointwise_grid import Grid
+from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid
 
 RUN = odp.gaussian(4.0)
 BOUNDS = (0.75, 2.0)
@@ -79,7 +79,7 @@ def test_a_cap_within_reach_is_another_law() -> None:
 
 def test_the_grid_of_a_pair_far_from_zero_is_small() -> None:
     """All finite losses at 30: padding from 0 to there once asked for 7.9 GiB."""
-    grid = Grid(pair_of(odp.approximate_dp(30.0, 1 - 6e-14)), 1e-6, 1e-5, 1e-5)
+    grid = LossGrid(pair_of(odp.approximate_dp(30.0, 1 - 6e-14)), 1e-6, 1e-5, 1e-5)
     assert grid.size + grid.pad_left + grid.pad_right < 10_000
 
 
