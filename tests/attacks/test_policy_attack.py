@@ -165,17 +165,17 @@ def test_wrong_attacks_are_caught_on_a_small_tree(wrong, monkeypatch) -> None:
             history_attack, "policy_vertices", lambda w, c, big_c: real(w, 0.95 * c, 1.05 * big_c)
         )
     elif wrong == "block":  # the highest rank is one that can be left again
-        real_run = history_attack._one_run
+        real_run = history_attack.one_run
 
         def run(weights, visits, moves, stays):
             after = real_run(weights, visits, moves, stays)
             after[0] += visits.sum(axis=0) - after.sum(axis=0)
             return after
 
-        monkeypatch.setattr(history_attack, "_one_run", run)
+        monkeypatch.setattr(history_attack, "one_run", run)
     else:  # the last run's rank instead of the best so far
         monkeypatch.setattr(
-            history_attack, "_one_run",
+            history_attack, "one_run",
             lambda weights, visits, moves, stays: np.einsum(
                 "rzi,rz,qizy->qy", weights, visits, moves
             ),

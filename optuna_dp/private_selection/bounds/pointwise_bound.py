@@ -292,6 +292,7 @@ class Law:
 
     @property
     def head(self) -> int:
+        """How many probabilities are given one by one."""
         return self.pmf.size
 
 
