@@ -178,7 +178,7 @@ def selection_study() -> tuple[odp.Release, float]:
 SELECTION = odp.selection_guarantee(
     odp.gaussian(4.0),
     odp.Geometric(mean=3),
-    density_bounds=odp.DPHyPOSampler()._adaptive.bounds,
+    density_bounds=odp.DPHyPOSampler().density.bounds,
     startup_runs=1,
 ).epsilon(DELTA)
 STUDIES = {"budget": budget_study, "selection": selection_study}
