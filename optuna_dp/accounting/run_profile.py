@@ -208,7 +208,9 @@ def composed(parts: list[Part], relation: str) -> Any:
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
     # Any positive interval is sound: everything is rounded to the grid toward larger losses.
     interval = interval_for(parts, pairs, relation)
-    interval = min(interval, _COARSEST) if interval >= _FINEST else DEFAULT_INTERVAL
+    if interval > _COARSEST:  # Losses beyond any epsilon that means something.
+        return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
+    interval = interval if interval >= _FINEST else DEFAULT_INTERVAL
     result, native = None, []
     for part, pair in zip(parts, pairs, strict=True):
         if pair is not None:

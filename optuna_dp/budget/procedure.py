@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,15 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import DRAW_KEY, began, ended, output, trials_of, was_enqueued
+from optuna_dp.protocol.records import (
+    DRAW_KEY,
+    GATE_KEY,
+    began,
+    ended,
+    output,
+    trials_of,
+    was_enqueued,
+)
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -35,6 +44,11 @@ FAILED = (
     "with"
 )
 BY_HAND = "its hyperparameters were given by hand"
+OTHERS = (
+    "{} trials in the study's storage are no runs of the plan (made by another sampler, added by "
+    "hand, or beyond the last run). They are not released, and nothing that they show is covered"
+)
+_logger = logging.getLogger("optuna_dp")
 
 
 class Budget(Procedure):
@@ -87,14 +101,21 @@ class Budget(Procedure):
 
     def check_beside(self, trial: FrozenTrial, runs: Sequence[FrozenTrial]) -> None:
         """Refuses a trial that another sampler made, as soon as it has ended."""
-        if not began(trial) and (trial.params or trial.values):
-            raise ReleaseRefusedError(
-                f"it was not begun by the study's {self.design.sampler}, so no run is charged for "
-                "it. It is no part of the study.",
-                trial_number=trial.number,
-                fix="Show nothing of this trial. Without sampler=, optuna.load_study uses one of "
-                "Optuna's own: give the study's sampler to each worker.",
+        if began(trial) or not shows_a_run(trial):
+            return
+        if GATE_KEY in trial.system_attrs:
+            why, fix = "the study's last run had begun already", "Stop the workers."
+        else:
+            why = f"it was not begun by the study's {self.design.sampler}"
+            fix = (
+                "Without sampler=, optuna.load_study uses one of Optuna's own: give the study's "
+                "sampler to each worker."
             )
+        raise ReleaseRefusedError(
+            f"{why}, so no run is charged for it. It is no part of the study.",
+            trial_number=trial.number,
+            fix=f"Show nothing of this trial. {fix}",
+        )
 
     def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
         """Refuses more last runs than are charged for, and one after one with an output."""
@@ -147,8 +168,12 @@ class Budget(Procedure):
         said = [FAILED] if output(last) is None else []
         said += [BY_HAND] if was_enqueued(last) else []
         values = self._scores(evidence)
+        others = sum(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
+        if others:
+            _logger.warning(OTHERS.format(others))
         return {
             "pilots": [_shown(trial, settings) for trial in pilots],
+            **({"not covered": OTHERS.format(others)} if others else {}),
             **({"last run": "; ".join(said)} if said else {}),
             **({"values": list(values)} if values is not None and len(values) > 1 else {}),
         }
@@ -164,6 +189,11 @@ class Budget(Procedure):
 
     def _scores(self, evidence: Evidence) -> tuple[float, ...] | None:
         return output(evidence.runs[-1].trial) if self.settings.scores_last_run else None
+
+
+def shows_a_run(trial: FrozenTrial) -> bool:
+    """Returns whether a trial shows what an objective may have made of the data."""
+    return bool(trial.params or trial.values or trial.intermediate_values or trial.user_attrs)
 
 
 def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:

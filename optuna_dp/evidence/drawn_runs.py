@@ -79,7 +79,8 @@ class DrawnRuns(Procedure):
 
         Not with all of them, which takes longer the more there are; release compares them all.
         """
-        names = set(trial.distributions) if trial in runs else set()
+        mine = any(run.number == trial.number for run in runs)
+        names = set(trial.distributions) if mine else set()
         for other in runs:
             shared = names & other.distributions.keys() if other.number != trial.number else set()
             if any(other.distributions[n] != trial.distributions[n] for n in shared):

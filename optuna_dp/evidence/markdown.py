@@ -94,8 +94,8 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
 
 
 def _gaussian(data: dict[str, Any]) -> str:
-    found = data.get("gaussian_dp")  # statements of 0.1.0 do not have it
-    if found is None or found["mu"] is None:
+    found = data["gaussian_dp"]
+    if found["mu"] is None:
         return ""
     return (
         f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: no test of whether a "

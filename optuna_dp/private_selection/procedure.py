@@ -84,12 +84,16 @@ class PrivateSelection(DrawnRuns):
         return check_failures(evidence, failures)
 
     def with_disclosed_run_count(self, runs: int) -> Design:
-        """See :class:`Procedure`; the best of exactly ``runs`` runs."""
+        """See :class:`Procedure`; the best of exactly ``runs`` runs.
+
+        None of them is charged as a start-up run: the runs that were lost may have been these.
+        """
         # Lazy: only releases that reveal the number of runs need it.
         from optuna_dp.private_selection.trial_counts.binomial import Binomial
 
         exactly = Binomial(runs, mean=runs).to_json()
-        return replace(self.design, settings={**self.design.settings, "trials": exactly})
+        settings = {n: v for n, v in self.design.settings.items() if n != "startup_runs"}
+        return replace(self.design, settings={**settings, "trials": exactly})
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
         return choose(evidence.runs, maximize=self.design.direction == "maximize")

@@ -7,8 +7,9 @@ raises, so for other samplers nothing changes. ``study.optimize`` calls ``ask`` 
 has a heartbeat and calls the objective only for what ``ask`` returns, so a worker that lost a
 trial leaves it as it is and makes as many runs as it was told to.
 
-If another library replaces ``Study.ask``, the exception ends the worker instead: no run is made
-twice.
+If another library replaces ``Study.ask``, the exception ends the worker instead. A trial that has
+begun and is given to a second worker then passes for one that is continued, which no storage shows
+(``docs/limitations.md``).
 """
 
 from __future__ import annotations

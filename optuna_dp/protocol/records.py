@@ -66,7 +66,7 @@ class SlotRecord(Record):
             uniform prior (:func:`~optuna_dp.protocol.drawn_slots.draw_alone`). It spares a record
             per parameter: the same value is drawn again whenever it is asked for.
         plan: Digest of the plan under which the run began, by which a plan that is damaged
-            afterwards is noticed; None in records of version 0.1.0.
+            afterwards is noticed.
     """
 
     described_as: ClassVar[str] = "The slot record of a run"

@@ -18,7 +18,7 @@ from optuna_dp.evidence.run_record import (
     run_records,
     write_run_record,
 )
-from optuna_dp.evidence.slot_records import slot_record
+from optuna_dp.evidence.slot_records import check_waited, slot_record
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score, trials_of
 from optuna_dp.releasing.reminders import looks_exact, warn_of_scores
@@ -139,6 +139,7 @@ class PrivacyCallback:
         # Said now, not when all runs have been charged for.
         procedure.check_origin(slots)
         if procedure.runs_among([trial], plan):
+            check_waited(trial)
             procedure.check_run(trial, slot_record(trial, plan), plan)
         procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))

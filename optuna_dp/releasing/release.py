@@ -134,6 +134,9 @@ class Release:
                 "guarantee is that of the best of exactly so many. The curator vouches that a "
                 "block of other runs failed for a cause that does not depend on the data"
             )
+        for name in ("last run", "not covered"):
+            if self.attributes.get(name):
+                facts[name.capitalize()] = str(self.attributes[name])
         if self.training is not None:
             facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
         return statement_markdown(self._statement(), facts)

@@ -25,7 +25,7 @@ RELEASE_FORMAT = "optuna-dp release"
 # Other versions of the software, of numpy and of scipy round otherwise; a bound that has become
 # tighter since is no objection.
 _ROUNDING = 1e-6
-_STATEMENT_VERSIONS = (1, 2)
+_STATEMENT_VERSIONS = (2,)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _numbers(
         holds = statement["attack"] <= attack * (1 + _ROUNDING)
         yield Check("attack", holds, f"{attack:.6g}")
     gaussian = statement.get("gaussian_dp")
-    if gaussian is not None:  # statements of 0.1.0 do not have it
+    if gaussian is not None:
         yield _not_below("mu", gaussian["mu"], guarantee.mu(gaussian["tail"]))
     several = statement.get("unit_with_several_records")
     if several is not None:

@@ -39,7 +39,6 @@ def stopped(sampler: Any, first: int, until: int = 10**9) -> optuna.Study:
 
 
 def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
-    """Version 0.1.0 released it without a word, by the law of T."""
     study = stopped(odp.RandTuneSampler(trials=exactly(109)), 3)
     with pytest.raises(ReleaseRefusedError, match="stand together"):
         odp.release(study)
@@ -49,6 +48,16 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     assert found.guarantee.epsilon(1e-5) == three.epsilon(1e-5)
     assert found.disclosed_runs == 3
     assert "3 could be chosen" in found.statement()
+
+
+def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior() -> None:
+    sampler = odp.DPHyPOSampler(
+        X, trials=exactly(24), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4
+    )
+    found = odp.release(stopped(sampler, 0, 10), failures="lost")
+    adaptive = odp.selection_guarantee(RUN, odp.Binomial(14, mean=14), density_bounds=(0.5, 2.0))
+    assert found.guarantee.epsilon(1e-5) == adaptive.epsilon(1e-5)
+    assert "drawn from the prior itself" not in found.statement()
 
 
 def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() -> None:

@@ -21,10 +21,12 @@ from .checks import check_charged, plan_of, release_of
 from .storages import opened
 from .workers import BUDGET, PROCEDURES, Job, Ledger, X, noting
 
-KINDS = ("memory", "sqlite", "journal", "postgresql", "grpc", "grpc of sqlite")
-# On each kind of storage: 2,100 in all, and so many in one file or database. A study takes about a
-# second on a machine that has nothing else to do.
-STUDIES, BATCH = int(os.environ.get("NO_RUN_TWICE_STUDIES", "350")), 25
+# PostgreSQL and gRPC are in the quick test below: many studies at once exhaust the connections of
+# the small server that tests start.
+KINDS = ("memory", "sqlite", "journal")
+# On each kind of storage, and so many in one file or database. A study takes about a second on a
+# machine that has nothing else to do; before a release, NO_RUN_TWICE_STUDIES=350.
+STUDIES, BATCH = int(os.environ.get("NO_RUN_TWICE_STUDIES", "25")), 25
 LAW = odp.Geometric(mean=6)
 RUN = odp.gaussian(4.0)
 WAITING = {
@@ -120,7 +122,7 @@ def test_no_run_is_made_twice_and_none_goes_uncharged(kind, studies, url_of, cre
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(-(-STUDIES // BATCH)))
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_thousand_studies_make_no_run_twice(kind, batch, url_of, crew) -> None:
+def test_many_studies_make_no_run_twice(kind, batch, url_of, crew) -> None:
     url = None if kind == "memory" else url_of(kind)
     for seed in range(1000 + batch * BATCH, 1000 + (batch + 1) * BATCH):
         live(seed, kind, url, crew)
