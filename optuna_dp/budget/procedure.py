@@ -45,8 +45,8 @@ FAILED = (
 )
 BY_HAND = "its hyperparameters were given by hand"
 OTHERS = (
-    "{} trials in the study's storage are no runs of the plan (made by another sampler, added by "
-    "hand, or beyond the last run). They are not released, and nothing that they show is covered"
+    "the storage has trials that are no runs of the plan (made by another sampler, added "
+    "by hand, or beyond the last run). They are not released. Nothing that they show is covered"
 )
 _logger = logging.getLogger("optuna_dp")
 
@@ -168,12 +168,12 @@ class Budget(Procedure):
         said = [FAILED] if output(last) is None else []
         said += [BY_HAND] if was_enqueued(last) else []
         values = self._scores(evidence)
-        others = sum(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
+        others = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
         if others:
-            _logger.warning(OTHERS.format(others))
+            _logger.warning("Trials beside a release: %s.", OTHERS)
         return {
             "pilots": [_shown(trial, settings) for trial in pilots],
-            **({"not covered": OTHERS.format(others)} if others else {}),
+            **({"not covered": OTHERS} if others else {}),
             **({"last run": "; ".join(said)} if said else {}),
             **({"values": list(values)} if values is not None and len(values) > 1 else {}),
         }

@@ -209,7 +209,8 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
     content = {
         "params": found.params,
         "value": None if found.value is None else repr(found.value),
-        "attributes": found.attributes,
+        # What is said of trials that are no runs may change; what is released may not.
+        "attributes": {n: v for n, v in found.attributes.items() if n != "not covered"},
         "disclosed_runs": found.disclosed_runs,
     }
     text = json.dumps(content, sort_keys=True, default=repr)

@@ -329,7 +329,7 @@ def play(seeds: range) -> Counter[str]:
             plan = life.plan
             if plan is None or life.copy_of is not None or world.kind == "budget":
                 continue  # What runs again on a higher rung, or last, is drawn once.
-            counts.append(plan.slots - (plan.selection_from or 0))
+            counts.append(plan.slots)
             mine = {
                 t.params["x"]
                 for t in life.study.get_trials(deepcopy=False)

@@ -145,6 +145,7 @@ def test_trials_that_are_no_runs_of_the_study_are_no_part_of_its_release(
     assert release.params == runs[-1].params
     assert [p["params"] for p in release.pilots] == [t.params for t in runs[:-1]]
     assert "9.0" not in str(release.to_json()) + release.statement()
+    assert "Nothing that they show is covered" in release.statement()
     add_by_hand(study)
     assert odp.release(study).to_json() == release.to_json()
 
@@ -185,6 +186,13 @@ def steps(trial: optuna.Trial) -> float:
     return value
 
 
+class Worse(optuna.samplers.RandomSampler):
+    """Proposes something worse for each pilot."""
+
+    def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> float:
+        return 0.3 + 0.04 * trial.number
+
+
 PRUNERS = {
     "median": lambda: MedianPruner(n_startup_trials=2),
     "percentile": lambda: PercentilePruner(25.0, n_startup_trials=2),
@@ -197,11 +205,10 @@ PRUNERS = {
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize("name", PRUNERS)
 def test_pruners_that_compare_pilots_prune_pilots_and_never_the_last_run(name: str) -> None:
-    proposer = optuna.samplers.RandomSampler()
-    study = study_of(sampler(budget(16, 2), proposer=proposer), pruner=PRUNERS[name]())
+    study = study_of(sampler(budget(16, 2), proposer=Worse()), pruner=PRUNERS[name]())
     for x in (0.3, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36, 0.37):
         study.enqueue_trial({"x": x})
-    # What is enqueued is not pruned; the rest is proposed, mostly worse.
+    # What is enqueued is not pruned; the rest is proposed, each worse than those before.
     study.optimize(steps)
     states = [t.state for t in study.trials]
     if name not in ("hyperband", "wilcoxon"):  # These may spare them all.

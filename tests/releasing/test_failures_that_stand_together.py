@@ -52,10 +52,10 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
 
 def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior() -> None:
     sampler = odp.DPHyPOSampler(
-        X, trials=exactly(24), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4
+        X, trials=exactly(16), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4
     )
     found = odp.release(stopped(sampler, 0, 10), failures="lost")
-    adaptive = odp.selection_guarantee(RUN, odp.Binomial(14, mean=14), density_bounds=(0.5, 2.0))
+    adaptive = odp.selection_guarantee(RUN, odp.Binomial(6, mean=6), density_bounds=(0.5, 2.0))
     assert found.guarantee.epsilon(1e-5) == adaptive.epsilon(1e-5)
     assert "drawn from the prior itself" not in found.statement()
 
