@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.records import SlotRecord, ended, score
@@ -104,6 +105,13 @@ class Procedure(ABC):
 
     def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:
         """Refuses runs that failed together; returns how many others there are if that is told."""
+        if failures == "lost":
+            raise InvalidArgumentError(
+                "failures",
+                failures,
+                f"the number of runs of {self.design.sampler} is not secret, so none is revealed",
+                "Leave it out.",
+            )
         return None
 
     def with_disclosed_run_count(self, runs: int) -> Design:

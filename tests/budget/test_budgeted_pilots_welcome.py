@@ -150,6 +150,14 @@ def test_trials_that_are_no_runs_of_the_study_are_no_part_of_its_release(
     assert odp.release(study).to_json() == release.to_json()
 
 
+def test_lost_runs_of_a_budget_are_refused_as_an_answer() -> None:
+    study = study_of(sampler(budget(3)))
+    study.optimize(objective)
+    with pytest.raises(InvalidArgumentError, match="is not secret"):
+        odp.release(study, failures="lost")
+    odp.release(study)
+
+
 @pytest.mark.parametrize("choose", ["model", smallest_x])
 def test_no_way_to_choose_sees_trials_that_are_no_runs(choose: Any) -> None:
     study = study_of(sampler(budget(4), choose=choose))
