@@ -17,6 +17,7 @@ from optuna_dp.protocol.records import (
     checked_study,
     did_nothing,
     fail_unstarted,
+    give_back_end,
     holds_new_plan,
     read_plan,
     trials_of,
@@ -54,6 +55,9 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     new one (with a number of runs drawn afresh, trial 0 not among them) once trial 0 has been
     told to have failed.
 
+    A trial that ended, and that SQLite shows as open because it gave it away too late, is given
+    its end back.
+
     Guarantees:
         * No trial that has ended is changed, and no trial is added; the number of runs stays.
         * Either all trials of ``fail`` can be told so, or nothing is changed.
@@ -83,6 +87,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     if not isinstance(fail, Iterable):
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
+    for trial in trials_of(study):
+        give_back_end(storage, trial)
     is_open = {trial.number: trial for trial in _open(study)}
     plan, _ = read_plan(storage, study_id)
     trials = trials_of(study)

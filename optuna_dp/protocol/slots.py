@@ -53,6 +53,7 @@ from optuna_dp.protocol.records import (
     SLOT_KEY,
     TIE_BITS,
     UNSTARTED_KEY,
+    WAS_PRUNED_KEY,
     SlotRecord,
     did_nothing,
     direction_of,
@@ -301,6 +302,8 @@ class SlotSampler(BaseSampler):
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             study._storage.set_trial_system_attr(trial._trial_id, UNSTARTED_KEY, True)
+        if state == TrialState.PRUNED and values is not None:
+            study._storage.set_trial_system_attr(trial._trial_id, WAS_PRUNED_KEY, True)
         if known is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())

@@ -112,12 +112,19 @@ def test_ask_gives_the_loser_the_next_trial() -> None:
     assert [t.state for t in study.trials[1:]] == [TrialState.RUNNING] * 2
 
 
-@pytest.mark.parametrize("how", ["well", "fails"])
+ENDS = {"well": "COMPLETE", "fails": "FAIL", "is pruned": "PRUNED", "reports": "COMPLETE"}
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
+@pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("name", ["rand_tune", "budget"])
 def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
-    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, how: str, dies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its update of the state comes between the other worker's last one and this one's claim."""
+    """Its update of the state comes between the other worker's last one and this one's claim.
+
+    If this one dies before it claims the trial, ``recover`` gives the trial its end back.
+    """
     url, studies = f"sqlite:///{tmp_path / 'studies.db'}", []
     for _ in range(2):
         study = study_of(SAMPLERS[name](), storage=url, study_name="study", load_if_exists=True)
@@ -126,7 +133,12 @@ def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
 
     def objective(trial: Trial) -> float:
         called.append(trial.number)
-        return run_of(trial) if how == "well" or trial.number != 1 else float("nan")
+        score = run_of(trial)
+        if trial.number == 1 and how in ("is pruned", "reports"):
+            trial.report(score, step=1)
+            if how == "is pruned":
+                raise optuna.TrialPruned
+        return float("nan") if trial.number == 1 and how == "fails" else score
 
     studies[0].optimize(objective, n_trials=1)
     studies[0].add_trial(create_trial(state=TrialState.WAITING))
@@ -139,12 +151,19 @@ def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
             others.pop().optimize(objective, n_trials=1)
 
     monkeypatch.setattr(backend, "check_trial_is_updatable", meanwhile)
+    if dies:
+        studies[1]._pop_waiting_trial_id()
+        assert studies[1].trials[1].state == TrialState.RUNNING
+        assert odp.recover(studies[1]) == []
     studies[1].optimize(objective, n_trials=1)
     assert called == [0, 1, 2]
-    states = [t.state.name for t in studies[1].trials]
-    assert states == ["COMPLETE", "COMPLETE" if how == "well" else "FAIL", "COMPLETE"]
+    assert [t.state.name for t in studies[1].trials] == ["COMPLETE", ENDS[how], "COMPLETE"]
     studies[1].optimize(objective)
-    released(studies[1], name)
+    if (name, how) == ("rand_tune", "is pruned"):  # Not by a pruner that looks at one trial only.
+        with pytest.raises(ReleaseRefusedError, match="it was pruned"):
+            released(studies[1], name)
+    else:
+        released(studies[1], name)
     for study in studies:
         study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
 
