@@ -49,7 +49,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.polling import poll
-from optuna_dp.protocol.records import ended, fail_unstarted, give_back_end
+from optuna_dp.protocol.records import fail_unstarted, give_back_end
 from optuna_dp.protocol.waiting import Waiting
 
 CLAIM_KEY = "optuna_dp:claim"
@@ -94,7 +94,7 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
 
     def look() -> str | None:
         now = storage.get_trial(trial._trial_id)
-        if ended(now) or give_back_end(storage, now):
+        if give_back_end(storage, now):
             return OUT
         others = {other: of for other, of in claims_on(now).items() if other != token}
         found = next_state(token, state, others)

@@ -221,19 +221,24 @@ def ended(trial: FrozenTrial) -> bool:
 
 
 def give_back_end(storage: BaseStorage, trial: FrozenTrial) -> bool:
-    """Returns whether an open trial had ended before; gives it its end back.
+    """Returns whether a trial has ended; gives it its end back if the storage has lost that.
 
     On SQLite the update that gives a worker a waiting trial may come so late that another worker
-    has ended it already. It then shows as running, with the time at which it was completed and
-    the values that it had. The worker that was given it does this; if it dies before, ``recover``
-    does.
+    has ended it already. The file then has it as running, with the time at which it was completed
+    and the values that it had; Optuna's cache may have it as ended. The worker that was given it
+    does this; if it dies before, ``recover`` does.
+
+    Raises:
+        UpdateFinishedTrialError: If it has ended in the storage too, so nothing was lost.
     """
-    if trial.state != TrialState.RUNNING or trial.datetime_complete is None:
-        return False
-    if trial.values is None:  # Failed, or pruned without a value: the same outcome.
-        state = TrialState.FAIL
-    else:
-        state = TrialState.PRUNED if WAS_PRUNED_KEY in trial.system_attrs else TrialState.COMPLETE
+    state = trial.state
+    if not ended(trial):
+        if trial.datetime_complete is None:
+            return False
+        pruned = WAS_PRUNED_KEY in trial.system_attrs
+        state = TrialState.PRUNED if pruned else TrialState.COMPLETE
+        if trial.values is None:  # Failed, or pruned without a value: the same outcome.
+            state = TrialState.FAIL
     storage.set_trial_state_values(trial._trial_id, state, trial.values)
     return True
 

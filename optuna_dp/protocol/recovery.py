@@ -16,6 +16,7 @@ from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
     checked_study,
     did_nothing,
+    ended,
     fail_unstarted,
     give_back_end,
     holds_new_plan,
@@ -88,7 +89,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
     for trial in trials_of(study):
-        give_back_end(storage, trial)
+        if not ended(trial):
+            give_back_end(storage, trial)
     is_open = {trial.number: trial for trial in _open(study)}
     plan, _ = read_plan(storage, study_id)
     trials = trials_of(study)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,20 +116,32 @@ def test_ask_gives_the_loser_the_next_trial() -> None:
 ENDS = {"well": "COMPLETE", "fails": "FAIL", "is pruned": "PRUNED", "reports": "COMPLETE"}
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("name", ["rand_tune", "budget"])
+@pytest.mark.parametrize(
+    ("name", "how", "second"),
+    [
+        ("rand_tune", "well", "process"),
+        ("budget", "fails", "process"),
+        ("budget", "is pruned", "process"),
+        ("rand_tune", "reports", "process that dies"),
+        ("budget", "is pruned", "process that dies"),
+        ("rand_tune", "well", "thread"),
+        ("budget", "is pruned", "thread"),
+    ],
+)
 def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
-    name: str, how: str, dies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, how: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its update of the state comes between the other worker's last one and this one's claim.
 
-    If this one dies before it claims the trial, ``recover`` gives the trial its end back.
+    If the second worker is a thread, Optuna's cache shows it the trial as ended. If it dies before
+    it claims the trial, ``recover`` gives the trial its end back.
     """
-    url, studies = f"sqlite:///{tmp_path / 'studies.db'}", []
-    for _ in range(2):
-        study = study_of(SAMPLERS[name](), storage=url, study_name="study", load_if_exists=True)
-        studies.append(study)
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    shared = optuna.storages.get_storage(url)
+    studies = [
+        study_of(SAMPLERS[name](), storage=storage, study_name="study", load_if_exists=True)
+        for storage in (shared, shared if second == "thread" else url, url)
+    ]
     called: list[int] = []
 
     def objective(trial: Trial) -> float:
@@ -147,23 +160,23 @@ def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
 
     def meanwhile(trial_id: int, state: TrialState) -> None:
         check(trial_id, state)
-        if state == TrialState.WAITING:
-            others.pop().optimize(objective, n_trials=1)
+        if state == TrialState.WAITING and others:
+            study = others.pop()
+            with ThreadPoolExecutor() as threads:
+                threads.submit(study.optimize, objective, n_trials=1).result()
+                threads.submit(study.get_trials).result()  # Fills the cache.
 
     monkeypatch.setattr(backend, "check_trial_is_updatable", meanwhile)
-    if dies:
+    if second == "process that dies":
         studies[1]._pop_waiting_trial_id()
         assert studies[1].trials[1].state == TrialState.RUNNING
         assert odp.recover(studies[1]) == []
     studies[1].optimize(objective, n_trials=1)
     assert called == [0, 1, 2]
-    assert [t.state.name for t in studies[1].trials] == ["COMPLETE", ENDS[how], "COMPLETE"]
+    for study in studies[1:]:
+        assert [t.state.name for t in study.trials] == ["COMPLETE", ENDS[how], "COMPLETE"]
     studies[1].optimize(objective)
-    if (name, how) == ("rand_tune", "is pruned"):  # Not by a pruner that looks at one trial only.
-        with pytest.raises(ReleaseRefusedError, match="it was pruned"):
-            released(studies[1], name)
-    else:
-        released(studies[1], name)
+    released(studies[1], name)
     for study in studies:
         study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
 
