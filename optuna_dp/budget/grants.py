@@ -10,6 +10,7 @@ from optuna.trial import FrozenTrial, Trial
 from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.asking import BEYOND
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, SlotRecord, own_slot, read_plan
 
@@ -56,7 +57,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         )
     now = storage.get_trial(trial._trial_id)
     if GATE_KEY in now.system_attrs:
-        raise optuna.TrialPruned("The study's last run has begun already.")
+        raise optuna.TrialPruned(BEYOND)
     _check_began(now, plan)
     settings = BudgetSettings.of(plan.design)
     return settings.plan.fidelity(min(trial.number, settings.pilots))

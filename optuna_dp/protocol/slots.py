@@ -37,7 +37,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import TakenByAnother, is_asked_for
+from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
 from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.draws import (
     Space,
@@ -208,6 +208,7 @@ class SlotSampler(BaseSampler):
         whole_study.pruner = self._guarded(whole_study.pruner)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            is_beyond()
             return
         me = threading.get_ident()
         before = own_slot(trial)
@@ -246,7 +247,7 @@ class SlotSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         plan = self._plan_of(study, trial)
         if self._is_beyond(study, plan, trial):
-            raise optuna.TrialPruned("The study's last run has started already.")
+            raise optuna.TrialPruned(BEYOND)
         check_same_design(*self._own_design(study), plan)
         with self._noting_that_it_waits(study, trial):
             return self._space_of(study, plan, trial.number)
