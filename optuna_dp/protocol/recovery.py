@@ -101,7 +101,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
             "fail",
             wrong,
             "it is not the number of an open trial",
-            f"Open trials: {', '.join(map(str, sorted(is_open))) or 'none'}.",
+            # Not which ones are: an exception may be read by others.
+            "recover(study) returns those that are open.",
         )
     ids = {t.number: t._trial_id for t in trials}
     for number in sorted(numbers & lost):

@@ -66,9 +66,10 @@ from optuna_dp.protocol.under_way import Known, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
 
-# Said of a trial whose hyperparameters were given by hand.
+# Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
+# run that is T.
 NOT_DRAWN = (
-    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
+    "A trial was enqueued or copied (by hand, or by a callback that retries failed trials), so "
     "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
     "of the study had started before, the study has no privacy guarantee: start a new study "
     "without enqueued trials; a failed run is a run and is never repeated."
@@ -184,15 +185,15 @@ class SlotSampler(BaseSampler):
         # A trial that has begun and was not asked for is continued by whoever knows of it.
         continued = own_slot(trial) is not None and not is_asked_for()
         if not continued and not claim(study, trial):
-            raise TakenByAnother(f"Trial {trial.number} is another worker's.")
+            raise TakenByAnother("This trial is another worker's.")
         self._check_admitted(study, trial)
         try:
             self._begin(study, trial)
-        except UpdateFinishedTrialError as error:
+        except UpdateFinishedTrialError:
             raise PlanError(
-                f"Trial {trial.number} was told to have failed while this worker was starting it. "
-                "It counts as a failed run. Start the worker again for the runs that remain."
-            ) from error
+                "A trial was told to have failed while this worker was starting it. It counts as "
+                "a failed run. Start the worker again for the runs that remain."
+            ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
             if not storage.get_trial(trial._trial_id).state.is_finished():
@@ -216,7 +217,7 @@ class SlotSampler(BaseSampler):
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
             old = SlotRecord.from_json(before)
             if old.nonce != plan.nonce:
-                raise PlanError(NOT_DRAWN.format(trial.number))
+                raise PlanError(NOT_DRAWN)
             known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
             self._under_way.put(study, trial, known)
