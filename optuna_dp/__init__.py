@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from optuna_dp.budget.learning_rate import learning_rate as learning_rate
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.models.around import around as around
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
@@ -101,6 +102,7 @@ _HOMES = {
     "budget.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
     "budget.sampler": "BudgetSampler",
+    "models.around": "around",
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
