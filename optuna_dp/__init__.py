@@ -147,6 +147,7 @@ _HOOKS = {
     "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
+    "remark on a plan": ("planning.batch", "remark_on_batch"),
     "entry of a registry": ("releasing.registry", "to_registry"),
     "page of a published study": ("dashboard", "annotate_published"),
 }

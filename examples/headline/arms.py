@@ -196,7 +196,7 @@ def budget(bench: Bench, plan: Plan) -> Outcome:
     made = odp.BudgetPlan.from_json(plan.budget)
     sampler = odp.BudgetSampler(made)
     if made.pilots:
-        sampler = odp.BudgetSampler(made, search_space=space(plan), prior=prior(plan))
+        sampler = odp.BudgetSampler(made, search_space=space(plan), proposer=prior(plan))
     x, y = bench.split.private
 
     def objective(trial: optuna.Trial) -> tuple[Weights, float]:

@@ -32,8 +32,6 @@ from optuna_dp.budget.pilot_pruner import wrapped
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
-from optuna_dp.models.around import Around
-from optuna_dp.models.prior import Prior
 from optuna_dp.models.space import check_space
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
 from optuna_dp.protocol import entropy
@@ -60,15 +58,11 @@ _logger = logging.getLogger("optuna_dp")
 _PROPOSAL = "proposal"
 
 
-def _refuse_without_pilots(prior: Any, proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
-    given = {
-        "prior": (prior, None),
-        "proposer": (proposer, None),
-        "choose": (choose, "best"),
-        "pilot_batch_size": (pilot_batch_size, 1),
-    }
-    for name, (value, usual) in given.items():
-        if value != usual:
+def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
+    given = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
+    usual = {"proposer": None, "choose": "best", "pilot_batch_size": 1}
+    for name, value in given.items():
+        if value != usual[name]:
             raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
 
 
@@ -105,9 +99,6 @@ class BudgetSampler(SlotSampler):
         plan: What is charged for; see :func:`optuna_dp.plan_budget`.
         search_space: Distributions by parameter name. None (the default) finds them while the
             study runs; proposers learn more from a space that they know.
-        prior: :func:`optuna_dp.around` a good guess. The first pilot is at the guess and the others
-            of the first rung are drawn from the prior, in place of a proposer's; needs
-            ``search_space``.
         proposer: Any Optuna sampler; None is ``TPESampler``, random for the first half of the
             first rung. Its seed is not used, except by samplers that keep it in ``reseed_rng``
             (quasi-random ones: give every worker the same ``seed``, secret or not).
@@ -157,7 +148,6 @@ class BudgetSampler(SlotSampler):
         plan: BudgetPlan,
         *,
         search_space: dict[str, BaseDistribution] | None = None,
-        prior: Prior | None = None,
         proposer: BaseSampler | None = None,
         choose: Choose = "best",
         surrogate: ScoreModel | None = None,
@@ -173,10 +163,9 @@ class BudgetSampler(SlotSampler):
         if self._search_space is not None:
             check_space(self._search_space)
         if not plan.pilots:
-            _refuse_without_pilots(prior, proposer, choose, pilot_batch_size)
+            _refuse_without_pilots(proposer, choose, pilot_batch_size)
         self._proposed = plan.rung_sizes[0] if plan.pilots else 0
-        centered = _checked_prior(prior, self._search_space, proposer)
-        self._proposer = Proposer(proposer, self._proposed, self._seed, centered)
+        self._proposer = Proposer(proposer, self._proposed, self._seed)
         self._timeout = None if timeout is None else positive("timeout", timeout)
         self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
         # Pilots that are drawn at random in any case need not wait.
@@ -423,26 +412,6 @@ class BudgetSampler(SlotSampler):
         if known is not None:
             known.kept[_PROPOSAL] = asked
         return asked
-
-
-def _checked_prior(prior: Any, space: Space | None, proposer: Any) -> Around | None:
-    if prior is None:
-        return None
-    if not isinstance(prior, Around):
-        raise InvalidArgumentError(
-            "prior", prior, "it must be None or what optuna_dp.around returned"
-        )
-    if space is None:
-        raise InvalidArgumentError(
-            "search_space",
-            None,
-            "a prior is a law over a search space that is known beforehand",
-            "Give the distributions as search_space.",
-        )
-    if proposer is not None:
-        raise InvalidArgumentError("proposer", proposer, "with a prior there is none")
-    prior.fingerprint(space)  # It refuses what it does not fit.
-    return prior
 
 
 def _checked_choose(choose: Any) -> Choose:

@@ -24,8 +24,7 @@ class BudgetSettings(Record):
         first_batch: Pilots of the first rung that see no others.
         pilot_batch_size: Pilots per batch after these; one sees the completed batches before its
             own.
-        proposer: Class name of the Optuna sampler that proposes the first rung's pilots, or of the
-            prior that they are drawn from.
+        proposer: Class name of the Optuna sampler that proposes the first rung's pilots.
         choose: How the last run's hyperparameters are chosen: ``"best"``, ``"model"``, or the
             name of the user's function.
         surrogate: The model of ``choose="model"``; None for others.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.evidence.statement import Description
-from optuna_dp.models.around import Around
 from optuna_dp.protocol.plan import Design
 
 if TYPE_CHECKING:
@@ -113,8 +112,6 @@ ended, logs, or attributes and reported values that are no part of the stated ou
 def _origin(settings: BudgetSettings, rung: int) -> str:
     if rung > 1:
         return f"the best of rung {rung - 1} by their private scores, once more"
-    if settings.proposer == Around.__name__:
-        return "drawn from a prior around a guess fixed beforehand, the first at the guess"
     first = min(settings.first_batch, settings.plan.rung_sizes[0])
     return (
         f"proposed by {settings.proposer} from private outputs of the completed batches of "

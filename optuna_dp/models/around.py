@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
@@ -19,7 +22,7 @@ from optuna_dp.models.space import Space, check_space
 SPREAD = 0.7
 
 
-def around(centers: Mapping[str, float], sd: float = SPREAD) -> Prior:
+def around(centers: Mapping[str, float], sd: float = SPREAD) -> Around:
     """Returns a prior in which some parameters are close to a good guess.
 
     The logarithm of ``value / center`` is normal, cut off at the ends of the parameter's range.
@@ -28,8 +31,10 @@ def around(centers: Mapping[str, float], sd: float = SPREAD) -> Prior:
     the prior to take::
 
         space = {"noise_per_weight": FloatDistribution(0.03, 3, log=True)}
-        prior = odp.around({"noise_per_weight": 0.3})
-        odp.RandTuneSampler(space, prior=prior)
+        guess = odp.around({"noise_per_weight": 0.3})
+        odp.RandTuneSampler(space, prior=guess)
+        odp.DPHyPOSampler(space, prior=guess)
+        odp.BudgetSampler(plan, search_space=space, proposer=guess)  # the first pilot at the guess
 
     with ``odp.learning_rate(..., noise_per_weight=...)`` or ``run.learning_rate(...)`` in the
     objective. The guess must not come from the private data.
@@ -60,8 +65,10 @@ def around(centers: Mapping[str, float], sd: float = SPREAD) -> Prior:
     return Around(known, validation.positive("sd", sd))
 
 
-class Around(Prior):
-    """The law of :func:`around`.
+class Around(Prior, BaseSampler):
+    """The law of :func:`around`, and an Optuna sampler that draws from it.
+
+    As a sampler it puts the first trial of a study at the guess, and learns nothing from trials.
 
     Attributes:
         centers: The first guess, by parameter name.
@@ -90,6 +97,28 @@ class Around(Prior):
             return value_at(distribution, rng.random())
         self._check_range(name, distribution)
         return float(self._column(name, distribution, rng.random(1))[0])
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """None: parameters are drawn one by one, for they are independent."""
+        return {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """The guess in the first trial; a draw from the prior in others."""
+        drawn = self.draw_one(param_name, param_distribution, np.random.default_rng())
+        return self.centers.get(param_name, drawn) if trial.number == 0 else drawn
 
     def fingerprint(self, space: Space) -> dict[str, Any]:
         """The law as plain data; refuses a space that it does not fit."""

@@ -24,7 +24,6 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.around import Around
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.records import PROPOSER_KEY, output
 
@@ -41,35 +40,22 @@ class Proposer:
             seen, and not even which worker it is, reaches the proposal.
         pilots: How many pilots there are.
         seed: Seeds the default sampler; one that is given gets new randomness in any case.
-        prior: All pilots are drawn from it, the first at its centers; no sampler proposes.
 
     Attributes:
         startup: How many pilots, from the first on, are drawn at random whatever is known: half of
-            them by the default sampler, all of them from a prior; of a given one nothing is known,
-            so 0.
+            them by the default sampler; of a given one nothing is known, so 0.
     """
 
-    def __init__(
-        self,
-        sampler: BaseSampler | None,
-        pilots: int,
-        seed: int | None,
-        prior: Around | None = None,
-    ) -> None:
+    def __init__(self, sampler: BaseSampler | None, pilots: int, seed: int | None) -> None:
         if sampler is not None and not isinstance(sampler, BaseSampler):
             raise InvalidArgumentError("proposer", sampler, "it must be None or an Optuna sampler")
         self._sampler = sampler
         self.startup = max(1, pilots // 2) if sampler is None else 0
-        if prior is not None:
-            self.startup = pilots
         self._seed = seed
-        self._prior = prior
 
     @property
     def name(self) -> str:
-        """Class name of the sampler, or of the prior."""
-        if self._prior is not None:
-            return type(self._prior).__name__
+        """Class name of the sampler."""
         return (TPESampler if self._sampler is None else type(self._sampler)).__name__
 
     def ask(
@@ -107,10 +93,6 @@ class Proposer:
         shared = dict(space) or intersection_search_space(study.get_trials(deepcopy=False))
         for _ in range(number - len(visible)):
             study.ask(shared)
-        if self._prior is not None:
-            drawn = entropy.generator(self._seed, "prior", number)
-            params = self._prior.sample(space, 1, drawn).params(0)
-            study.enqueue_trial(params if number else {**params, **self._prior.centers})
         return study.ask(dict(space))
 
     def _fresh_sampler(self, number: int) -> BaseSampler:
