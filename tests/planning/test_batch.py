@@ -111,3 +111,38 @@ def test_what_is_not_allowed_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         odp.batch_choices(**given)
     assert refused.value.argument == name
+
+
+@pytest.mark.parametrize(
+    ("given", "share", "larger"),
+    [
+        ({"epsilon": 1.0, "batch_size": 64}, None, None),
+        ({"epsilon": 3.0, "batch_size": 64}, 76, 360),
+        ({"epsilon": 8.0, "batch_size": 64}, 53, 360),
+        ({"epsilon": 8.0, "batch_size": 1348}, None, None),
+        ({"epsilon": 3.0}, 79, 360),
+        ({"epsilon": 3.0, "work": 4}, None, None),
+        ({"epsilon": 3.0, "batch_size": 64, "neighboring_relation": "replace_one"}, None, None),
+    ],
+)
+def test_a_plan_says_what_a_larger_batch_would_gain_where_its_own_loses_much(
+    given: dict[str, Any], share: int | None, larger: int | None
+) -> None:
+    plan = odp.plan_budget(pilots=0, **DIGITS, **given)
+    for text in (repr(plan), plan._repr_html_()):
+        assert (share is not None and f"has {share}% of the signal" in text) == bool(larger)
+        assert (f"{larger} for 150 steps has" in text) == bool(larger)
+
+
+def test_pilots_do_not_change_what_is_said_of_the_batch() -> None:
+    alone, tuned = (
+        repr(odp.plan_budget(epsilon=3.0, batch_size=64, pilots=pilots, **DIGITS)).split(". ")
+        for pilots in (0, (4, 2))
+    )
+    assert alone[1:] == tuned[1:]
+    assert len(alone) > 1
+
+
+def test_a_plan_that_does_not_know_its_batch_says_nothing() -> None:
+    plan = odp.plan_budget(epsilon=3.0, run=lambda s, n: odp.gaussian(s / n**0.5), steps=10)
+    assert "signal" not in repr(plan)
