@@ -283,6 +283,15 @@ ARMS: dict[str, Callable[[Size, float], Plan]] = {
 CEILINGS = ("free choice", "free choice, 4 x", "no privacy")
 
 
+# A hundred trainings' computing, or twenty more, that the flights had no time for.
+LEFT_OUT = {"flights": ("RandTune, 4 x", "noisy max")}
+
+
+def arms_of(name: str) -> list[str]:
+    """The arms that a data set has."""
+    return [arm for arm in ARMS if arm not in LEFT_OUT.get(name, ())]
+
+
 def key(name: str, epsilon: float, arm: str) -> str:
     return f"{name}, epsilon {epsilon:g}, {arm}"
 
@@ -298,7 +307,7 @@ def plan_all(cells: list[tuple[str, float]], arms: list[str], path: Path) -> dic
     known = json.loads(path.read_text()) if path.exists() else {}
     for name, epsilon in cells:
         for arm, make in ARMS.items():
-            if arm not in arms or key(name, epsilon, arm) in known:
+            if arm not in arms or arm not in arms_of(name) or key(name, epsilon, arm) in known:
                 continue
             plan = make(size_for(name, epsilon, arm), epsilon)
             known[key(name, epsilon, arm)] = plan.to_json()

@@ -24,7 +24,7 @@ from pathlib import Path
 import flights
 import optuna
 from arms import Bench, Outcome, run_arm
-from plans import ARMS, CELLS, Plan, key, plan_all
+from plans import ARMS, CELLS, Plan, arms_of, key, plan_all
 from tasks import NAMES, REPETITIONS, SMALL, size_of, split
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def group(
     unprotected: dict[tuple[str, int], Outcome],
 ) -> Iterator[str]:
     """One repetition of those of the arms that are not done, as lines of the file."""
-    wanted = [arm for arm in ARMS if arm in arms]
+    wanted = [arm for arm in arms_of(name) if arm in arms]
     missing = [arm for arm in wanted if (name, epsilon, repetition, arm) not in done]
     if not missing:
         return

@@ -28,7 +28,7 @@ EPSILONS = {
     "breast_cancer": (1.0, 3.0, 8.0),
     "flights": (0.1, 0.3, 1.0),
 }
-REPETITIONS = {"digits": 48, "breast_cancer": 48, "flights": 6}
+REPETITIONS = {"digits": 24, "breast_cancer": 24, "flights": 6}
 TEST_SHARE = VALIDATION_SHARE = 0.25
 # Uniform on this range has mean 0 and standard deviation 1.
 STANDARD = (-(3**0.5), 3**0.5)
