@@ -30,10 +30,10 @@ RECORDS = 1348
 USUAL, LARGER = (21, 210), (4, 150)
 Rate = Callable[[odp.Fidelity], float]
 WAYS: dict[str, tuple[str, tuple[int, int], Rate]] = {
-    "SGD, 0.1, batch 64": ("sgd", USUAL, lambda run: 0.1),
+    "SGD, rate 0.1, batch 64": ("sgd", USUAL, lambda run: 0.1),
     "SGD, rule, batch 64": ("sgd", USUAL, lambda run: run.learning_rate("sgd")),
     "SGD, rule, batch 337": ("sgd", LARGER, lambda run: run.learning_rate("sgd")),
-    "Adam, 0.001, batch 64": ("adam", USUAL, lambda run: 0.001),
+    "Adam, rate 0.001, batch 64": ("adam", USUAL, lambda run: 0.001),
     "Adam, rule, batch 64": ("adam", USUAL, lambda run: run.learning_rate("adam")),
     "Adam, rule, batch 337": ("adam", LARGER, lambda run: run.learning_rate("adam")),
 }
