@@ -10,10 +10,9 @@ import pytest
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models import surrogate
-from optuna_dp.models.forest import RandomForest
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
 
-MODELS = [GaussianProcess(), RandomForest(trees=20)]
+MODELS = [GaussianProcess()]
 
 
 def _data(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -162,5 +161,3 @@ def test_bad_settings_are_refused() -> None:
     for bad in ({"fit_points": 1}, {"max_points": 0}, {"max_points": 1.5}):
         with pytest.raises(InvalidArgumentError):
             GaussianProcess(**bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="trees"):
-        RandomForest(trees=1)

@@ -304,7 +304,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
 
 
 def test_the_command_lists_and_fails(tmp_path) -> None:
-    from optuna_dp.cli.recover import recover
+    from optuna_dp.cli.studies import recover
 
     url = f"sqlite:///{tmp_path / 'study.db'}"
     study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=url, study_name="digits")
