@@ -216,7 +216,7 @@ class TestFromProfile:
     ) -> None:
         eps = np.linspace(0.0, 4.0, 401)
         values = np.array([float(gaussian_delta(e, 4.0)) for e in eps])
-        monkeypatch.setattr(dominating_pairs, "_give_back_rounding", lambda pair, hull: pair)
+        monkeypatch.setattr(dominating_pairs, "give_back_rounding", lambda pair, hull: pair)
         made = DominatingPair.from_profile(eps, values, values)
         assert not np.all(made.upper_delta(eps) >= values.astype(np.longdouble))
 

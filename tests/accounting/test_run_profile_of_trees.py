@@ -140,8 +140,8 @@ class TestSelection:
 
     @staticmethod
     def forget() -> None:
-        run_profile._pair_cached.cache_clear()
-        run_profile._pair_of_part.cache_clear()
+        run_profile.pair_of_key.cache_clear()
+        run_profile.pair_of_part.cache_clear()
 
     def test_comes_from_the_selection_bound(self, stand_in: list[Any]) -> None:
         event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))

@@ -87,7 +87,7 @@ def test_posterior_agrees_with_scikit_learn(repeats: int) -> None:
     x = np.tile(base, (repeats, 1))
     y = np.sin(5 * x).sum(axis=1) + 0.1 * np.random.default_rng(2).normal(size=len(x))
     model = GaussianProcess()
-    k = model._kernel(x, y)
+    k = model.kernel(x, y)
     kernel = ConstantKernel(k.amplitude) * Matern(k.lengths, nu=2.5) + WhiteKernel(k.noise)
     z = (y - y.mean()) / y.std()
     reference = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-10).fit(x, z)
@@ -102,7 +102,7 @@ def test_posterior_agrees_with_scikit_learn(repeats: int) -> None:
 
 def test_length_scales_tell_a_parameter_that_matters_from_one_that_does_not() -> None:
     x = np.random.default_rng(4).random((64, 2))
-    kernel = GaussianProcess()._kernel(x, np.sin(6 * x[:, 0]))
+    kernel = GaussianProcess().kernel(x, np.sin(6 * x[:, 0]))
     assert kernel.lengths[1] > 3 * kernel.lengths[0]
 
 
@@ -126,7 +126,7 @@ def test_predictions_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyP
     x, y = _data(30, 2)
     points = np.random.default_rng(6).random((100, 2))
     whole = GaussianProcess().fit(x, y).predict(points)
-    monkeypatch.setattr(surrogate._Posterior, "block", 7)
+    monkeypatch.setattr(surrogate.Posterior, "block", 7)
     np.testing.assert_allclose(GaussianProcess().fit(x, y).predict(points), whole, rtol=1e-9)
 
 

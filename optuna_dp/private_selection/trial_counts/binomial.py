@@ -100,5 +100,5 @@ class Binomial(TrialCount):
             return 1.0
         return -math.expm1(self.n * math.log1p(-self._p * fraction))
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Any:
         return exact_sums.binomial_tail(ctx, n, self.n, self.mean)

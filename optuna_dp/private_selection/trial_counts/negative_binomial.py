@@ -148,7 +148,7 @@ class NegativeBinomial(TrialCount):
             return fraction / (self.gamma + (1.0 - self.gamma) * fraction)
         return float(_other_shapes().hit(fraction, self.shape, self.gamma))
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Any:
         if n <= 0 or self.gamma == 1.0:
             return ctx.mpf(n <= 0)
         if self.shape == 1.0:

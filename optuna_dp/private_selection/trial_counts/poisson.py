@@ -61,5 +61,5 @@ class Poisson(TrialCount):
     def _hit(self, fraction: float) -> float:
         return -math.expm1(-self.mean * fraction)
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Any:
         return exact_sums.poisson_tail(ctx, n, self.mean)
