@@ -39,7 +39,7 @@ def bound_of(event, trials, bounds, kind):
     return max(kind(side, trials, bounds).epsilon(DELTA) for side in (pair, pair.reversed()))
 
 
-@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.71, 4.18), (0.6, 7.0)])
+@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.6, 7.0)])
 def test_history_attack_reaches_the_reference(noise, reference) -> None:
     event = sgd(noise)
     attack = strongest_policy_attack(
