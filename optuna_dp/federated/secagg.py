@@ -210,6 +210,7 @@ class SecAggGrid:
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
+        """Sends one stage's messages, and returns their replies checked; as Flower's grid."""
         sent = list(messages)
         config = sent[0].content.config_records[SECAGG_CONFIG]
         stage = str(config["stage"])

@@ -92,6 +92,7 @@ class GaussianProcess:
         return _posterior(points, means, counts, kernel, center, scale)
 
     def kernel(self, x: FloatArray, y: FloatArray) -> _Kernel:
+        """Returns the amplitude, lengths and noise of the greatest likelihood, in units of y."""
         n, d = x.shape
         if n < 4:
             return _Kernel(1.0, (typical_length(d),) * d, 0.1)
@@ -159,6 +160,7 @@ class Posterior:
     block = 128
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns means and deviations at points (n, d)."""
         from scipy.linalg.blas import dtrsm  # start-up time
 
         mean, variance = np.empty(len(x)), np.empty(len(x))

@@ -174,6 +174,7 @@ class Lines:
         return big_c * self.slope(one_minus_lo), c * self.slope(one_minus_hi)
 
     def slope(self, s: FloatArray) -> FloatArray:
+        """Returns phi'(s)."""
         return np.asarray(self._trials.pgf_derivative(np.clip(s, 0.0, 1.0)), dtype=np.float64)
 
 

@@ -23,6 +23,7 @@ WholeNumbers = int | list[int] | npt.NDArray[Any]
 _LARGEST_QUESTION = 10**300
 #: Bits of the uniform that :meth:`TrialCount.sample` inverts.
 UNIFORM_BITS = 128
+Mpf = Any  # A number of mpmath, which has no types.
 
 
 # Every law by its name, registered by the law's class. Ours are looked for in these files, by
@@ -118,7 +119,7 @@ class TrialCount(Record, ABC):
         """1 - phi(1 - fraction), without cancellation for small fractions."""
 
     @abstractmethod
-    def exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
         """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
 
     # ---- probabilities -------------------------------------------------------------------------

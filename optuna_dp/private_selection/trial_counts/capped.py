@@ -12,7 +12,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.base import Mpf, TrialCount
 
 _LARGEST_CAP = 2_000_000
 # Coefficients that are summed at once.
@@ -117,7 +117,7 @@ class Capped(TrialCount):
         misses = -np.expm1(k * math.log1p(-fraction))
         return float(np.sum(self._probabilities * misses))
 
-    def exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
         return self.base.exact_tail(ctx, n) if n < self.n else ctx.mpf(0)
 
 
