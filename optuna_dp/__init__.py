@@ -145,7 +145,7 @@ __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 
 # Hooks to code that no guarantee depends on; see optuna_dp.hooks.
 _HOOKS = {
-    "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
+    "bounds of others": ("attacks.comparisons", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
     "remark on a plan": ("planning.batch", "remark_on_batch"),

@@ -233,8 +233,8 @@ def test_a_stranger_is_not_served() -> None:
             stranger.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "another")
         stranger.close()
         assert "secret" not in repr(proxy)
-        assert proxy._secret not in repr(vars(stranger))
-    late = SecretProxy("127.0.0.1", proxy._port, proxy._secret)
+        assert proxy.secret not in repr(vars(stranger))
+    late = SecretProxy("127.0.0.1", proxy._port, proxy.secret)
     with pytest.raises(grpc.RpcError):  # The server has gone with the call.
         late.get_all_studies()
     late.close()
