@@ -17,6 +17,7 @@ LAYERS = [
     {
         "errors",
         "hooks",
+        "engine_names",
         "json_records",
         "validation",
         "polling",
