@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from optuna_dp import hooks
 
 if TYPE_CHECKING:
+    from optuna_dp import accounting as accounting
     from optuna_dp import dashboard as dashboard
     from optuna_dp import distributed as distributed
     from optuna_dp import errors as errors
@@ -133,7 +134,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
 _PARTS = (
-    *("dashboard", "distributed", "errors", "federated"),
+    *("accounting", "dashboard", "distributed", "errors", "federated"),
     *("scoring", "testing", "visualization", "voting"),
 )
 
