@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import attr
 import numpy as np
@@ -46,6 +46,10 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
     return found
 
 
+def _given(values: Any) -> tuple[float, ...]:
+    return cast("tuple[float, ...]", values)  # Checked when the names of all are known.
+
+
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class ProfileDpEvent(OwnEvent):
     """A mechanism of which upper bounds of its privacy profile are known at some epsilons.
@@ -57,9 +61,9 @@ class ProfileDpEvent(OwnEvent):
             ``deltas`` hold for both.
     """
 
-    epsilons: tuple[float, ...]
-    deltas: tuple[float, ...]
-    reverse_deltas: tuple[float, ...] = ()
+    epsilons: tuple[float, ...] = attr.ib(converter=_given)
+    deltas: tuple[float, ...] = attr.ib(converter=_given)
+    reverse_deltas: tuple[float, ...] = attr.ib(default=(), converter=_given)
 
     def __attrs_post_init__(self) -> None:
         for name in ("epsilons", "deltas", "reverse_deltas"):
