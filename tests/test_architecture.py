@@ -17,6 +17,7 @@ LAYERS = [
     {
         "errors",
         "hooks",
+        "engine_names",
         "json_records",
         "validation",
         "polling",
@@ -61,7 +62,9 @@ TABLES = {
     "evidence/procedures.py",
     "private_selection/trial_counts/base.py",
 }
-LOADED_BY_NAME = TABLES | {"__init__.py", "federated/__init__.py", "testing/__init__.py"}
+LOADED_BY_NAME = TABLES | {
+    *("__init__.py", "accounting/__init__.py", "federated/__init__.py", "testing/__init__.py")
+}
 
 
 def room(file: str) -> str:
@@ -80,7 +83,8 @@ def may_import(mine: str, theirs: str) -> bool:
 @pytest.mark.parametrize("file", import_graph.files())
 def test_imports_go_one_way(file: str) -> None:
     mine = room(file)
-    for target in import_graph.neighbours(file, types=True):
+    # A front door names for type checkers what it loads, which may stand above its room.
+    for target in import_graph.neighbours(file, types=file not in LOADED_BY_NAME - TABLES):
         assert may_import(mine, room(target)), f"{file} imports {target}"
     if mine in WITHOUT_OPTUNA:
         named = {item.name for item in import_graph.imports(file) if not item.for_types}

@@ -66,7 +66,6 @@ def _on_multiprocessing() -> None:
 
 
 def _no_ray() -> None:
-    odp.distributed.optimize  # noqa: B018 - joblib has been told of Ray from here on.
     with (
         mock.patch.dict(joblib.parallel.BACKENDS, clear=False),
         mock.patch.dict(sys.modules, {"ray": None}),
