@@ -83,7 +83,7 @@ def test_pilots_with_samples_train_on_a_sample() -> None:
         epsilon=3.0, records=RECORDS, batch_size=40, epochs=4, pilots=2, sample=0.3
     )
     _, _, batches = odp.opacus.make_private(plan.pilot, **parts())
-    assert len(batches._loader.dataset) < RECORDS / 2
+    assert len(batches.loader.dataset) < RECORDS / 2
 
 
 def test_no_second_pass_and_no_second_step() -> None:
