@@ -12,7 +12,7 @@ P, P'                  laws of one run's output on D and on D'
 l = log(O/O')          ``losses``; O-mass of an atom ``mass``, its O'-mass ``mass_prime``
 O[l = inf]             ``infinite_mass``; O'[l = -inf] is ``null_mass``
 H_t(P || P')           ``delta(epsilon)`` with t = e^epsilon, the hockey stick or privacy profile
-G(p)                   ``attacks.trade_off`` = sup{ O'(E) : O(E) <= p }
+G(p)                   ``attacks.data_attack``: sup{ O'(E) : O(E) <= p }
 a, eps(a)              ``orders``, ``rdp``: Renyi divergence of order a, sup over both directions
 T, m                   ``trials`` (the law of the number of runs), ``trials.mean``
 phi(s) = E[s^T]        ``trials.pgf``; its derivative ``trials.pgf_derivative``
