@@ -124,7 +124,7 @@ def from_profile(
         >>> import optuna_dp as odp
         >>> run = odp.from_profile([0.0, 0.5, 1.0, 1.5], [0.2, 0.03, 1e-3, 1e-6])
         >>> round(odp.selection_guarantee(run, odp.Geometric(mean=10)).epsilon(1e-4), 2)
-        2.99
+        2.32
     """
     whole = ProfileDpEvent(epsilons, deltas, reverse_deltas)
     if len(whole.epsilons) <= MOST_POINTS:
