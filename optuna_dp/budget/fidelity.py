@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ class Fidelity:
         rung: The rung of a pilot, from 0; of the last run, the number of rungs.
         sample: Chance of a record to join the secret sample that the run trains and is scored on,
             see :meth:`draw_sample`; None if it runs on everything.
+        seal: Of a plan that was made from ``run``, the digest of the numbers and the event that
+            it made of them (:func:`seal_of`); None for DP-SGD, whose event is made again.
     """
 
     noise_multiplier: float
@@ -46,6 +49,7 @@ class Fidelity:
     is_pilot: bool
     rung: int
     sample: float | None = None
+    seal: str | None = field(default=None, repr=False)
 
     def learning_rate(
         self,
@@ -140,6 +144,22 @@ class PaidRuns:
     score_noise_multiplier: float | None
     event: Any
     sample: float | None = None
+    seal: str | None = None
+
+
+def seal_of(run: PaidRuns | Fidelity) -> str:
+    """Returns a digest of what a run may spend and of the event that stands for it.
+
+    What a caller's function makes of noise and steps is not known later, so neither may be changed
+    without the other.
+    """
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import canonical_key
+
+    noises = [run.noise_multiplier, run.score_noise_multiplier, run.sample]
+    numbers = [None if value is None else float(value) for value in noises]
+    text = f"{numbers!r} {int(run.steps)} {canonical_key(run.event)}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:

@@ -16,6 +16,7 @@ from optuna_dp.budget.fidelity import (
     PaidRuns,
     rate_within,
     run_event,
+    seal_of,
     sgd_training,
 )
 from optuna_dp.errors import InvalidArgumentError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 SCORES = ("training", "disjoint", None)
 _FORMAT = "optuna-dp budget plan"
-_RUN_KEYS = {"count", "noise_multiplier", "steps", "score_noise_multiplier", "event"}
+_RUN_KEYS = {"count", "noise_multiplier", "steps", "score_noise_multiplier", "event", "seal"}
 _KEYS = {
     "format",
     "version",
@@ -101,6 +102,13 @@ class BudgetPlan:
                 "Plan with score='training', which pays for both, or with add_or_remove_one.",
             )
         checked_sample(self.sample, self.neighboring_relation)
+        if not all(_is_as_stated(run, self.score) for run in (*self.rungs, self.final)):
+            raise InvalidArgumentError(
+                "event",
+                "that of a run",
+                "it must be that of the noise multiplier, steps and sample beside it",
+                "Make another plan with optuna_dp.plan_budget.",
+            )
 
     def _repr_html_(self) -> str:
         return str(call_optional("page of a notebook", self))
@@ -226,6 +234,9 @@ class BudgetPlan:
             raise _not_ours("data", data)
         sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
         rungs = [_run_from_json(run, sample) for run in data["rungs"]]
+        last = _run_from_json(data["final"], None)
+        if not all(isinstance(run.seal, str) == (rate is None) for run in (*rungs, last)):
+            raise _not_ours("data", data)
         plan = assembled(
             epsilon=validation.positive("epsilon", data["epsilon"]),
             delta=validation.open_unit("delta", data["delta"]),
@@ -233,13 +244,8 @@ class BudgetPlan:
             sample_rate=None if rate is None else validation.positive("sample_rate", rate),
             batch_size=None if batch is None else validation.positive("batch_size", batch),
             score=data["score"],
-            runs=[*rungs, _run_from_json(data["final"], None)],
+            runs=[*rungs, last],
         )
-        for given in [*plan.rungs, plan.final]:
-            if not _is_as_stated(given, plan.score):
-                raise InvalidArgumentError(
-                    "data", data, "an event is not that of its noise multiplier, steps and sample"
-                )
         plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
         return plan
 
@@ -268,6 +274,7 @@ def assembled(
             is_pilot=run is not last,
             rung=rung,
             sample=run.sample,
+            seal=run.seal or (seal_of(run) if sample_rate is None else None),
         )
 
     return BudgetPlan(
@@ -317,9 +324,8 @@ def checked_sample(value: Any, neighboring_relation: str) -> float | None:
 def _is_as_stated(run: Fidelity, score: str | None) -> bool:
     """Whether a run's event is that of the noise, steps and sample beside it."""
     if run.sample_rate is None:
-        # What the caller's function makes of noise and steps is not known here.
         rate = getattr(run.event, "sampling_probability", None)
-        return run.sample is None or rate == run.sample
+        return run.seal == seal_of(run) and (run.sample is None or rate == run.sample)
     training = sgd_training(run.noise_multiplier, run.sample_rate, run.steps)
     return bool(run.event == run_event(training, run.score_noise_multiplier, score, run.sample))
 
@@ -345,6 +351,7 @@ def _run_to_json(run: Fidelity, count: int) -> dict[str, Any]:
         "steps": run.steps,
         "score_noise_multiplier": run.score_noise_multiplier,
         "event": event_to_json(run.event),
+        "seal": run.seal,
     }
 
 
@@ -363,6 +370,7 @@ def _run_from_json(data: Any, sample: float | None) -> PaidRuns:
         ),
         event=event_from_json(data["event"]),
         sample=sample,
+        seal=data["seal"],
     )
 
 
