@@ -152,9 +152,7 @@ class Dask(Engine):
             return True
         try:
             # Before they are cancelled, which would have them forgotten.
-            places = [
-                at for at, keys in self.client.processing().items() if left.keys() & {*keys}
-            ]
+            places = [at for at, keys in self.client.processing().items() if left.keys() & {*keys}]
             self.client.cancel([*left.values()], force=True)
             told = self.client.restart_workers(places, timeout=_ENDS_WITHIN) if places else {}
         except Exception:  # No nannies; the scheduler has died; workers were interrupted too.

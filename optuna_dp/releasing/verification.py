@@ -520,6 +520,7 @@ _NAMES = {
     "released": "what is released",
     "trust": "who sees what",
     "unit": "unit of protection",
+    "unit_with_several_records": "several records of one unit",
 }
 
 
