@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optuna_dp import distributed as distributed
     from optuna_dp import errors as errors
     from optuna_dp import federated as federated
+    from optuna_dp import opacus as opacus
     from optuna_dp import scoring as scoring
     from optuna_dp import testing as testing
     from optuna_dp import visualization as visualization
@@ -133,7 +134,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
 _PARTS = (
-    *("dashboard", "distributed", "errors", "federated"),
+    *("dashboard", "distributed", "errors", "federated", "opacus"),
     *("scoring", "testing", "visualization", "voting"),
 )
 

@@ -95,16 +95,8 @@ def private_accuracy(correct: npt.ArrayLike, *, size: int, noise_multiplier: flo
         >>> abs(accuracy - 0.9) < 0.1
         True
     """
-    right = np.asarray(correct)
-    if right.size and right.dtype != np.bool_:
-        raise InvalidArgumentError(
-            "correct",
-            f"an array of {right.dtype}",
-            "it must hold one truth value per record",
-            "For example predicted == labels.",
-        )
     return private_mean(
-        right.astype(np.float64),
+        _truth_values(correct),
         lower=0.0,
         upper=1.0,
         size=size,
@@ -180,6 +172,24 @@ def private_mean(
     units = np.clip(np.rint((clamped - middle) / contribution * _UNITS), -_UNITS, _UNITS)
     total = with_noise(sum(units.astype(np.int64).tolist()), noise * _UNITS)
     return middle + contribution * (total / _UNITS / n)
+
+
+def exact_accuracy(correct: npt.ArrayLike) -> float:
+    """Returns the share of correct predictions on public records: no noise, no cost."""
+    right = _truth_values(correct)
+    return float(right.mean()) if right.size else 0.0
+
+
+def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    right = np.asarray(correct)
+    if right.size and right.dtype != np.bool_:
+        raise InvalidArgumentError(
+            "correct",
+            f"an array of {right.dtype}",
+            "it must hold one truth value per record",
+            "For example predicted == labels.",
+        )
+    return right.astype(np.float64)
 
 
 def _noise_multiplier(value: Any) -> float:

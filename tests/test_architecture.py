@@ -39,6 +39,7 @@ LAYERS = [
         "digits",
         "distributed",
         "federated",
+        "opacus",
         "testing",
         "visualization",
     },

@@ -256,8 +256,10 @@ def assembled(
 ) -> BudgetPlan:
     """Returns the plan of these runs: rungs from the first on, then the last runs."""
     *rungs, last = runs
+    records = None if sample_rate is None or batch_size is None else batch_size / sample_rate
 
     def fidelity(run: PaidRuns, rung: int) -> Fidelity:
+        scored = run.score_noise_multiplier is not None
         return Fidelity(
             noise_multiplier=run.noise_multiplier,
             steps=run.steps,
@@ -268,6 +270,9 @@ def assembled(
             is_pilot=run is not last,
             rung=rung,
             sample=run.sample,
+            records=records,
+            scored_on="public" if score is None else score if scored else None,
+            neighboring_relation=neighboring_relation,
         )
 
     return BudgetPlan(

@@ -141,6 +141,7 @@ class PrivacyCallback:
         if procedure.runs_among([trial], plan):
             check_waited(trial)
             procedure.check_run(trial, slot_record(trial, plan), plan)
+            procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))
         finished = done == plan.slots

@@ -21,6 +21,7 @@ import pytest
 from budget.budget_support import budget
 from optuna.trial import Trial, TrialState, create_trial
 from scipy import stats
+from support import ask
 
 import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE as BUDGET
@@ -46,6 +47,7 @@ KINDS = ["rand_tune"] * 10 + ["rand_tune of a space"] * 6 + ["dp_hypo"] + ["budg
 
 
 def well(trial: Trial) -> float:
+    ask(trial)
     return trial.suggest_float("x", 0.0, 1.0)
 
 

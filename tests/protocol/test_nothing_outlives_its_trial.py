@@ -16,7 +16,7 @@ import optuna
 import pytest
 from budget.budget_support import budget
 from optuna.trial import TrialState
-from support import RUN, exactly, study_of
+from support import RUN, ask, exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.protocol.records import SLOT_KEY, read_plan
@@ -50,6 +50,7 @@ def live(study: optuna.Study, rng: random.Random) -> list[float]:
         if rng.random() < 0.2:
             study.sampler = pickle.loads(pickle.dumps(study.sampler))
         try:
+            ask(trial)
             drawn.append(trial.suggest_float("x", 0.0, 1.0))
             if rng.random() < 0.5:
                 drawn.append(trial.suggest_float("y", 0.0, 1.0))
