@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from optuna_dp.budget.learning_rate import learning_rate as learning_rate
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.models.around import around as around
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
@@ -102,6 +103,7 @@ _HOMES = {
     "budget.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
     "budget.sampler": "BudgetSampler",
+    "models.around": "around",
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
@@ -146,6 +148,7 @@ _HOOKS = {
     "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
+    "remark on a plan": ("planning.batch", "remark_on_batch"),
     "entry of a registry": ("releasing.registry", "to_registry"),
     "page of a published study": ("dashboard", "annotate_published"),
 }

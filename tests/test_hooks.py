@@ -11,7 +11,7 @@ from support import RUN, finished_study
 import optuna_dp as odp
 from optuna_dp import hooks
 
-HOOKS = ("attack", "bounds of others", "page of a notebook")
+HOOKS = ("attack", "bounds of others", "page of a notebook", "remark on a plan")
 WRONG = {
     "zero": lambda *arguments: 0.0,
     "nonsense": lambda *arguments: "nonsense",

@@ -36,7 +36,7 @@ def open_storage(where: str) -> BaseStorage:
 
 
 def work(storage: BaseStorage, *, dies: bool) -> None:
-    plan = digits.budget(epsilon=3.0)  # the same in all workers
+    plan = digits.budget(epsilon=3.0, pilots=(16, 4))  # the same in all workers
     study = optuna.load_study(study_name=STUDY, storage=storage, sampler=odp.BudgetSampler(plan))
     train_and_score = digits.BudgetObjective()
     runs = []

@@ -12,6 +12,7 @@ from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.budget.spending import ASKED, note, noted
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.asking import BEYOND
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, SlotRecord, ended, own_slot, read_plan
 
@@ -63,7 +64,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         )
     now = storage.get_trial(trial._trial_id)
     if GATE_KEY in now.system_attrs:
-        raise optuna.TrialPruned("The study's last run has begun already.")
+        raise optuna.TrialPruned(BEYOND)
     _check_began(now, plan)
     if ended(now):
         raise PlanError(f"Trial {trial.number} has ended: nothing more may be trained in it.")

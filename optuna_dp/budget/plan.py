@@ -113,9 +113,11 @@ class BudgetPlan:
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         on = "" if self.sample is None else f", each on a secret sample of {self.sample:g}"
         then = f"{rungs}{on}, then " if rungs else ""
+        remark = str(call_optional("remark on a plan", self))
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
-            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
+            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}"
+            f"{remark and '. ' + remark}>)"
         )
 
     @property

@@ -27,7 +27,13 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.budget.choice import Choose, Chosen, chosen, climbers, with_outputs
-from optuna_dp.budget.last_runs import drop_enqueued_too_early, is_last_paid, wait_for_turn
+from optuna_dp.budget.last_runs import (
+    FAILED_LAST,
+    drop_enqueued_too_early,
+    is_last_paid,
+    wait_for_turn,
+    warn_if_failed,
+)
 from optuna_dp.budget.pilot_pruner import wrapped
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
@@ -231,8 +237,11 @@ class BudgetSampler(SlotSampler):
                 study._storage,
                 trial,
                 f"Trial {trial.number} was enqueued, and the study's last run has begun already: "
-                "no further run is charged for.",
+                "no further run is charged for. Release what there is (optuna_dp.release); one "
+                "run more is charged for by release.with_training.",
             )
+        if not begins:
+            warn_if_failed(trials_of(study), self._budget)
         if not begins or is_last_paid(study, trial.number, self._budget):
             self._stop(study)
         return begins
@@ -259,6 +268,8 @@ class BudgetSampler(SlotSampler):
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:
             self._stop(study)
+        elif is_last_paid(study, trial.number, self._budget):
+            _logger.warning(FAILED_LAST)
 
     # Which earlier runs a run may know.
 

@@ -17,7 +17,10 @@ def release(
     study: StudyName,
     as_json: AsJson = False,
     publish_to: Annotated[
-        str | None, option("URL", "Also publish to this storage URL: a study safe to show.")
+        str | None,
+        option(
+            "URL", "Also publish to this new storage (sqlite:///NEW_FILE): a study safe to show."
+        ),
     ] = None,
     publish_as: Annotated[
         str | None, option("NAME", "Name of the published study (default: release).")

@@ -76,7 +76,7 @@ def plan_budget(
         delta: In (0, 1); warns if it is not below one over the number of records.
         records: Number of training records, a public number.
         batch_size: Expected number of records in a batch, at most ``records``. Left out, it is
-            the one that accounting favors for the computing given, with about 150 steps: see
+            the one that accounting favors for the computing given, with 150 steps or more: see
             :func:`optuna_dp.batch_choices`.
         epochs: Length of the last run in passes over the records; positive. Rounded to steps.
             Without ``batch_size`` it is the computing that may be spent: the last run takes less

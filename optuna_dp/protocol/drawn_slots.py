@@ -82,7 +82,7 @@ class DrawnSlotSampler(SlotSampler):
             self._raise_error_if_multi_objective(study)
         copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
         if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
-            refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
+            refuse(study._storage, trial, NOT_DRAWN)
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if trial.number >= self._last_to_start(plan):

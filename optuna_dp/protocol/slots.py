@@ -37,7 +37,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import TakenByAnother, is_asked_for
+from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
 from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.draws import (
     Space,
@@ -53,6 +53,7 @@ from optuna_dp.protocol.records import (
     SLOT_KEY,
     TIE_BITS,
     UNSTARTED_KEY,
+    WAS_PRUNED_KEY,
     SlotRecord,
     did_nothing,
     direction_of,
@@ -65,9 +66,10 @@ from optuna_dp.protocol.under_way import Known, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
 
-# Said of a trial whose hyperparameters were given by hand.
+# Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
+# run that is T.
 NOT_DRAWN = (
-    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
+    "A trial was enqueued or copied (by hand, or by a callback that retries failed trials), so "
     "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
     "of the study had started before, the study has no privacy guarantee: start a new study "
     "without enqueued trials; a failed run is a run and is never repeated."
@@ -183,15 +185,15 @@ class SlotSampler(BaseSampler):
         # A trial that has begun and was not asked for is continued by whoever knows of it.
         continued = own_slot(trial) is not None and not is_asked_for()
         if not continued and not claim(study, trial):
-            raise TakenByAnother(f"Trial {trial.number} is another worker's.")
+            raise TakenByAnother("This trial is another worker's.")
         self._check_admitted(study, trial)
         try:
             self._begin(study, trial)
-        except UpdateFinishedTrialError as error:
+        except UpdateFinishedTrialError:
             raise PlanError(
-                f"Trial {trial.number} was told to have failed while this worker was starting it. "
-                "It counts as a failed run. Start the worker again for the runs that remain."
-            ) from error
+                "A trial was told to have failed while this worker was starting it. It counts as "
+                "a failed run. Start the worker again for the runs that remain."
+            ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
             if not storage.get_trial(trial._trial_id).state.is_finished():
@@ -207,6 +209,7 @@ class SlotSampler(BaseSampler):
         whole_study.pruner = self._guarded(whole_study.pruner)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            is_beyond()
             return
         me = threading.get_ident()
         before = own_slot(trial)
@@ -214,7 +217,7 @@ class SlotSampler(BaseSampler):
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
             old = SlotRecord.from_json(before)
             if old.nonce != plan.nonce:
-                raise PlanError(NOT_DRAWN.format(trial.number))
+                raise PlanError(NOT_DRAWN)
             known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
             self._under_way.put(study, trial, known)
@@ -245,7 +248,7 @@ class SlotSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         plan = self._plan_of(study, trial)
         if self._is_beyond(study, plan, trial):
-            raise optuna.TrialPruned("The study's last run has started already.")
+            raise optuna.TrialPruned(BEYOND)
         check_same_design(*self._own_design(study), plan)
         with self._noting_that_it_waits(study, trial):
             return self._space_of(study, plan, trial.number)
@@ -301,6 +304,8 @@ class SlotSampler(BaseSampler):
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             study._storage.set_trial_system_attr(trial._trial_id, UNSTARTED_KEY, True)
+        if state == TrialState.PRUNED and values is not None:
+            study._storage.set_trial_system_attr(trial._trial_id, WAS_PRUNED_KEY, True)
         if known is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())

@@ -180,6 +180,12 @@ class PrivacyCallback:
                 "What runs of this study cost is in its plan: give study.optimize a "
                 "PrivacyCallback() without a run."
             )
+        if own is not None and self._relation not in (None, own.neighboring_relation):
+            # Before anything is written: a record of it would spoil the release.
+            raise PlanError(
+                f"This study is planned for the relation {own.neighboring_relation!r}, not for "
+                f"{self._relation!r}. Leave out neighboring_relation."
+            )
         if own is not None:
             return self._record_of(own.event, own.delta, own.neighboring_relation)
         if self._stated is None:
