@@ -21,8 +21,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import hooks
+from optuna_dp.engine_names import name_engines
 
 if TYPE_CHECKING:
+    from optuna_dp import accounting as accounting
     from optuna_dp import dashboard as dashboard
     from optuna_dp import distributed as distributed
     from optuna_dp import errors as errors
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.bounded_range import bounded_range as bounded_range
     from optuna_dp.accounting.kinds.curve import rdp as rdp
     from optuna_dp.accounting.kinds.per_client import per_client as per_client
+    from optuna_dp.accounting.kinds.profile import from_pld as from_pld
+    from optuna_dp.accounting.kinds.profile import from_profile as from_profile
+    from optuna_dp.accounting.kinds.profile import from_trade_off as from_trade_off
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.budget.fidelity import Fidelity as Fidelity
@@ -96,6 +101,7 @@ _HOMES = {
     "accounting.kinds.bounded_range": "bounded_range",
     "accounting.kinds.curve": "rdp",
     "accounting.kinds.per_client": "per_client",
+    "accounting.kinds.profile": "from_pld from_profile from_trade_off",
     "accounting.kinds.worst_case": "worst_case",
     "accounting.opacus": "from_opacus",
     "budget.fidelity": "Fidelity",
@@ -136,7 +142,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
 _PARTS = (
-    *("dashboard", "distributed", "errors", "federated", "opacus"),
+    *("accounting", "dashboard", "distributed", "errors", "federated", "opacus"),
     *("scoring", "testing", "visualization", "voting"),
 )
 
@@ -145,7 +151,7 @@ __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 
 # Hooks to code that no guarantee depends on; see optuna_dp.hooks.
 _HOOKS = {
-    "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
+    "bounds of others": ("attacks.comparisons", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
     "remark on a plan": ("planning.batch", "remark_on_batch"),
@@ -164,6 +170,8 @@ def _calling(module: str, name: str) -> Callable[..., Any]:
 
 for _name, _home in _HOOKS.items():
     hooks.register(_name, _calling(*_home))
+
+name_engines()
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ def fails(*arguments: Any) -> Any:
 @pytest.fixture
 def all_hooks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets every hook; put back afterwards."""
-    monkeypatch.setattr(hooks, "_functions", {})
+    monkeypatch.setattr(hooks, "functions", {})
 
     def register(function: Any) -> None:
         for name in HOOKS:

@@ -91,7 +91,7 @@ class SlotSampler(BaseSampler):
     def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
         self._search_space = checked_space(search_space)
         self._seed = checked_seed(seed)
-        self._under_way = UnderWay()
+        self.under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
         self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
@@ -150,7 +150,7 @@ class SlotSampler(BaseSampler):
         """Returns the value of one parameter that was not drawn jointly."""
 
     @staticmethod
-    def _stop(study: Study) -> None:
+    def stop(study: Study) -> None:
         """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
         if study._thread_local.in_optimize_loop:
             study.stop()
@@ -203,7 +203,7 @@ class SlotSampler(BaseSampler):
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = study._storage
         # What stands under the same id and is not this trial's is gone from here on.
-        known = self._under_way.drop(study, trial)
+        known = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
@@ -220,12 +220,12 @@ class SlotSampler(BaseSampler):
                 raise PlanError(NOT_DRAWN)
             known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
-            self._under_way.put(study, trial, known)
+            self.under_way.put(study, trial, known)
             return
         record = SlotRecord(
             number=trial.number,
             nonce=plan.nonce,
-            fingerprint=self._own_design(study)[1],
+            fingerprint=self.own_design(study)[1],
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
             sampler=type(whole_study.sampler).__name__,
             draws=self._new_draws(trial.number),
@@ -233,8 +233,8 @@ class SlotSampler(BaseSampler):
         )
         self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
-        check_same_design(*self._own_design(study), plan)
-        self._under_way.put(study, trial, Known(me, plan, record, begun_here=True))
+        check_same_design(*self.own_design(study), plan)
+        self.under_way.put(study, trial, Known(me, plan, record, begun_here=True))
         _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
@@ -249,7 +249,7 @@ class SlotSampler(BaseSampler):
         plan = self._plan_of(study, trial)
         if self._is_beyond(study, plan, trial):
             raise optuna.TrialPruned(BEYOND)
-        check_same_design(*self._own_design(study), plan)
+        check_same_design(*self.own_design(study), plan)
         with self._noting_that_it_waits(study, trial):
             return self._space_of(study, plan, trial.number)
 
@@ -300,7 +300,7 @@ class SlotSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets the trial. Whether the study is finished is decided on reading."""
-        known = self._under_way.drop(study, trial)
+        known = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             study._storage.set_trial_system_attr(trial._trial_id, UNSTARTED_KEY, True)
@@ -337,13 +337,13 @@ class SlotSampler(BaseSampler):
 
     def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
         """Returns the plan under which a trial runs."""
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         if known is not None:
             return known.plan
         return written_plan(study)
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         return known is not None and known.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -363,7 +363,7 @@ class SlotSampler(BaseSampler):
             return None
         return {name: json.loads(distribution_to_json(d)) for name, d in space.items()}
 
-    def _own_design(self, study: Study) -> tuple[Design, str]:
+    def own_design(self, study: Study) -> tuple[Design, str]:
         """What this worker was configured with, and its fingerprint."""
         direction = direction_of(study)
         if direction not in self._designs:
@@ -373,7 +373,7 @@ class SlotSampler(BaseSampler):
         return self._designs[direction]
 
     def _new_plan(self, study: Study) -> StudyPlan:
-        design, _ = self._own_design(study)
+        design, _ = self.own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
         return StudyPlan.drawn(design, slots, self._selects)
 

@@ -363,7 +363,7 @@ def test_random_studies() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_random_studies() -> None:
-    ends = play(range(1000, 1700))
-    assert sum(ends.values()) >= 1000
-    assert min(ends[way] for way in ("released", "new study", "copy")) > 30
+def test_hundreds_of_random_studies() -> None:
+    ends = play(range(1000, 1350))
+    assert sum(ends.values()) >= 500
+    assert min(ends[way] for way in ("released", "new study", "copy")) > 15

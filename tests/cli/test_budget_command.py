@@ -99,7 +99,7 @@ def test_bad_input_gets_one_clear_line(changed: dict[str, str], words: str) -> N
 
 def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    asked_for = ["budget", "--epsilon", "3", "--records", "1348", "--epochs", "4"]
+    asked_for = ["budget", "--epsilon", "3", "--records", "500", "--epochs", "2"]
     result = runner.invoke(app, [*asked_for, "--pilots", "0", "--script", str(script), "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
