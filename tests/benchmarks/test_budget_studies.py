@@ -17,7 +17,7 @@ from simulated import DELTA, EPOCHS, Experiment, Setting
 
 import optuna_dp as odp
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "transfer.md"
+PAGE = Path(__file__).parents[2] / "examples" / "budget" / "README.md"
 
 
 def test_every_number_of_the_page_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
