@@ -34,10 +34,7 @@ def objective(trial):
         steps=run.steps,
         noise_multiplier=run.noise_multiplier,
     )
-    correct = np.argmax(features @ weights, axis=1) == data.train_y
-    return odp.scoring.private_accuracy(
-        correct, size=len(data.train_x), noise_multiplier=run.score_noise_multiplier
-    )
+    return run.score(np.argmax(features @ weights, axis=1) == data.train_y)
 
 
 study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
