@@ -34,6 +34,8 @@ def objective(trial):
         steps=run.steps,
         noise_multiplier=run.noise_multiplier,
     )
+    rate = digits.BATCH / len(features)  # of the batches that digits.train draws
+    run.spent(odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=rate, steps=run.steps))
     return run.score(np.argmax(features @ weights, axis=1) == data.train_y)
 
 
