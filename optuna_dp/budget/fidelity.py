@@ -13,6 +13,7 @@ from optuna_dp import validation
 from optuna_dp.budget.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.budget.spending import SCORED, SPENT, costs_no_more, note, noted, spent_event
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.json_records import NOT_STORED, Record, stored
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -236,16 +237,35 @@ class Fidelity:
         return np.flatnonzero(drawn < self.sample)
 
 
+def _event_to_json(event: Any) -> dict[str, Any]:
+    from optuna_dp.accounting.event_json import event_to_json  # start-up time
+
+    return event_to_json(event)
+
+
+def _event_from_json(record: Any) -> Any:
+    from optuna_dp.accounting.event_json import event_from_json  # start-up time
+
+    return event_from_json(record)
+
+
 @dataclass(frozen=True)
-class PaidRuns:
+class PaidRuns(Record):
     """So many runs of one kind, as the planner and a record describe them."""
 
     count: int
     noise_multiplier: float
     steps: int
     score_noise_multiplier: float | None
-    event: Any
-    sample: float | None = None
+    event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json))
+    sample: float | None = field(default=None, metadata=NOT_STORED)
+
+    def __post_init__(self) -> None:
+        validation.whole("count", self.count, 1)
+        validation.whole("steps", self.steps, 1)
+        validation.positive("noise_multiplier", self.noise_multiplier)
+        if self.score_noise_multiplier is not None:
+            validation.positive("score_noise_multiplier", self.score_noise_multiplier)
 
 
 def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
