@@ -14,7 +14,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
 from optuna_dp.evidence.markdown import statement_markdown
 from optuna_dp.evidence.procedures import description_of
-from optuna_dp.evidence.statement_data import statement_data
+from optuna_dp.evidence.statement_data import released_words, statement_data
 from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
 
@@ -191,19 +191,13 @@ class Release:
     def _statement(self) -> dict[str, Any]:
         """Returns the statement as plain JSON values."""
         described = description_of(self.design)
-        released = ["the hyperparameters"]
-        if described.score_is_told or self.value is not None:
-            released.append("the score" if self.training is None else "the final score")
-        if self.training is not None:
-            released.append("the final training's output")
-        released += [f"attribute {name!r}" for name in sorted(self.attributes)]
-        released += ["the model artifact"] if self.artifact is not None else []
+        content = self._content()
         return statement_data(
             self.guarantee,
             self.design,
             delta=self.delta,
-            released=released,
-            content=self._content(),
+            released=released_words(content, described, trained=self.training is not None),
+            content=content,
             described=described,
             cap=None if self.description is None else self.description.cap,
         )
