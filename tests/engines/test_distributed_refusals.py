@@ -145,7 +145,7 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
     with joblib.parallel_config("threading"):
         assert "threads cannot be ended" in refused(study_maker(), run_timeout=60)
     dask: Any = Dask.__new__(Dask)
-    dask._client = Client()
+    dask.client = Client()
     for engine in (dask, OfJoblib(None, "spark")):
         monkeypatch.setattr(call_module, "engine_here", lambda _, engine=engine: engine)
         assert 'parallel_config("loky")' in refused(study_maker(), run_timeout=60)
@@ -156,7 +156,7 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_limit_where_two_workers_share_a_process_after_all(crew: Crew) -> None:
-    with worker_module._alone:  # As the other one has it.
+    with worker_module.ALONE:  # As the other one has it.
         assert "Give every worker" in refused(study_maker(), run_timeout=60)
 
 
