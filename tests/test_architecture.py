@@ -121,20 +121,10 @@ def test_nobody_inside_goes_through_a_front_door() -> None:
 
 # Names that other libraries use as well, and mean there: Optuna, dp-accounting, threads, gRPC,
 # IPython.
-OF_OTHERS = set(
-    [
-        "_backend",
-        "_orders",
-        "_repr_html_",
-        "_rng",
-        "_setup",
-        "_storage",
-        "_study",
-        "_study_id",
-        "_target",
-        "_trial_id",
-    ]
-)
+OF_OTHERS = {
+    *("_backend", "_orders", "_repr_html_", "_rng", "_setup"),
+    *("_storage", "_study", "_study_id", "_target", "_trial_id"),
+}
 
 
 def test_nobody_uses_the_private_names_of_another_file() -> None:
