@@ -145,7 +145,7 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
     with joblib.parallel_config("threading"):
         assert "threads cannot be ended" in refused(study_maker(), run_timeout=60)
     dask: Any = Dask.__new__(Dask)
-    dask._client = Client()
+    dask.client = Client()
     for engine in (dask, OfJoblib(None, "spark")):
         monkeypatch.setattr(call_module, "engine_here", lambda _, engine=engine: engine)
         assert 'parallel_config("loky")' in refused(study_maker(), run_timeout=60)
