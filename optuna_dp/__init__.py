@@ -21,12 +21,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import hooks
+from optuna_dp.engine_names import name_engines
 
 if TYPE_CHECKING:
+    from optuna_dp import accounting as accounting
     from optuna_dp import dashboard as dashboard
     from optuna_dp import distributed as distributed
     from optuna_dp import errors as errors
     from optuna_dp import federated as federated
+    from optuna_dp import opacus as opacus
     from optuna_dp import scoring as scoring
     from optuna_dp import testing as testing
     from optuna_dp import visualization as visualization
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.bounded_range import bounded_range as bounded_range
     from optuna_dp.accounting.kinds.curve import rdp as rdp
     from optuna_dp.accounting.kinds.per_client import per_client as per_client
+    from optuna_dp.accounting.kinds.profile import from_pld as from_pld
+    from optuna_dp.accounting.kinds.profile import from_profile as from_profile
+    from optuna_dp.accounting.kinds.profile import from_trade_off as from_trade_off
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.budget.fidelity import Fidelity as Fidelity
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from optuna_dp.budget.learning_rate import learning_rate as learning_rate
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.models.around import around as around
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
@@ -94,6 +101,7 @@ _HOMES = {
     "accounting.kinds.bounded_range": "bounded_range",
     "accounting.kinds.curve": "rdp",
     "accounting.kinds.per_client": "per_client",
+    "accounting.kinds.profile": "from_pld from_profile from_trade_off",
     "accounting.kinds.worst_case": "worst_case",
     "accounting.opacus": "from_opacus",
     "budget.fidelity": "Fidelity",
@@ -101,6 +109,7 @@ _HOMES = {
     "budget.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
     "budget.sampler": "BudgetSampler",
+    "models.around": "around",
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
@@ -133,7 +142,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
 _PARTS = (
-    *("dashboard", "distributed", "errors", "federated"),
+    *("accounting", "dashboard", "distributed", "errors", "federated", "opacus"),
     *("scoring", "testing", "visualization", "voting"),
 )
 
@@ -142,9 +151,10 @@ __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 
 # Hooks to code that no guarantee depends on; see optuna_dp.hooks.
 _HOOKS = {
-    "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
+    "bounds of others": ("attacks.comparisons", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
+    "remark on a plan": ("planning.batch", "remark_on_batch"),
     "entry of a registry": ("releasing.registry", "to_registry"),
     "page of a published study": ("dashboard", "annotate_published"),
 }
@@ -160,6 +170,8 @@ def _calling(module: str, name: str) -> Callable[..., Any]:
 
 for _name, _home in _HOOKS.items():
     hooks.register(_name, _calling(*_home))
+
+name_engines()
 
 
 def __getattr__(name: str) -> Any:

@@ -119,7 +119,6 @@ UNTRUSTED = (
     "exact_values.py",
     "federated/",
     "models/encoding.py",
-    "models/forest.py",
     "models/given_points.py",
     "models/hyperparameters.py",
     "models/scores.py",

@@ -44,6 +44,13 @@ def private_parts(accountant: Any) -> tuple[Any, Any] | None:
     return None
 
 
+def is_pessimistic(pld: Any) -> bool:
+    """Whether a PLD is known to be rounded toward less privacy; no if that cannot be seen."""
+    return all(
+        getattr(side, "_pessimistic_estimate", False) for side in private_parts(pld) or (None,)
+    )
+
+
 def fft_slack(applications: int) -> float:
     """Returns what must be added to every delta of a PLD composed by FFT this many times.
 

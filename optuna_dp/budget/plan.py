@@ -113,9 +113,11 @@ class BudgetPlan:
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         on = "" if self.sample is None else f", each on a secret sample of {self.sample:g}"
         then = f"{rungs}{on}, then " if rungs else ""
+        remark = str(call_optional("remark on a plan", self))
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
-            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
+            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}"
+            f"{remark and '. ' + remark}>)"
         )
 
     @property
@@ -256,8 +258,10 @@ def assembled(
 ) -> BudgetPlan:
     """Returns the plan of these runs: rungs from the first on, then the last runs."""
     *rungs, last = runs
+    records = None if sample_rate is None or batch_size is None else batch_size / sample_rate
 
     def fidelity(run: PaidRuns, rung: int) -> Fidelity:
+        scored = run.score_noise_multiplier is not None
         return Fidelity(
             noise_multiplier=run.noise_multiplier,
             steps=run.steps,
@@ -268,6 +272,9 @@ def assembled(
             is_pilot=run is not last,
             rung=rung,
             sample=run.sample,
+            records=records,
+            scored_on="public" if score is None else score if scored else None,
+            neighboring_relation=neighboring_relation,
         )
 
     return BudgetPlan(

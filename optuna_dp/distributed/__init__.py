@@ -11,8 +11,5 @@
 from __future__ import annotations
 
 from optuna_dp.distributed.call import optimize
-from optuna_dp.distributed.engines import name_engines
 
 __all__ = ["optimize"]
-
-name_engines()

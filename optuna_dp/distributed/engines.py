@@ -9,7 +9,6 @@ call.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import threading
@@ -23,7 +22,7 @@ from urllib.parse import urlsplit
 import joblib
 from joblib import parallel as joblib_parallel
 
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.errors import InvalidArgumentError
 
 Task = Callable[[bytes], Any]
 
@@ -231,28 +230,6 @@ def engine_here(workers: int) -> Engine | None:
     if kind.__name__ == "RayBackend":
         return Ray(backend)
     return OfJoblib(backend, name)
-
-
-def name_engines() -> None:
-    """Lets ``joblib.parallel_config`` know Dask and Ray, and say which extra brings them."""
-    known = joblib_parallel.EXTERNAL_BACKENDS
-    known.update(dask=_named("distributed", "dask", known["dask"]))
-    known.setdefault("ray", _named("ray", "ray", _register_ray))
-
-
-def _named(package: str, extra: str, register: Callable[[], Any]) -> Callable[[], Any]:
-    def named() -> Any:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package, extra)
-        return register()
-
-    return named
-
-
-def _register_ray() -> None:
-    from ray.util.joblib import register_ray  # an extra
-
-    register_ray()
 
 
 def _address_towards(url: str) -> str:

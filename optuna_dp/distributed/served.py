@@ -61,7 +61,7 @@ class SecretProxy(GrpcStorageProxy):
     """Optuna's client, which tells the server the secret with every request."""
 
     def __init__(self, host: str, port: int, secret: str) -> None:
-        self._secret = secret
+        self.secret = secret
         super().__init__(host=host, port=port)
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class SecretProxy(GrpcStorageProxy):
         from optuna.storages._grpc.auto_generated import api_pb2_grpc
         from optuna.storages._grpc.client import GrpcClientCache
 
-        told = grpc.intercept_channel(self._channel, _teller(grpc, self._secret))
+        told = grpc.intercept_channel(self._channel, _teller(grpc, self.secret))
         self._stub = api_pb2_grpc.StorageServiceStub(told)
         self._cache = GrpcClientCache(self._stub)
 

@@ -141,6 +141,7 @@ class PrivacyCallback:
         if procedure.runs_among([trial], plan):
             check_waited(trial)
             procedure.check_run(trial, slot_record(trial, plan), plan)
+            procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))
         finished = done == plan.slots
@@ -178,6 +179,12 @@ class PrivacyCallback:
             raise PlanError(
                 "What runs of this study cost is in its plan: give study.optimize a "
                 "PrivacyCallback() without a run."
+            )
+        if own is not None and self._relation not in (None, own.neighboring_relation):
+            # Before anything is written: a record of it would spoil the release.
+            raise PlanError(
+                f"This study is planned for the relation {own.neighboring_relation!r}, not for "
+                f"{self._relation!r}. Leave out neighboring_relation."
             )
         if own is not None:
             return self._record_of(own.event, own.delta, own.neighboring_relation)

@@ -100,7 +100,7 @@ class Bench:
     """Runs an objective as often as it is asked to.
 
     Args:
-        objective: Takes a trial, and what notes the batches that it reads.
+        objective: Takes a trial, and what is written down of the run.
         plan: What :func:`optuna_dp.fidelity` says to it; None for studies without a budget.
         direction: Of the study, "maximize" or "minimize".
         time_limit: Seconds that one run may take; None for any time.
@@ -112,7 +112,7 @@ class Bench:
 
     def __init__(
         self,
-        objective: Callable[[Trial, Batches], Any],
+        objective: Callable[[Trial, CheckedRun], Any],
         plan: BudgetPlan | None,
         direction: Literal["maximize", "minimize"],
         time_limit: float | None,
@@ -131,7 +131,7 @@ class Bench:
         seed: int,
         like: CheckedRun | None = None,
         *,
-        objective: Callable[[Trial, Batches], Any] | None = None,
+        objective: Callable[[Trial, CheckedRun], Any] | None = None,
         at_step: Callable[[int], None] = lambda step: None,
         draws: bool = False,
     ) -> CheckedRun:
@@ -164,7 +164,7 @@ class Bench:
                     found.draws = Draws(lambda: self.randomness.drawn)
                 with found.draws.watching(), _limited(self._limit):
                     found.value, found.failure, found.kind = _score(
-                        lambda: (objective or self.objective)(trial, found.batches)
+                        lambda: (objective or self.objective)(trial, found)
                     )
                 found.states, found.drawn = self.randomness.read(), self.randomness.drawn
             found.seconds = time.monotonic() - begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -107,6 +108,19 @@ def test_engines_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.delitem(joblib.parallel.BACKENDS, name, raising=False)
         with pytest.raises(MissingExtraError, match=rf"optuna-dp\[{name}\]"):
             joblib.parallel_config(name)
+
+
+@pytest.mark.parametrize("first", ["joblib", "optuna_dp"])
+def test_joblib_knows_the_engines_whichever_is_imported_first(first: str) -> None:
+    """Ray is not one of joblib's own; here it is not even installed."""
+    code = (
+        f"import {first}, joblib, optuna_dp, sys; sys.modules['ray'] = None\n"
+        "try: joblib.parallel_config('ray')\n"
+        "except optuna_dp.errors.MissingExtraError as error: print(error.extra)\n"
+        "print(*({'dask', 'ray', 'distributed'} & {n for n, m in sys.modules.items() if m}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["ray"]
 
 
 def test_no_grpc(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +247,8 @@ def test_a_stranger_is_not_served() -> None:
             stranger.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "another")
         stranger.close()
         assert "secret" not in repr(proxy)
-        assert proxy._secret not in repr(vars(stranger))
-    late = SecretProxy("127.0.0.1", proxy._port, proxy._secret)
+        assert proxy.secret not in repr(vars(stranger))
+    late = SecretProxy("127.0.0.1", proxy._port, proxy.secret)
     with pytest.raises(grpc.RpcError):  # The server has gone with the call.
         late.get_all_studies()
     late.close()

@@ -56,7 +56,7 @@ def _on_an_engine(objective: Any = objective, sampler: Any = None) -> None:
 
 def _out_of_reach() -> None:
     told = ConnectionError("connection to db.cluster, port 5432 failed: Connection refused")
-    with mock.patch("optuna_dp.distributed.worker._study_of", side_effect=told):
+    with mock.patch("optuna.load_study", side_effect=told):
         _on_an_engine()
 
 
@@ -66,7 +66,6 @@ def _on_multiprocessing() -> None:
 
 
 def _no_ray() -> None:
-    odp.distributed.optimize  # noqa: B018 - joblib has been told of Ray from here on.
     with (
         mock.patch.dict(joblib.parallel.BACKENDS, clear=False),
         mock.patch.dict(sys.modules, {"ray": None}),

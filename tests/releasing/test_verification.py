@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 import pytest
 from budget.budget_support import budget
+from support import asking
 from typer.testing import CliRunner
 
 import optuna_dp as odp
@@ -46,7 +47,7 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> None:
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)))
     run = odp.pure_dp(0.1)  # Quickly accounted for.
     release = odp.release(study, run if kind in PRIVATE_RUNS else None)
     release = release.with_training(run) if trained else release
