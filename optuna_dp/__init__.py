@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
-    from optuna_dp.planning.made_up import made_up_images as made_up_images
-    from optuna_dp.planning.made_up import made_up_inputs as made_up_inputs
     from optuna_dp.planning.rehearsal import Rehearsal as Rehearsal
+    from optuna_dp.planning.rehearsal import made_up_images as made_up_images
+    from optuna_dp.planning.rehearsal import made_up_inputs as made_up_inputs
     from optuna_dp.planning.rehearsal import rehearse as rehearse
     from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
@@ -113,8 +113,9 @@ _HOMES = {
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
-    "planning.made_up": "made_up_images made_up_inputs",
-    "planning.rehearsal": "Rehearsal rehearse rehearse_arrays rehearse_module",
+    "planning.rehearsal": (
+        "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
+    ),
     "planning.selection_plan": "selection_plan",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",

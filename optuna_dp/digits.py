@@ -145,7 +145,9 @@ class BudgetObjective:
         if run.is_pilot or run.rung > 0:
             noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
             rate = run.learning_rate(noise_per_weight=noise)
-        assert run.batch_size is not None  # The plan was made from it.
+        # The plan was made from these.
+        assert run.batch_size is not None
+        assert run.sample_rate is not None
         self.weights = train(
             x,
             y,
@@ -154,15 +156,12 @@ class BudgetObjective:
             steps=run.steps,
             noise_multiplier=run.noise_multiplier,
             batch=run.batch_size,
+            sample_rate=run.sample_rate,
         )
-        assert run.score_noise_multiplier is not None  # The plan pays for every score.
-        return private_accuracy(
-            self.weights,
-            x,
-            y,
-            size=len(load().train_x),
-            score_noise=run.score_noise_multiplier,
-        )
+        # An own loop has no accountant: this is what the loop did.
+        noise, rate = run.noise_multiplier, run.sample_rate
+        run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=run.steps))
+        return run.score(np.argmax(x @ self.weights, axis=1) == y)
 
 
 def train(
@@ -175,17 +174,20 @@ def train(
     steps: int | None = None,
     noise_multiplier: float = NOISE_MULTIPLIER,
     batch: float = BATCH,
+    sample_rate: float | None = None,
 ) -> FloatArray:
     """Returns (65, 10) weights trained by DP-SGD on (n, 65) features with (n,) labels.
 
     It takes ``steps`` with ``batch`` records each in expectation or, with the usual batch, passes
-    ``epochs`` times over the data; the noise multiplier is relative to the clipping norm.
+    ``epochs`` times over the data; the noise multiplier is relative to the clipping norm. A record
+    joins a step with chance ``sample_rate``, by default ``batch`` over the number of records.
     """
     rng = np.random.default_rng(secrets.randbits(256))
     n = len(x)
+    rate = batch / n if sample_rate is None else sample_rate
     weights = np.zeros((x.shape[1], _CLASSES))
     for _ in range(_steps(epochs, n) if steps is None else steps):
-        drawn = rng.random(n) < batch / n
+        drawn = rng.random(n) < rate
         features, labels = x[drawn], y[drawn]
         logits = features @ weights
         errors = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))

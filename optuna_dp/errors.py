@@ -137,17 +137,19 @@ class WaitError(OptunaDPError):
 
 
 class WorkersError(OptunaDPError):
-    """Workers on an engine cannot begin, or were lost and could not be replaced.
+    """Workers cannot begin or were lost, or the engine or the storage died under them.
 
     Attributes:
         reason: What happened, in words.
+        settled: What has become of the runs that had begun, in words.
         fix: What to do about it, in words.
     """
 
-    def __init__(self, reason: str, fix: str) -> None:
+    def __init__(self, reason: str, settled: str, fix: str) -> None:
         self.reason = reason
+        self.settled = settled
         self.fix = fix
-        super().__init__(f"{reason} {fix}")
+        super().__init__(f"{reason} {settled} {fix}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.reason, self.fix))
+        return (type(self), (self.reason, self.settled, self.fix))

@@ -147,7 +147,7 @@ class Batches:
 
     def __init__(self, loader: Any, run: Fidelity, accountant: Any) -> None:
         self.accountant = accountant
-        self._loader, self._run = loader, run
+        self.loader, self._run = loader, run
         self._begun, self._steps = False, 0
 
     def __len__(self) -> int:
@@ -161,7 +161,7 @@ class Batches:
             )
         self._begun = True
         try:
-            yield from self._loader
+            yield from self.loader
         finally:
             if self._steps:
                 self._run.spent(self.accountant)

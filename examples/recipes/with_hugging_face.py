@@ -13,7 +13,6 @@ import warnings
 import numpy as np
 import optuna
 import torch
-from opacus import PrivacyEngine
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader
 from transformers import (
@@ -32,17 +31,14 @@ torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
 dark = (pixels.reshape(-1, 8, 8) > 7).astype(int)
 words = np.hstack([dark @ 2 ** np.arange(8), dark.transpose(0, 2, 1) @ 2 ** np.arange(8)])
-RECORDS, BATCHES, EPOCHS = len(words), 5, 30
+RECORDS = len(words)
 data = {
     "input_ids": torch.tensor(words),
     "position_ids": torch.arange(words.shape[1]).repeat(RECORDS, 1),  # one row for each record
     "labels": torch.tensor(labels),
 }
 DATASET = [{name: column[i] for name, column in data.items()} for i in range(RECORDS)]
-PLAN = odp.plan_budget(
-    epsilon=3.0, delta=1e-5, records=RECORDS, batch_size=RECORDS / BATCHES, epochs=EPOCHS,
-    pilots=0,
-)  # fmt: skip
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, epochs=30, pilots=0)
 
 
 class PrivateTrainer(Trainer):
@@ -68,13 +64,11 @@ def train(run, rate):
         intermediate_size=64, max_position_embeddings=16, num_labels=10, initializer_range=0.2,
     )  # fmt: skip
     model = BertForSequenceClassification(config)
-    engine = PrivacyEngine()
-    private, optimizer, loader = engine.make_private(
+    private, optimizer, batches = odp.opacus.make_private(
+        run,
         module=model,
         optimizer=torch.optim.Adam(model.parameters(), lr=rate),
-        data_loader=DataLoader(DATASET, batch_size=-(-RECORDS // BATCHES)),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=1.0,
+        data_loader=DataLoader(DATASET),
     )
     arguments = TrainingArguments(
         max_steps=run.steps,
@@ -87,13 +81,11 @@ def train(run, rate):
         use_cpu=True,
     )
     trainer = PrivateTrainer(
-        private, arguments, train_dataset=loader, optimizers=(optimizer, None),
+        private, arguments, train_dataset=batches, optimizers=(optimizer, None),
         callbacks=[ForgetGradients()],
     )  # fmt: skip
     torch.seed()  # the Trainer has set a seed of 32 bits; noise and batches want more
     trainer.train()
-    # What was done is what the plan pays for.
-    assert engine.accountant.history == [(run.noise_multiplier, 1 / BATCHES, run.steps)]
     return model.eval()
 
 
@@ -106,11 +98,7 @@ def objective(trial):
     MODELS["last"] = model
     with torch.no_grad():
         found = model(data["input_ids"], position_ids=data["position_ids"]).logits.argmax(1)
-    return odp.scoring.private_accuracy(
-        np.asarray(found == data["labels"]),
-        size=RECORDS,
-        noise_multiplier=run.score_noise_multiplier,
-    )
+    return run.score(np.asarray(found == data["labels"]))
 
 
 def main():

@@ -85,11 +85,10 @@ def objective(trial):
         batch_size=RECORDS * RATE,
     )
     weights = train(run, rate)
+    run.spent(training_event(run.noise_multiplier, run.steps))
     MODELS["last"] = weights
     correct = np.asarray(logits(weights, x).argmax(axis=1) == y)
-    return odp.scoring.private_accuracy(
-        correct, size=RECORDS, noise_multiplier=run.score_noise_multiplier
-    )
+    return run.score(correct, size=RECORDS)
 
 
 def main():

@@ -6,9 +6,8 @@ Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting judges
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.budget.fidelity import (
@@ -16,10 +15,12 @@ from optuna_dp.budget.fidelity import (
     PaidRuns,
     rate_within,
     run_event,
+    seal_of,
     sgd_training,
 )
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.hooks import call_optional
+from optuna_dp.json_records import Record, stored
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -27,22 +28,6 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 SCORES = ("training", "disjoint", None)
-_FORMAT = "optuna-dp budget plan"
-_RUN_KEYS = {"count", "noise_multiplier", "steps", "score_noise_multiplier", "event"}
-_KEYS = {
-    "format",
-    "version",
-    "epsilon",
-    "delta",
-    "neighboring_relation",
-    "sample_rate",
-    "batch_size",
-    "score",
-    "rungs",
-    "final",
-}
-# Only a plan that has one says so: a record without it is read as ever.
-_SAMPLE = "sample"
 
 
 @dataclass(frozen=True)
@@ -101,6 +86,13 @@ class BudgetPlan:
                 "Plan with score='training', which pays for both, or with add_or_remove_one.",
             )
         checked_sample(self.sample, self.neighboring_relation)
+        if not all(_is_as_stated(run, self.score) for run in (*self.rungs, self.final)):
+            raise InvalidArgumentError(
+                "event",
+                "that of a run",
+                "it must be that of the noise multiplier, steps and sample beside it",
+                "Make another plan with optuna_dp.plan_budget.",
+            )
 
     def _repr_html_(self) -> str:
         return str(call_optional("page of a notebook", self))
@@ -191,22 +183,29 @@ class BudgetPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values, from which :meth:`from_json` makes an equal plan."""
-        return {
-            "format": _FORMAT,
-            "version": 1,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighboring_relation": self.neighboring_relation,
-            "sample_rate": self.final.sample_rate,
-            "batch_size": self.final.batch_size,
-            "score": self.score,
-            "rungs": [
-                _run_to_json(rung, size)
-                for rung, size in zip(self.rungs, self.rung_sizes, strict=True)
-            ],
-            "final": _run_to_json(self.final, self._finals),
-            **({} if self.sample is None else {_SAMPLE: self.sample}),
-        }
+        runs = [*zip(self.rungs, self.rung_sizes, strict=True), (self.final, self._finals)]
+        *rungs, final = (
+            PaidRuns(
+                n,
+                r.noise_multiplier,
+                r.steps,
+                r.score_noise_multiplier,
+                r.event,
+                seal=r.seal,
+            )
+            for r, n in runs
+        )
+        return _PlanRecord(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighboring_relation=self.neighboring_relation,
+            sample_rate=self.final.sample_rate,
+            batch_size=self.final.batch_size,
+            score=self.score,
+            rungs=tuple(rungs),
+            final=final,
+            sample=self.sample,
+        ).to_json()
 
     @classmethod
     def from_json(cls, data: Any) -> BudgetPlan:
@@ -217,33 +216,53 @@ class BudgetPlan:
                 an event that is not that of the noise and steps beside it, say.
             UnsupportedEventError: If no accountant judges an event.
         """
-        sampled = isinstance(data, Mapping) and _SAMPLE in data
-        _check_keys("data", data, _KEYS | {_SAMPLE} if sampled else _KEYS)
-        if data["format"] != _FORMAT or data["version"] != 1 or data["version"] is True:
-            raise _not_ours("data", data)
-        rate, batch = data["sample_rate"], data["batch_size"]
-        if (rate is None) != (batch is None):
-            raise _not_ours("data", data)
-        if not isinstance(data["rungs"], list) or (sampled and not data["rungs"]):
-            raise _not_ours("data", data)
-        sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
-        rungs = [_run_from_json(run, sample) for run in data["rungs"]]
+        record = _PlanRecord.from_json(data)
         plan = assembled(
-            epsilon=validation.positive("epsilon", data["epsilon"]),
-            delta=validation.open_unit("delta", data["delta"]),
-            neighboring_relation=data["neighboring_relation"],
-            sample_rate=None if rate is None else validation.positive("sample_rate", rate),
-            batch_size=None if batch is None else validation.positive("batch_size", batch),
-            score=data["score"],
-            runs=[*rungs, _run_from_json(data["final"], None)],
+            epsilon=record.epsilon,
+            delta=record.delta,
+            neighboring_relation=record.neighboring_relation,
+            sample_rate=record.sample_rate,
+            batch_size=record.batch_size,
+            score=record.score,
+            runs=[*(replace(run, sample=record.sample) for run in record.rungs), record.final],
         )
-        for given in [*plan.rungs, plan.final]:
-            if not _is_as_stated(given, plan.score):
-                raise InvalidArgumentError(
-                    "data", data, "an event is not that of its noise multiplier, steps and sample"
-                )
         plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
         return plan
+
+
+@dataclass(frozen=True)
+class _PlanRecord(Record):
+    """A plan as it is stored: what all runs have in common, and what each kind pays for."""
+
+    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp budget plan", "version": 1}
+
+    epsilon: float
+    delta: float
+    neighboring_relation: str
+    sample_rate: float | None
+    batch_size: float | None
+    score: str | None
+    rungs: tuple[PaidRuns, ...]
+    final: PaidRuns
+    sample: float | None = field(default=None, metadata=stored(optional=True))
+
+    def __post_init__(self) -> None:
+        for name in ("sample_rate", "batch_size", "sample"):
+            if getattr(self, name) is not None:
+                validation.positive(name, getattr(self, name))
+        if (self.sample_rate is None) != (self.batch_size is None):
+            raise ValueError("it needs both sample_rate and batch_size, or neither")
+        if self.sample is not None and not self.rungs:
+            raise ValueError("it has a sample and no pilots")
+        sealed = {run.seal is not None for run in (*self.rungs, self.final)}
+        if sealed != {self.sample_rate is None}:
+            raise ValueError("it needs a seal for each run, or sample_rate and batch_size")
+
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+        """Returns the error for what is no record of a plan."""
+        allowed = f"it must be what BudgetPlan.to_json returned ({why})"
+        return InvalidArgumentError("data", data, allowed, fix)
 
 
 def assembled(
@@ -275,6 +294,7 @@ def assembled(
             records=records,
             scored_on="public" if score is None else score if scored else None,
             neighboring_relation=neighboring_relation,
+            seal=run.seal or (seal_of(run) if sample_rate is None else None),
         )
 
     return BudgetPlan(
@@ -324,9 +344,8 @@ def checked_sample(value: Any, neighboring_relation: str) -> float | None:
 def _is_as_stated(run: Fidelity, score: str | None) -> bool:
     """Whether a run's event is that of the noise, steps and sample beside it."""
     if run.sample_rate is None:
-        # What the caller's function makes of noise and steps is not known here.
         rate = getattr(run.event, "sampling_probability", None)
-        return run.sample is None or rate == run.sample
+        return run.seal == seal_of(run) and (run.sample is None or rate == run.sample)
     training = sgd_training(run.noise_multiplier, run.sample_rate, run.steps)
     return bool(run.event == run_event(training, run.score_noise_multiplier, score, run.sample))
 
@@ -340,43 +359,3 @@ def checked_score(value: Any) -> None:
             "it must be 'training' (scored on the training records), 'disjoint' (on private "
             "records that are never trained on) or None (on public records)",
         )
-
-
-def _run_to_json(run: Fidelity, count: int) -> dict[str, Any]:
-    # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.event_json import event_to_json
-
-    return {
-        "count": count,
-        "noise_multiplier": run.noise_multiplier,
-        "steps": run.steps,
-        "score_noise_multiplier": run.score_noise_multiplier,
-        "event": event_to_json(run.event),
-    }
-
-
-def _run_from_json(data: Any, sample: float | None) -> PaidRuns:
-    # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.event_json import event_from_json
-
-    _check_keys("data", data, _RUN_KEYS)
-    noise = data["score_noise_multiplier"]
-    return PaidRuns(
-        count=validation.whole("count", data["count"], 1),
-        noise_multiplier=validation.positive("noise_multiplier", data["noise_multiplier"]),
-        steps=validation.whole("steps", data["steps"], 1),
-        score_noise_multiplier=(
-            None if noise is None else validation.positive("score_noise_multiplier", noise)
-        ),
-        event=event_from_json(data["event"]),
-        sample=sample,
-    )
-
-
-def _check_keys(name: str, data: Any, keys: set[str]) -> None:
-    if not isinstance(data, Mapping) or set(data) != keys:
-        raise _not_ours(name, data)
-
-
-def _not_ours(name: str, data: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(name, data, "it must be what BudgetPlan.to_json returned")

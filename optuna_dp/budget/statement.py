@@ -108,6 +108,11 @@ ended, logs, or attributes and reported values that are no part of the stated ou
             + ("" if settings.scores_last_run else "; the last run's is not charged for")
             + ". That is the plan; see below what was checked",
             "Parameters": space,
+            **(
+                {}
+                if plan.final.records is None
+                else {"Planned for": f"{round(plan.final.records):,} records"}
+            ),
         }
 
     def facts_of_spending(self, design: Design, spending: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option, table
+from optuna_dp.cli.common import AsJson, Relation, clear_errors, option, table
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def budget(
     spare_runs: Annotated[
         int, option("COUNT", "Further last runs, paid for in case one fails.", _SPENT)
     ] = 0,
-    relation: TheRelation = Relation.add_or_remove_one,
+    relation: Relation = "add-or-remove-one",
     script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +75,7 @@ def budget(
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
-        usual = relation is Relation.add_or_remove_one
+        usual = relation == "add-or-remove-one"
         arguments: dict[str, Any] = {
             "epsilon": epsilon,
             "delta": delta,
@@ -87,7 +87,7 @@ def budget(
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
-            "neighboring_relation": None if usual else relation.value.replace("-", "_"),
+            "neighboring_relation": None if usual else relation.replace("-", "_"),
         }
         given = {name: value for name, value in arguments.items() if value is not None}
         with Console(stderr=True).status("Accounting ..."):

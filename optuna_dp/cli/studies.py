@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from optuna_dp.cli.common import AsJson, clear_errors, option
-from optuna_dp.cli.storages import Storage, StudyName, load_study
 from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+    from optuna.study import Study
+
+Storage = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORAGE", help="Optuna storage URL of the curator's study, or a journal file."
+    ),
+]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
+
+_WHAT = "Give an Optuna storage URL or the path of a journal file."
 
 
 def recover(
@@ -107,18 +121,88 @@ def verify(
     artifact: Annotated[
         str | None, option("FILE", "The file said to be the released model.")
     ] = None,
+    time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
     as_json: AsJson = False,
 ) -> None:
     """Check a release: compute its guarantee and its digest again from its JSON.
 
     Needs neither the study nor the data. Says what agrees, what could not be checked, and what
-    remains to be believed. Exit code 0 if everything agrees, 1 if not, 2 if FILE is no release.
+    remains to be believed. Exit code 0 if everything agrees, 1 if not, 2 if FILE is no release
+    or cannot be computed in time.
 
     Example: optuna-dp verify release.json
     """
     from optuna_dp.releasing.verification import verify as check  # start-up time
 
-    with clear_errors(verify, path_or_json="FILE"):
-        found = check(file, artifact=artifact)
+    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit"):
+        found = check(file, artifact=artifact, time_limit=time_limit)
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
     raise typer.Exit(code=0 if found.ok else 1)
+
+
+def load_study(storage: str, study_name: str) -> Study:
+    """Loads a study from a storage URL or the file of a journal; never creates a storage.
+
+    Raises:
+        InvalidArgumentError: If there is no such storage or study.
+    """
+    import optuna  # Lazy: start-up time.
+
+    try:
+        backend = _open(storage)
+        names = sorted(optuna.get_all_study_names(backend))
+        if study_name not in names:
+            has = f"It has: {', '.join(map(repr, names)) or 'none'}."
+            raise InvalidArgumentError("STUDY", study_name, "the storage has no such study", has)
+        return optuna.load_study(study_name=study_name, storage=backend)
+    except InvalidArgumentError:
+        raise
+    except Exception as error:  # drivers, databases and damaged files raise what they like
+        # Optuna's errors about a storage have the driver's as their cause.
+        text = str(error.__cause__ or error).strip() or type(error).__name__
+        line = text.splitlines()[0].rstrip(". ")
+        raise InvalidArgumentError(
+            "STORAGE", _shown(storage), f"it cannot be read ({line})", _WHAT
+        ) from error
+
+
+def _open(storage: str) -> BaseStorage:
+    """Returns the storage; makes neither a file nor tables."""
+    # Lazy: start-up time.
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
+    from sqlalchemy.engine import make_url
+
+    if "://" not in storage:
+        _check_file(Path(storage), is_sqlite=False)
+        return JournalStorage(JournalFileBackend(storage))
+    url = make_url(storage)
+    if url.get_backend_name() == "sqlite":
+        # SQLite takes "file:" names with options of its own after the path.
+        name = (url.database or ":memory:").removeprefix("file:").partition("?")[0]
+        _check_file(Path(name), is_sqlite=True)
+    return RDBStorage(storage, skip_table_creation=True)
+
+
+def _check_file(path: Path, *, is_sqlite: bool) -> None:
+    if not path.is_file():
+        reason = "it is not a file" if path.exists() else "there is no such file"
+        raise InvalidArgumentError("STORAGE", str(path), reason, _WHAT)
+    with path.open("rb") as file:
+        found = file.read(16) == b"SQLite format 3\0"
+    if found != is_sqlite:
+        reason = "it is a SQLite database" if found else "it is no SQLite database"
+        fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
+        raise InvalidArgumentError("STORAGE", str(path), reason, fix)
+
+
+def _shown(storage: str) -> str:
+    """Returns the storage as it may be printed: without a password."""
+    # Lazy: start-up time.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(storage).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        return storage

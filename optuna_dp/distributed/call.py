@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,14 +17,29 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.distributed.engines import Engine, engine_here
-from optuna_dp.distributed.owners import ended_well, settle
-from optuna_dp.distributed.storages import check_numbers, numbers_well, reachable, scratch_study
-from optuna_dp.distributed.worker import CALL_KEY, THIS_PROCESS, Report, Ticket, look, tried, work
-from optuna_dp.errors import InvalidArgumentError, WorkersError
+from optuna_dp.distributed.owners import ended_at_limit, ended_well, settle
+from optuna_dp.distributed.storages import (
+    check_numbers,
+    numbers_well,
+    reachable,
+    scratch_study,
+    storage_failure,
+)
+from optuna_dp.distributed.worker import (
+    CALL_KEY,
+    THIS_PROCESS,
+    Report,
+    Ticket,
+    in_words,
+    look,
+    tried,
+    work,
+)
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError, WorkersError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.protocol.records import checked_study
 from optuna_dp.protocol.slots import SlotSampler
-from optuna_dp.validation import whole
+from optuna_dp.validation import positive, whole
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -34,6 +49,15 @@ Callback = Callable[[Study, FrozenTrial], None]
 # follow a run that ended are not counted: machines come and go.
 _DEATHS_IN_A_ROW = 3
 
+# What has become of the runs that had begun.
+_NOTHING = "Nothing has begun."
+_SETTLED = "Every run that had begun has ended; those that were cut off count as failed."
+_OPEN = (
+    "Runs that were under way may still be open: odp.recover(study) lists them. When no worker is "
+    "alive any more, tell them to have failed."
+)
+_CALL_AGAIN = "call again: the study goes on where it is."
+
 
 def optimize(
     make_study: Callable[[], Study],
@@ -41,6 +65,7 @@ def optimize(
     *,
     workers: int,
     callbacks: Sequence[Callback] = (),
+    run_timeout: float | None = None,
 ) -> Study:
     """Runs a study to its end with workers wherever joblib's configuration says.
 
@@ -62,6 +87,13 @@ def optimize(
         * When the engine says that a worker has died, the run it had open counts as failed (as
           :func:`optuna_dp.recover` has it) and a replacement is started, unless three in a row
           have died in that place without ending a run.
+        * A run that takes longer than ``run_timeout`` is ended with its worker's process and
+          counts as one that failed, at its full cost; a replacement is started.
+        * On Ctrl-C the workers' processes are ended and their open runs count as failed; threads
+          of this process finish the run under way. A worker that cannot be ended (on Dask without
+          nannies, on engines that only joblib knows) leaves its run to :func:`optuna_dp.recover`.
+        * No process of loky's, Dask's or Ray's goes on with the study when this one has died. The
+          runs that were under way are open, and :func:`optuna_dp.recover` lists them.
         * Neither a task's name, argument or result, nor what workers log on their machines, tells
           a run's number, parameters or score.
 
@@ -75,6 +107,14 @@ def optimize(
         workers: How many workers, at least 1.
         callbacks: As for ``study.optimize``, :class:`optuna_dp.PrivacyCallback` among them. Each
             worker gets a copy.
+        run_timeout: Seconds that the objective may take for one run; no limit if None. For hangs,
+            and far above what any run can take: no event covers how long a run takes, so whether
+            a run reaches its limit must not depend on the data any more than the event allows
+            (the statement's "whether a run fails is part of its private output"). If on any
+            data a run reaches it with probability at most beta, delta grows by at most
+            ``(1 + exp(epsilon)) * beta`` times the expected number of runs. Fix it beforehand,
+            not in view of scores or durations. Refused where workers are threads, which cannot be
+            ended.
 
     Returns:
         The study, every run of these workers ended.
@@ -82,7 +122,8 @@ def optimize(
     Raises:
         InvalidArgumentError: If an argument cannot be used: nothing has begun then.
         MissingExtraError: If a package for the engine or for serving the storage is missing.
-        WorkersError: If workers cannot begin (nothing has begun then), or could not be replaced:
+        WorkersError: If workers cannot begin (nothing has begun then), could not be replaced, or
+            the engine or the storage died. It says what has become of the runs that had begun;
             the study can be continued by another call.
         Exception: What the objective raised, when all workers have ended.
 
@@ -103,16 +144,29 @@ def optimize(
             "it must be a function without arguments that returns a study",
         )
     callbacks = list(callbacks)
+    run_timeout = None if run_timeout is None else positive("run_timeout", run_timeout)
     study = checked_study(make_study())
     _check_sampler(study)
     engine = engine_here(workers)
+    if run_timeout is not None:
+        why = "threads cannot be ended" if engine is None else engine.cannot_end_one()
+        if why:
+            raise InvalidArgumentError(
+                "run_timeout", run_timeout, why, 'Use joblib.parallel_config("loky"), Dask or Ray.'
+            )
     if engine is None:
         _try_numbers_here(study, workers)
-        study.optimize(objective, n_jobs=workers, callbacks=callbacks)
+        try:
+            study.optimize(objective, n_jobs=workers, callbacks=callbacks)
+        except Exception as error:
+            failure = storage_failure(error)
+            if failure is None:
+                raise
+            raise _storage_lost(in_words(failure), _OPEN) from error
         return study
     for argument, value in (("objective", objective), ("callbacks", callbacks)):
         _check_travels(argument, value)
-    _Call(study, engine, objective, callbacks, workers).run()
+    _Call(study, engine, objective, callbacks, workers, run_timeout).run()
     return study
 
 
@@ -126,6 +180,7 @@ class _Call:
         objective: Callable[[optuna.Trial], Any],
         callbacks: Sequence[Callback],
         workers: int,
+        run_timeout: float | None,
     ) -> None:
         self._study = study
         self._engine = engine
@@ -141,32 +196,62 @@ class _Call:
             objective=objective,
             callbacks=callbacks,
             scratch=None,
+            run_timeout=run_timeout,
         )
         self._places = [f"{call}/{number}" for number in range(workers)]
-        self._served = False
         self._raised: Report | None = None
+        self._storage_failed = ""  # How, in words.
+        self._unsettled: set[str] = set()  # Places whose runs could not be settled for that.
         self._lost: BaseException | None = None
+        self._begun = False  # Whether workers have been started.
         self._ended = False  # Whether some worker has seen the study's last run start.
 
     def run(self) -> None:
         """Runs the study to its end."""
-        none_alive = True
+        served = none_alive = False
         try:
             with reachable(self._study._storage, self._engine) as storage:
-                self._served = storage is not self._study._storage
+                served = storage is not self._study._storage
                 self._ticket = replace(self._ticket, storage=storage)
                 try:
                     self._look()
                     self._work()
                 finally:
                     none_alive = self._engine.close()
-        except BaseException:
-            # Interrupted. Whoever is cut off from the study is as good as dead.
-            if self._served or none_alive:
-                for place in self._places:
-                    settle(self._study, place)
+        except BaseException as error:
+            # Interrupted. Whoever is cut off from the study is as good as dead. Whoever cannot be
+            # ended after Ctrl-C ends with its run, whose result is refused.
+            if served or none_alive or not isinstance(error, Exception):
+                self._settle(self._places)
+            settled = self._what_became_of_runs(served or none_alive)
+            if isinstance(error, WorkersError) and error.settled == _OPEN:
+                raise WorkersError(error.reason, settled, error.fix) from error.__cause__
+            failure = storage_failure(error)
+            if failure is not None:
+                raise _storage_lost(in_words(failure), settled) from error
+            if not isinstance(error, OptunaDPError):
+                _logger.warning("The call was interrupted. %s", settled)
             raise
+        self._settle([*self._unsettled])  # The storage may be back.
         self._say_what_went_wrong()
+
+    def _settle(self, places: Iterable[str]) -> None:
+        """Settles what workers that are gone had open, as far as the storage can be reached."""
+        for place in places:
+            try:
+                settle(self._study, place)
+                self._unsettled.discard(place)
+            except Exception as error:
+                failure = storage_failure(error)
+                if failure is None:
+                    raise
+                self._unsettled.add(place)
+                self._storage_failed = in_words(failure)
+
+    def _what_became_of_runs(self, cut_off: bool) -> str:
+        if not self._begun:
+            return _NOTHING
+        return _SETTLED if cut_off and not self._unsettled else _OPEN
 
     def _look(self) -> None:
         """Has every worker look at the study, and at the storage's numbers, before any run."""
@@ -182,8 +267,9 @@ class _Call:
                 lost = _exception_of(future)
                 if lost is not None:
                     raise WorkersError(
-                        f"A worker on {self._engine.name} could not begin: {_in_words(lost)}.",
-                        "Nothing has begun. optuna-dp has to be installed where the workers are.",
+                        f"A worker on {self._engine.name} could not begin: {in_words(lost)}.",
+                        _NOTHING,
+                        "optuna-dp has to be installed where the workers are.",
                     ) from lost
                 reports.append(future.result())
             for report in reports:
@@ -191,13 +277,15 @@ class _Call:
                     raise WorkersError(
                         f"A worker on {self._engine.name} cannot reach the study, or cannot load "
                         f"what it needs: {report.error}.",
-                        "Nothing has begun. Storage, data and modules must be within reach of "
+                        _NOTHING,
+                        "Storage, data and modules must be within reach of "
                         "every worker; a study in memory or on SQLite is served from here.",
                     )
             if tries:
                 check_numbers(study._storage, [n for report in reports for n in report.numbers])
 
     def _work(self) -> None:
+        self._begun = True
         deaths = dict.fromkeys(range(len(self._places)), 0)
         well = dict(deaths)
         tickets = [self._packed_for(place) for place in deaths]
@@ -210,27 +298,32 @@ class _Call:
                 lost = _exception_of(future)
                 if lost is not None and not self._engine.tells_who_died:
                     raise WorkersError(
-                        f"A worker was lost: {_in_words(lost)}. {self._engine.name} does not tell "
+                        f"A worker was lost: {in_words(lost)}. {self._engine.name} does not tell "
                         "which.",
-                        "List the open runs by odp.recover, tell them to have failed, and call "
-                        "again to go on.",
+                        _OPEN,
+                        f"Then {_CALL_AGAIN}",
                     ) from lost
-                settle(self._study, self._places[place])
+                self._settle([self._places[place]])
                 if lost is None:
                     report: Report = future.result()
-                    self._raised = self._raised or (report if report.error else None)
+                    if report.storage_failed:
+                        self._storage_failed = report.error
+                    else:
+                        self._raised = self._raised or (report if report.error else None)
                     self._ended = self._ended or not report.error
                     continue
                 self._lost = lost
+                if self._unsettled:
+                    continue
                 before, well[place] = well[place], ended_well(self._study, self._places[place])
                 deaths[place] = 1 if well[place] > before else deaths[place] + 1
                 if deaths[place] >= _DEATHS_IN_A_ROW:
-                    _logger.warning("A worker is not replaced any more: %s.", _in_words(lost))
+                    _logger.warning("A worker is not replaced any more: %s.", in_words(lost))
                     continue
                 _logger.warning(
                     "A worker was lost (%s) and is replaced. The run that it had open, if any, "
                     "counts as failed.",
-                    _in_words(lost),
+                    in_words(lost),
                 )
                 ticket = self._packed_for(place)
                 with self._taking_tasks():
@@ -242,22 +335,49 @@ class _Call:
             yield
         except Exception as error:
             raise WorkersError(
-                f"{self._engine.name} takes no tasks (any more): {_in_words(error)}.",
-                "Start the engine (again) and call again: the study goes on where it is.",
+                f"{self._engine.name} takes no tasks (any more): {in_words(error)}.",
+                _OPEN,
+                f"Start the engine (again) and {_CALL_AGAIN}",
             ) from error
 
     def _packed_for(self, place: int) -> bytes:
         return _packed(replace(self._ticket, place=self._places[place]))
 
     def _say_what_went_wrong(self) -> None:
-        """Raises what a worker's objective raised, or that not all could be replaced."""
+        """Raises what a worker's objective raised, or how workers, or the storage, were lost."""
+        if self._unsettled:
+            raise _storage_lost(self._storage_failed, _OPEN)
+        self._say_what_took_too_long()
         if self._raised is not None:
             raise _rebuilt(self._raised) from _WhereItHappened(self._raised.trace)
+        if self._storage_failed and not self._ended:
+            raise _storage_lost(self._storage_failed, _SETTLED)
         if self._lost is not None and not self._ended:
             raise WorkersError(
-                f"Workers died again and again and are not replaced: {_in_words(self._lost)}.",
-                "The study has runs left: mend what kills them and call again.",
+                f"Workers died again and again and are not replaced: {in_words(self._lost)}.",
+                _SETTLED,
+                f"The study has runs left: mend what kills the workers and {_CALL_AGAIN}",
             ) from self._lost
+
+    def _say_what_took_too_long(self) -> None:
+        if self._ticket.run_timeout is None:
+            return
+        too_long = ended_at_limit(self._study, self._places)
+        if too_long:
+            _logger.warning(
+                "%d run(s) reached run_timeout=%g seconds, counts as failed and is paid for in "
+                "full. The worker's stderr has the lines that were under way.",
+                too_long,
+                self._ticket.run_timeout,
+            )
+
+
+def _storage_lost(how: str, settled: str) -> WorkersError:
+    return WorkersError(
+        f"The storage of the study failed: {how}.",
+        settled,
+        f"Once the storage is back, {_CALL_AGAIN}",
+    )
 
 
 def _check_sampler(study: Study) -> None:
@@ -296,7 +416,7 @@ def _check_travels(argument: str, value: Any) -> None:
         raise InvalidArgumentError(
             argument,
             getattr(value, "__qualname__", type(value).__name__),
-            f"it is sent to workers and cannot be pickled ({_in_words(error)})",
+            f"it is sent to workers and cannot be pickled ({in_words(error)})",
             "Open files, connections, locks and devices inside the objective.",
         ) from error
 
@@ -308,7 +428,7 @@ def _packed(ticket: Ticket) -> bytes:
         raise InvalidArgumentError(
             "study",
             ticket.study_name,
-            f"its storage, sampler or pruner cannot be sent to workers ({_in_words(error)})",
+            f"its storage, sampler or pruner cannot be sent to workers ({in_words(error)})",
             "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
         ) from error
     return packed
@@ -319,11 +439,6 @@ def _exception_of(future: Future[Any]) -> BaseException | None:
         return future.exception()
     except BaseException as error:  # Cancelled.
         return error
-
-
-def _in_words(error: BaseException) -> str:
-    first = (str(error).strip().splitlines() or [""])[0].rstrip(".")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 class _WhereItHappened(Exception):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -25,6 +26,11 @@ from joblib import parallel as joblib_parallel
 from optuna_dp.errors import InvalidArgumentError
 
 Task = Callable[[bytes], Any]
+
+# Seconds between two looks at whether whoever called a worker is still there.
+_LOOK_EVERY = 1.0
+# Seconds that an engine is given to end its workers.
+_ENDS_WITHIN = 30.0
 
 
 class Engine(ABC):
@@ -50,6 +56,10 @@ class Engine(ABC):
     def host(self) -> str:
         """Returns the address under which workers reach this machine."""
 
+    def cannot_end_one(self) -> str:
+        """Returns why one worker cannot be ended without the others; empty if it can."""
+        return "" if self.tells_who_died else f"{self.name} gives up all workers if one is lost"
+
     @abstractmethod
     def close(self) -> bool:
         """Ends what is still under way; returns whether no task is alive any more."""
@@ -63,7 +73,8 @@ class Loky(Engine):
     def __init__(self, backend: Any, workers: int) -> None:
         self._environment = backend._prepare_worker_env(n_jobs=workers)
         options = getattr(backend, "backend_kwargs", {})
-        self._options = {k: options[k] for k in ("initializer", "initargs") if k in options}
+        asked = options.get("initializer"), options.get("initargs", ())
+        self._first = (os.getpid(), *asked)
         self._executors: dict[int, Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
@@ -72,7 +83,9 @@ class Loky(Engine):
             # Start-up time: only where processes are started.
             from joblib.externals.loky import ProcessPoolExecutor
 
-            executor = ProcessPoolExecutor(1, env=self._environment, **self._options)
+            executor = ProcessPoolExecutor(
+                1, env=self._environment, initializer=_ends_with_parent, initargs=self._first
+            )
             self._executors[place] = executor
         future: Future[Any] = executor.submit(task, ticket)
         return future
@@ -93,14 +106,16 @@ class Dask(Engine):
     name = "dask"
 
     def __init__(self, backend: Any) -> None:
-        self._client = backend.client
+        self.client = backend.client
         self._options = dict(backend.submit_kwargs)
         self._under_way: dict[Future[Any], Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
         future: Future[Any] = Future()
         key = f"optuna-dp-{task.__name__}-{uuid.uuid4().hex}"
-        asked = self._client.submit(task, ticket, key=key, pure=False, **self._options)
+        asked = self.client.submit(
+            _ends_when_cancelled, task, ticket, key=key, pure=False, **self._options
+        )
         self._under_way[future] = asked
 
         def ended(done: Any) -> None:
@@ -119,14 +134,31 @@ class Dask(Engine):
         return future
 
     def host(self) -> str:
-        return _address_towards(self._client.scheduler.address)
+        return _address_towards(self.client.scheduler.address)
+
+    def cannot_end_one(self) -> str:
+        for address, threads in self.client.nthreads().items():
+            if threads > 1 or address.startswith("inproc"):
+                return "threads of one process cannot be ended (dask worker --nthreads 1)"
+        return ""
 
     def close(self) -> bool:
-        """See :class:`Engine`; Dask cannot end a task that has begun."""
-        left = list(self._under_way.values())
-        if left:
-            self._client.cancel(left, force=True)
-        return not left
+        """See :class:`Engine`. Dask cannot end a task that has begun, so its worker is restarted.
+
+        Only the nannies that Dask starts beside its workers can do that.
+        """
+        left = {asked.key: asked for asked in self._under_way.values()}
+        if not left:
+            return True
+        try:
+            # Before they are cancelled, which would have them forgotten.
+            places = [at for at, keys in self.client.processing().items() if left.keys() & {*keys}]
+            self.client.cancel([*left.values()], force=True)
+            told = self.client.restart_workers(places, timeout=_ENDS_WITHIN) if places else {}
+        except Exception:  # No nannies; the scheduler has died; workers were interrupted too.
+            time.sleep(2 * _LOOK_EVERY)
+            return False
+        return "timed out" not in told.values()
 
 
 class Ray(Engine):
@@ -160,10 +192,16 @@ class Ray(Engine):
     def close(self) -> bool:
         import ray  # an extra
 
-        for future, asked in self._under_way.items():
-            if not future.done() and ray.is_initialized():
+        left = [asked for future, asked in self._under_way.items() if not future.done()]
+        try:
+            for asked in left:
                 ray.cancel(asked, force=True)
-        return True
+            _, alive = (
+                ray.wait(left, num_returns=len(left), timeout=_ENDS_WITHIN) if left else ([], [])
+            )
+        except Exception:  # Ray has died, or was shut down.
+            return False
+        return not alive
 
 
 class OfJoblib(Engine):
@@ -230,6 +268,46 @@ def engine_here(workers: int) -> Engine | None:
     if kind.__name__ == "RayBackend":
         return Ray(backend)
     return OfJoblib(backend, name)
+
+
+def _ends_with_parent(parent: int, initializer: Any, initargs: Any) -> None:
+    """Runs first in a process of loky's, which would wait for ever for a parent that has died."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_EVERY)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="optuna-dp-parent", daemon=True).start()
+    if initializer is not None:
+        initializer(*initargs)
+
+
+def _ends_when_cancelled(task: Task, ticket: bytes) -> Any:
+    """Runs on a worker of Dask's: ends its process if nobody waits for the task any more.
+
+    Dask cancels the tasks of a client that has gone, and leaves those that have begun running. A
+    worker without a nanny would not be started again, and may be a thread of the client's process.
+    """
+    from distributed import get_worker  # an extra
+
+    worker, ended = get_worker(), threading.Event()
+    key = worker.get_current_task()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_EVERY):
+            here = worker.state.tasks.get(key)
+            gone = here is None or here.state == "cancelled"
+            # After Ctrl-C the process would wait for this task.
+            if gone or not threading.main_thread().is_alive():
+                os._exit(1)
+
+    if worker.nanny is not None:
+        threading.Thread(target=watch, name="optuna-dp-client", daemon=True).start()
+    try:
+        return task(ticket)
+    finally:
+        ended.set()
 
 
 def _address_towards(url: str) -> str:

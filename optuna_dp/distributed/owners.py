@@ -11,11 +11,12 @@ start the same task again, and the call replaces those that died.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
@@ -25,6 +26,8 @@ from optuna_dp.protocol.records import ended
 from optuna_dp.protocol.recovery import recover
 
 OWNER_KEY = "optuna_dp:worker"
+# Of a run that was ended at its limit: how many seconds that was.
+LIMIT_KEY = "optuna_dp:reached_run_timeout"
 
 _current = threading.local()
 _installing = threading.Lock()
@@ -76,6 +79,24 @@ def settle(study: Study, place: str) -> None:
             recover(study, fail=[number])
         except InvalidArgumentError:
             continue  # It has just ended by itself.
+
+
+def fail_at_limit(storage: BaseStorage, trial_id: int, seconds: float) -> bool:
+    """Tells a run that has reached its limit to have failed; returns whether it has not ended."""
+    try:
+        storage.set_trial_system_attr(trial_id, LIMIT_KEY, seconds)
+        return bool(storage.set_trial_state_values(trial_id, TrialState.FAIL))
+    except UpdateFinishedTrialError:
+        return False
+
+
+def ended_at_limit(study: Study, places: Collection[str]) -> int:
+    """Returns how many runs of these places reached their limit. For the curator only."""
+    return sum(
+        LIMIT_KEY in trial.system_attrs and trial.state == TrialState.FAIL
+        for place in places
+        for trial in _trials_of(study, place)
+    )
 
 
 def ended_well(study: Study, place: str) -> int:

@@ -8,11 +8,13 @@ engine's logs is not the study's curator.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import os
 import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,9 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, GrpcStorageProxy
 from optuna.study import Study
 
-from optuna_dp.distributed.owners import OWNER_KEY, marked_template, owning, settle
+from optuna_dp.distributed.owners import OWNER_KEY, fail_at_limit, marked_template, owning, settle
+from optuna_dp.distributed.storages import storage_failure
+from optuna_dp.errors import InvalidArgumentError
 
 # The attribute of a study by which a worker knows that it has found the caller's.
 CALL_KEY = "optuna_dp:distributed"
@@ -48,6 +52,7 @@ class Ticket:
     objective: Callable[[optuna.Trial], Any]
     callbacks: Sequence[Callable[[Study, optuna.trial.FrozenTrial], None]]
     scratch: str | None  # a study to try in how the storage numbers trials, if that is needed
+    run_timeout: float | None  # seconds a run may take
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,14 @@ class Report:
         numbers: Numbers of the trials created in the scratch study, None for a lost mark.
         trace: The traceback.
         exception: The exception, pickled, if that can be done.
+        storage_failed: Whether the storage failed, and not what called it.
     """
 
     error: str = ""
     numbers: tuple[int | None, ...] = ()
     trace: str = ""
     exception: bytes = b""
+    storage_failed: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> Report:
@@ -73,9 +80,18 @@ class Report:
         with contextlib.suppress(Exception):
             pickled = cloudpickle.dumps(error)
             cloudpickle.loads(pickled)
-        first = (str(error).strip().splitlines() or [""])[0]
         trace = "".join(traceback.format_exception(error))
-        return cls(f"{type(error).__name__}: {first}", (), trace, pickled)
+        failure = storage_failure(error)
+        return cls(in_words(failure or error), (), trace, pickled, failure is not None)
+
+
+def in_words(error: BaseException) -> str:
+    """Returns an exception in one line, without a full stop at its end."""
+    # gRPC's errors begin with a line that says nothing.
+    details = getattr(error, "details", None)
+    text = str(details() if callable(details) else error).strip()
+    first = (text.splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def look(ticket: bytes) -> Report:
@@ -116,11 +132,16 @@ def work(ticket: bytes) -> Report:
     """
     given: Ticket = cloudpickle.loads(ticket)
     try:
-        with _closing(given), _quiet(given.caller != THIS_PROCESS):
-            study = _study_of(given)
+        with ExitStack() as stack:
+            stack.enter_context(_closing(given))
+            stack.enter_context(_quiet(given.caller != THIS_PROCESS))
+            study, objective = _study_of(given), given.objective
             settle(study, given.place)
-            with owning(study._storage, given.place):
-                study.optimize(given.objective, callbacks=list(given.callbacks))
+            if given.run_timeout is not None:
+                stack.enter_context(_alone_in_its_process())
+                objective = _Limited(objective, given.run_timeout)
+            stack.enter_context(owning(study._storage, given.place))
+            study.optimize(objective, callbacks=list(given.callbacks))
     except BaseException as error:  # An objective that exits must not look like a dead worker.
         return Report.of(error)
     return Report()
@@ -148,6 +169,56 @@ def _closing(ticket: Ticket) -> Iterator[None]:
             storage.close()
         elif hasattr(backend, "engine"):
             backend.engine.dispose()
+
+
+# Seconds beyond its limit after which a run is ended that does not let go of Python's lock, and
+# is told by the caller, or by whoever goes on, to have failed.
+_GRACE = 5.0
+# Where faulthandler writes which lines were under way: the process's own stderr.
+_STDERR = 2
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """An objective whose process ends when it takes too long, once its run has been settled."""
+
+    objective: Callable[[optuna.Trial], Any]
+    seconds: float
+
+    def __call__(self, trial: optuna.Trial) -> Any:
+        timer = threading.Timer(self.seconds, self._end, (trial,))
+        timer.daemon = True
+        timer.start()
+        faulthandler.dump_traceback_later(self.seconds + _GRACE, exit=True, file=_STDERR)
+        try:
+            return self.objective(trial)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            timer.cancel()
+
+    def _end(self, trial: optuna.Trial) -> None:
+        if fail_at_limit(trial.study._storage, trial._trial_id, self.seconds):
+            with contextlib.suppress(OSError):
+                faulthandler.dump_traceback(file=_STDERR)
+            os._exit(1)
+
+
+ALONE = threading.Lock()
+
+
+@contextmanager
+def _alone_in_its_process() -> Iterator[None]:
+    if not ALONE.acquire(blocking=False):
+        raise InvalidArgumentError(
+            "run_timeout",
+            "given",
+            "two workers are threads of one process, which cannot be ended one by one",
+            "Give every worker of the engine one thread.",
+        )
+    try:
+        yield
+    finally:
+        ALONE.release()
 
 
 # Optuna's verbosity before, once for each worker that is in this process.

@@ -97,7 +97,7 @@ def plan_budget(
         pilot_steps: The same in steps; with ``run`` only.
         noise_increase: What the last run pays for the pilots, above 1. Unless given, 1.08, and
             1.15 where ``epsilon`` is below 2 (by experiment:
-            ``docs/explanation/transfer.md``).
+            ``examples/budget/README.md``).
         sample: Chance of a record to join the secret sample that a pilot trains and is scored on,
             drawn afresh by each pilot (:meth:`Fidelity.draw_sample`); the last run has all
             records. In (0, 1); with ``"add_or_remove_one"``. Epochs of a pilot are then passes

@@ -14,15 +14,15 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
 from optuna_dp.evidence.markdown import statement_markdown
 from optuna_dp.evidence.procedures import description_of
-from optuna_dp.evidence.statement_data import statement_data
+from optuna_dp.evidence.statement_data import released_words, statement_data
 from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.data_description import DataDescription
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.releasing.data_description import DataDescription
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        facts = {} if self.description is None else self.description.facts()
+        facts = (self.description or DataDescription()).facts()
         described = description_of(self.design)
         facts |= described.facts(self.design, self.search_guarantee)
         if self.spending:
@@ -191,19 +191,13 @@ class Release:
     def _statement(self) -> dict[str, Any]:
         """Returns the statement as plain JSON values."""
         described = description_of(self.design)
-        released = ["the hyperparameters"]
-        if described.score_is_told or self.value is not None:
-            released.append("the score" if self.training is None else "the final score")
-        if self.training is not None:
-            released.append("the final training's output")
-        released += [f"attribute {name!r}" for name in sorted(self.attributes)]
-        released += ["the model artifact"] if self.artifact is not None else []
+        content = self._content()
         return statement_data(
             self.guarantee,
             self.design,
             delta=self.delta,
-            released=released,
-            content=self._content(),
+            released=released_words(content, described, trained=self.training is not None),
+            content=content,
             described=described,
             cap=None if self.description is None else self.description.cap,
         )

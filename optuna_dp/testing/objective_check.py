@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
+import os
 import secrets
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +20,6 @@ from optuna_dp.testing import gradient_steps
 from optuna_dp.testing import objective_faults as faults
 from optuna_dp.testing.checked_run import Bench, CheckedRun, Stage
 from optuna_dp.testing.data_reads import watched
-from optuna_dp.testing.forked import repeats
 from optuna_dp.testing.gradient_canaries import GradientCanaries
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
 from optuna_dp.testing.objective_faults import Finding
@@ -34,6 +38,9 @@ _MOST_NEIGHBOURS = 8
 NORMALISATION = "BatchNorm and statistics of private records"
 CLIPPING = f"clipping, {NORMALISATION}"
 BATCHES = "who joins the batches"
+
+# Seconds that two copies of the process have at least.
+_AT_LEAST = 10.0
 
 # What a run takes: the trial, and what is written down of it.
 _Objective = Callable[[Any, CheckedRun], Any]
@@ -293,7 +300,7 @@ class _Check:
             third = repeated(0, pair[0])
             # Equal numbers twice cannot be chance, nor can those of two copies of the process.
             known = third.value is not None and third.outcome() == again.outcome()
-            if known or repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds):
+            if known or _repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds):
                 self.findings.append(faults.of_what_is_left())
             else:
                 self.unknown.append(
@@ -363,3 +370,57 @@ def _stages(event: Any, plan: BudgetPlan | None) -> list[Stage]:
         return [*pilots, Stage("last run", plan.pilots, plan.final.event)]
     except (AttributeError, OptunaDPError):
         raise InvalidArgumentError("plan", plan, "it must be what plan_budget returned") from None
+
+
+def _repeats(run: Callable[[], str], seconds: float) -> bool:
+    """Returns whether two copies of this process, which run at the same time, get the same.
+
+    If they do, everything that the run draws is under control, and what differs between two runs
+    of *this* process is what the first has left behind. False where processes cannot be copied.
+
+    Args:
+        run: What is repeated; it returns "" if it failed.
+        seconds: How long it took here.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads that wait do no harm
+            found = _in_copies(run, _AT_LEAST + 5.0 * seconds)
+    except (
+        ValueError,
+        AssertionError,
+        OSError,
+    ):  # no fork, or a process that may have no children
+        return False
+    return len(found) == 2 and found[0] == found[1] != ""
+
+
+def _in_copies(run: Callable[[], str], seconds: float) -> list[str]:
+    context = multiprocessing.get_context("fork")
+    both = context.Barrier(2)  # what one writes to a file, the other should not read
+    copies = []
+    for _ in range(2):
+        ours, theirs = context.Pipe(duplex=False)
+        copy = context.Process(target=_say, args=(run, both, theirs), daemon=True)
+        copy.start()
+        theirs.close()
+        copies.append((copy, ours))
+    found = []
+    for copy, ours in copies:
+        with contextlib.suppress(EOFError):
+            if ours.poll(seconds):
+                found.append(ours.recv())
+        copy.kill()
+        copy.join()
+    return found
+
+
+def _say(run: Callable[[], str], both: Any, to: Any) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)  # threads do not survive the copy
+    both.wait(_AT_LEAST)
+    to.send(run())

@@ -17,7 +17,7 @@ from simulated import DELTA, EPOCHS, Experiment, Setting
 
 import optuna_dp as odp
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "transfer.md"
+PAGE = Path(__file__).parents[2] / "examples" / "budget" / "README.md"
 
 
 def test_every_number_of_the_page_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +25,7 @@ def test_every_number_of_the_page_is_printed(capsys: pytest.CaptureFixture[str])
     more.tables(more.RESULTS)
     printed = set(capsys.readouterr().out.splitlines())
     rows = [line for line in PAGE.read_text("utf-8").splitlines() if re.search(r"\d ± \d", line)]
-    assert len(rows) > 40
+    assert len(rows) >= 10
     assert not set(rows) - printed
 
 

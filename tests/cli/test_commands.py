@@ -96,7 +96,7 @@ def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
     assert not missing.exists()
     assert "cannot be read" in bad("release", "nonsense://x", "done")
     assert "--publish-to" in bad("release", storage, "done", "--publish-as", "x")
-    assert "curator's study" in bad("release", storage, "done", "--publish-to", storage)
+    assert "is not new" in bad("release", storage, "done", "--publish-to", storage)
 
 
 def test_options_of_a_storage_url_are_passed_on(storage: str) -> None:

@@ -1,12 +1,13 @@
-"""A process that makes a call on an engine of its own, and may be killed with it.
+"""A process that makes a call on an engine of its own, in which something may be killed.
 
-python -m engines.driver ENGINE URL DIARY [RUN]: run number RUN kills this process, engine and all.
+python -m engines.driver ENGINE STORAGE DIARY [--kills RUN driver|worker|PID] [--hangs RUN]
+    [--run-timeout SECONDS] [--workers NUMBER]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import joblib
 import optuna
+from reliability.storages import open_storage
 
 import optuna_dp as odp
 
@@ -24,7 +26,7 @@ WORKERS = 8
 
 @contextmanager
 def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
-    """A cluster on this machine, for which joblib is configured within; yields its client."""
+    """An engine on this machine, for which joblib is configured within; yields its client."""
     if engine == "dask":
         import dask
         from distributed import Client, LocalCluster
@@ -39,39 +41,59 @@ def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
             joblib.parallel_config("dask", client=client),
         ):
             yield client
-        return
-    import ray
+    elif engine == "ray":
+        import ray
 
-    # Ray's workers are as nice as can be, and starve on a machine that does anything else.
-    os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
-    from ray.util.joblib import register_ray
-
-    register_ray()
-    try:
-        with joblib.parallel_config("ray"):
+        # Ray's workers are as nice as can be, and starve on a machine that does anything else.
+        os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        try:
+            with joblib.parallel_config("ray"):
+                yield None
+        finally:
+            ray.shutdown()
+    else:
+        with joblib.parallel_config(engine):
             yield None
-    finally:
-        ray.shutdown()
 
 
-def main(engine: str, url: str, diary: str, kills_me: str = "-1") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("engine")
+    parser.add_argument("storage")
+    parser.add_argument("diary", type=Path)
+    parser.add_argument("--kills", nargs=2, metavar=("RUN", "WHOM"), default=("-1", ""))
+    parser.add_argument("--hangs", type=int, default=-1)
+    parser.add_argument("--run-timeout", type=float)
+    parser.add_argument("--workers", type=int, default=4)
+    given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    run, me = objective_of(Diary(Path(diary))), os.getpid()
+    run, me, hangs = objective_of(Diary(given.diary)), os.getpid(), given.hangs
+    kills, whom = int(given.kills[0]), given.kills[1]
+    continues = str(given.diary) + ".continue"
 
     def objective(trial: optuna.Trial) -> float:
         import os as system
+        import time
 
         value = run(trial)
-        if trial.number == int(kills_me):
-            system.kill(me, 9)
-            while system.path.exists(f"/proc/{me}"):  # Not reaped yet.
-                system.kill(system.getpid(), 9)
+        if trial.number == kills:
+            victims = {"driver": me, "worker": system.getpid()}
+            system.kill(victims[whom] if whom in victims else int(whom), 9)
+        while (trial.number == kills and whom == "driver") or trial.number == hangs:
+            time.sleep(0.01)
+            if system.path.exists(continues):
+                break
         return value
 
-    with running(engine, 4):
-        odp.distributed.optimize(study_maker(storage=url), objective, workers=4)
+    with running(given.engine, given.workers):
+        odp.distributed.optimize(
+            study_maker(storage=open_storage(given.storage)),
+            objective,
+            workers=given.workers,
+            run_timeout=given.run_timeout,
+        )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import joblib
 import optuna
 import pytest
+from optuna.storages import GrpcStorageProxy
 from optuna.trial import TrialState
 from reliability.checks import check_exactly_t, plan_of
 from support import RUN, logged
@@ -23,6 +28,7 @@ from .crew import Crew
 from .studies import Diary, X, law, objective_of, study_maker
 
 pytest.importorskip("grpc")
+from optuna.storages._grpc.server import make_server
 
 
 @pytest.fixture
@@ -170,6 +176,89 @@ def test_an_objective_that_raises_ends_its_worker_only(crew: Crew, diary: Diary)
     assert "in objective" in str(caught.value.__cause__)  # Where it happened.
     check_exactly_t(study, diary.began(), crashes=True)
     assert odp.release(study, RUN).params is not None
+
+
+# Storages and engines that die.
+
+
+@pytest.fixture
+def mortal() -> Iterator[GrpcStorageProxy]:
+    """A storage behind a server, which an objective kills by ``STOP[0]()``."""
+    folder = Path(tempfile.mkdtemp(prefix="odp-"))  # Sockets have short names.
+    address: dict[str, Any] = {"host": "unix", "port": str(folder / "s")}
+    server = make_server(optuna.storages.InMemoryStorage(), **address)
+    server.start()
+    STOP[:] = [lambda: server.stop(grace=None).wait()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        storage = GrpcStorageProxy(**address)
+    yield storage
+    storage.close()
+    STOP[0]()
+    shutil.rmtree(folder)
+
+
+STOP: list[Callable[[], Any]] = []
+
+
+def killing_the_storage(trial: optuna.Trial) -> float:
+    from engines.test_distributed_calls import STOP
+
+    if trial.number == 2:
+        STOP[0]()
+    return trial.suggest_float("x", 0, 1)
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("where", ["threading", "crew"])
+def test_a_storage_that_dies_is_one_error_and_says_what_is_left_open(
+    where: str, crew: Crew, mortal: GrpcStorageProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_maker(storage=mortal)()
+    if where == "threading":
+        monkeypatch.setattr(call_module, "engine_here", lambda workers: None)
+    with pytest.raises(WorkersError, match="The storage of the study failed: ") as caught:
+        odp.distributed.optimize(lambda: study, killing_the_storage, workers=2)
+    assert "odp.recover(study) lists them" in caught.value.settled
+    assert "call again" in caught.value.fix
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_storage_that_dies_before_anything_begins(crew: Crew, mortal: GrpcStorageProxy) -> None:
+    study = study_maker(storage=mortal)()
+    STOP[0]()
+    with pytest.raises(WorkersError, match="Nothing has begun"):
+        odp.distributed.optimize(lambda: study, killing_the_storage, workers=2)
+
+
+def test_an_engine_that_dies_says_that_every_run_is_settled(crew: Crew, diary: Diary) -> None:
+    """Workers of a served study are cut off from it when the call ends, so all can be settled."""
+    start, left = crew.start, 4  # A look and a worker, twice.
+
+    def start_while_alive(place: int, task: Any, ticket: bytes) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ConnectionError("the scheduler is gone")
+        return start(place, task, ticket)
+
+    crew.start = start_while_alive  # type: ignore[method-assign]
+    study = study_maker()()
+    with pytest.raises(WorkersError, match="crew takes no tasks") as caught:
+        odp.distributed.optimize(
+            lambda: study, dying(diary, lambda trial: trial.number < 2), workers=2
+        )
+    assert "Every run that had begun has ended" in caught.value.settled
+    assert odp.recover(study) == []
+    assert study.trials[1].state == TrialState.FAIL
+
+
+def test_what_an_objective_raises_is_not_taken_for_a_storage(crew: Crew) -> None:
+    def objective(trial: optuna.Trial) -> float:
+        raise ConnectionError("the data are gone")
+
+    with pytest.raises(ConnectionError, match="the data are gone"):
+        odp.distributed.optimize(study_maker(), objective, workers=1)
 
 
 def test_every_trial_belongs_to_somebody_from_the_first_moment(crew: Crew, diary: Diary) -> None:

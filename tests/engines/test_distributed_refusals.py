@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import optuna
@@ -16,7 +16,8 @@ from optuna.storages import GrpcStorageProxy, InMemoryStorage, RDBStorage
 
 import optuna_dp as odp
 from optuna_dp.distributed import call as call_module
-from optuna_dp.distributed.engines import engine_here
+from optuna_dp.distributed import worker as worker_module
+from optuna_dp.distributed.engines import Dask, OfJoblib, engine_here
 from optuna_dp.distributed.served import SecretProxy, served
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, WorkersError
 
@@ -127,6 +128,36 @@ def test_no_grpc(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(MissingExtraError, match=r"optuna-dp\[grpc\]"):
         odp.distributed.optimize(study_maker(), never, workers=2)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), "soon", True])
+def test_a_limit_that_is_none(seconds: Any) -> None:
+    assert "run_timeout" in refused(study_maker(), run_timeout=seconds)
+
+
+def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        threads: ClassVar = {"tcp://one": 1, "tcp://two": 2}
+
+        def nthreads(self) -> dict[str, int]:
+            return self.threads
+
+    with joblib.parallel_config("threading"):
+        assert "threads cannot be ended" in refused(study_maker(), run_timeout=60)
+    dask: Any = Dask.__new__(Dask)
+    dask.client = Client()
+    for engine in (dask, OfJoblib(None, "spark")):
+        monkeypatch.setattr(call_module, "engine_here", lambda _, engine=engine: engine)
+        assert 'parallel_config("loky")' in refused(study_maker(), run_timeout=60)
+    Client.threads = {"inproc://1": 1}
+    assert "threads of one process" in dask.cannot_end_one()
+    Client.threads = {"tcp://one": 1}
+    assert not dask.cannot_end_one()
+
+
+def test_a_limit_where_two_workers_share_a_process_after_all(crew: Crew) -> None:
+    with worker_module.ALONE:  # As the other one has it.
+        assert "Give every worker" in refused(study_maker(), run_timeout=60)
 
 
 def test_an_engine_that_never_notices_a_death() -> None:

@@ -5,14 +5,11 @@ They need the extras dask and ray: ``pytest tests/engines -m engines -n 0``; som
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import joblib
-import optuna
 import pytest
 from optuna.trial import TrialState
 from reliability.checks import check_exactly_t, release_of
@@ -117,23 +114,3 @@ def test_workers_that_are_all_restarted(engine: str, diary: Diary) -> None:
         odp.distributed.optimize(lambda: study, objective_of(diary), workers=WORKERS)
         restarted.result()
     check_exactly_t(study, diary.began(), crashes=True)
-
-
-@pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_an_engine_that_is_killed_with_the_caller(
-    engine: str, diary: Diary, tmp_path: Path
-) -> None:
-    """All is gone but the study. It goes on on a new engine, once the dead are told so."""
-    url = f"sqlite:///{tmp_path}/tuning.db"
-    command = [sys.executable, "-m", "engines.driver", engine, url, str(diary.path)]
-    here = Path(__file__).resolve().parents[1]
-    killed = subprocess.run([*command, "3"], cwd=here, capture_output=True, text=True)
-    assert killed.returncode == -9, killed.stderr
-    study = optuna.load_study(study_name="tuning", storage=url)
-    open_now = [trial.number for trial in odp.recover(study)]
-    assert 3 in open_now
-    odp.recover(study, fail=open_now)
-    again = subprocess.run(command, cwd=here, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    check_exactly_t(study, diary.began(), crashes=True)
-    assert release_of(study, RUN).params is not None

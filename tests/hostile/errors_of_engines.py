@@ -13,6 +13,7 @@ from unittest import mock
 import joblib
 import optuna
 from engines.crew import Crew
+from optuna.exceptions import StorageInternalError
 from support import exactly, objective, study_of
 
 import optuna_dp as odp
@@ -60,6 +61,24 @@ def _out_of_reach() -> None:
         _on_an_engine()
 
 
+def _dying(trial: optuna.Trial) -> float:
+    raise StorageInternalError("connection to db.cluster, port 5432 was lost")
+
+
+def _storage_dies() -> None:
+    with joblib.parallel_config("threading"):
+        odp.distributed.optimize(
+            lambda: study_of(odp.RandTuneSampler(trials=exactly(3))), _dying, workers=1
+        )
+
+
+def _limited_threads() -> None:
+    with joblib.parallel_config("threading"):
+        odp.distributed.optimize(
+            lambda: study_of(odp.RandTuneSampler()), objective, workers=2, run_timeout=60
+        )
+
+
 def _on_multiprocessing() -> None:
     with joblib.parallel_config("multiprocessing"):
         odp.distributed.optimize(lambda: study_of(odp.RandTuneSampler()), objective, workers=2)
@@ -91,4 +110,6 @@ ENGINES = [
         ),
     ),
     Case("A storage out of the workers' reach", _out_of_reach),
+    Case("A storage that has died", _storage_dies),
+    Case("A limit where workers are threads", _limited_threads),
 ]

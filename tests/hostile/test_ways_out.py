@@ -454,6 +454,21 @@ def a_copy() -> odp.Release:
     return odp.release(study, RUN)
 
 
+def a_copy_that_went_on() -> odp.Release:
+    sampler = odp.BudgetSampler(PLAN)
+    study = study_of(sampler, study_name="original")
+    study.optimize(spends, n_trials=2)
+    where: Any = study._storage
+    names = {"from_study_name": "original", "to_study_name": "copy"}
+    optuna.copy_study(from_storage=where, to_storage=where, **names)
+    copy = optuna.load_study(study_name="copy", storage=where, sampler=sampler)
+    copy.optimize(spends)
+    study.optimize(spends)
+    with met("Release 'original', and show nothing of this one"):
+        odp.release(copy)
+    return odp.release(study)
+
+
 def a_result_that_changed() -> odp.Release:
     study = of_tune()
     study.optimize(objective)

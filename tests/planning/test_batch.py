@@ -25,7 +25,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     return float(brentq(excess, 1e-3, 50.0))
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_a_training_with_that_noise_costs_the_epsilon(epsilon: float, relation: str) -> None:
     found = odp.batch_choices(epsilon=epsilon, neighboring_relation=relation, **DIGITS)
@@ -39,7 +39,7 @@ def test_a_training_with_that_noise_costs_the_epsilon(epsilon: float, relation: 
         assert cost == pytest.approx(epsilon, rel=0.02)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_shares_are_of_what_all_records_in_every_step_have(epsilon: float) -> None:
     limit = 1348 * mu_of(epsilon, 1e-5)
     found = odp.batch_choices(epsilon=epsilon, **DIGITS)

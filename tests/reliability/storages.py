@@ -34,6 +34,9 @@ class KernelLock(BaseJournalFileLock):
         self._path = f"{path}.flock"
         self._held = threading.local()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (KernelLock, (self._path.removesuffix(".flock"),))
+
     def acquire(self) -> bool:
         self._held.file = os.open(self._path, os.O_RDWR | os.O_CREAT)
         fcntl.flock(self._held.file, fcntl.LOCK_EX)

@@ -122,7 +122,7 @@ def check_fixed(make: Bound, count: int, seed: int) -> tuple[int, int]:
 
 
 def test_no_order_of_outputs_beats_the_bound() -> None:
-    assert check_fixed(DataProfile, 250, seed=1) == (0, 0)
+    assert check_fixed(DataProfile, 120, seed=1) == (0, 0)
 
 
 @pytest.mark.slow
@@ -251,7 +251,7 @@ def check_adaptive(make: Bound, count: int, seed: int) -> tuple[int, int]:
 
 
 def test_no_policy_beats_the_bound() -> None:
-    assert check_adaptive(DataProfile, 200, seed=2) == (0, 0)
+    assert check_adaptive(DataProfile, 100, seed=2) == (0, 0)
 
 
 @pytest.mark.slow
@@ -306,7 +306,7 @@ COARSE: Bound = functools.partial(DataProfile, step=0.02)  # fast, and as sound
 
 def caught(make: Bound, fixed: bool) -> bool:
     check = check_fixed if fixed else check_adaptive
-    return check(make, 80, seed=4) != (0, 0)
+    return check(make, 40, seed=4) != (0, 0)
 
 
 def test_the_comparison_accepts_the_bound_itself() -> None:

@@ -158,7 +158,7 @@ def _check(name: str, n: int) -> None:
 
 
 def test_density_bounds_hold_for_an_adversarial_policy() -> None:
-    _check("mixed", 6000)
+    _check("mixed", 3000)
 
 
 @pytest.mark.slow
