@@ -41,7 +41,7 @@ def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> 
 
 
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
-    """The least noise is that of no tuning; more runs, and learning, ask for more."""
+    """The least noise is that of one run; more runs, and learning, ask for more."""
     noise = [one["noise_multiplier"] for one in asked[0]["alternatives"]]
     this, alone, ten, thirty, adaptive, choice = noise
     assert alone < this
