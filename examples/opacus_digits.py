@@ -1,9 +1,9 @@
 """Private tuning of an Opacus training run, and the winner's model.
 
 A small network learns handwritten digits (scikit-learn's, offline) with DP-SGD through Opacus'
-``PrivacyEngine``. Tuned are the noise multiplier, the clipping norm and the learning rate. Since
-the noise is tuned, a run costs what its worst setting costs. Each run keeps its model as an
-artifact; only the winner's is released.
+``PrivacyEngine``. Tuned are the noise multiplier and, around what follows from it, the learning
+rate. Since the noise is tuned, a run costs what its worst setting costs. Each run keeps its model
+as an artifact; only the winner's is released.
 
     pip install torch==2.13.0 && pip install "optuna-dp[opacus]"
     python examples/opacus_digits.py
@@ -24,15 +24,20 @@ import torch
 from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import optuna_dp as odp
 
-BATCH, EPOCHS = 128, 6
+BATCH, EPOCHS, MOMENTUM = 128, 6, 0.5
 NOISES = (1.2, 1.6, 2.4)
 SCORE_NOISE = 8.0
+SPACE = {
+    "noise_multiplier": CategoricalDistribution(NOISES),
+    "noise_per_weight": FloatDistribution(0.03, 3.0, log=True),
+}
 VALIDATION_SIZE = 450  # public, like the size of the training set
 
 warnings.filterwarnings("ignore", module="(opacus|torch)")
@@ -49,18 +54,16 @@ def data() -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
     return TensorDataset(x[train], y[train]), x[valid], y[valid]
 
 
-def train(
-    dataset: TensorDataset, noise: float, clipping: float, rate: float
-) -> tuple[nn.Module, PrivacyEngine]:
+def train(dataset: TensorDataset, noise: float, rate: float) -> tuple[nn.Module, PrivacyEngine]:
     """Trains with DP-SGD; neither the model nor the batches get a fixed seed."""
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     engine = PrivacyEngine()
     private, optimizer, loader = engine.make_private(
         module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5),
+        optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM),
         data_loader=DataLoader(dataset, batch_size=BATCH),
         noise_multiplier=noise,
-        max_grad_norm=clipping,
+        max_grad_norm=1.0,
     )
     for _ in range(EPOCHS):
         for x, y in loader:
@@ -91,12 +94,15 @@ def main() -> None:
 
         def objective(trial: optuna.Trial) -> float:
             noise = trial.suggest_categorical("noise_multiplier", NOISES)
-            model, engine = train(
-                dataset,
-                noise,
-                clipping=trial.suggest_float("clipping", 0.1, 3.0, log=True),
-                rate=trial.suggest_float("learning_rate", 0.1, 4.0, log=True),
+            rate = odp.learning_rate(
+                "momentum",
+                noise_multiplier=noise,
+                steps=EPOCHS * len(DataLoader(dataset, batch_size=BATCH)),
+                batch_size=len(dataset) / len(DataLoader(dataset, batch_size=BATCH)),
+                momentum=MOMENTUM,
+                noise_per_weight=trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True),
             )
+            model, engine = train(dataset, noise, rate)
             # What was spent is what was promised. Neither depends on the data.
             assert odp.from_opacus(engine) == training_event(dataset, noise)
             checkpoint = Path(folder) / f"run-{trial.number}.pt"
@@ -110,9 +116,10 @@ def main() -> None:
                 correct, size=VALIDATION_SIZE, noise_multiplier=SCORE_NOISE
             )
 
-        study = optuna.create_study(
-            direction="maximize", sampler=odp.RandTuneSampler(trials=trials)
+        sampler = odp.RandTuneSampler(
+            SPACE, trials=trials, prior=odp.around({"noise_per_weight": 0.3})
         )
+        study = optuna.create_study(direction="maximize", sampler=sampler)
         study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
         release = odp.release(study, artifact_store=artifacts)
 

@@ -24,10 +24,12 @@ from optuna_dp import hooks
 from optuna_dp.engine_names import name_engines
 
 if TYPE_CHECKING:
+    from optuna_dp import accounting as accounting
     from optuna_dp import dashboard as dashboard
     from optuna_dp import distributed as distributed
     from optuna_dp import errors as errors
     from optuna_dp import federated as federated
+    from optuna_dp import opacus as opacus
     from optuna_dp import scoring as scoring
     from optuna_dp import testing as testing
     from optuna_dp import visualization as visualization
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.bounded_range import bounded_range as bounded_range
     from optuna_dp.accounting.kinds.curve import rdp as rdp
     from optuna_dp.accounting.kinds.per_client import per_client as per_client
+    from optuna_dp.accounting.kinds.profile import from_pld as from_pld
+    from optuna_dp.accounting.kinds.profile import from_profile as from_profile
+    from optuna_dp.accounting.kinds.profile import from_trade_off as from_trade_off
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
     from optuna_dp.budget.fidelity import Fidelity as Fidelity
@@ -50,12 +55,13 @@ if TYPE_CHECKING:
     from optuna_dp.budget.learning_rate import learning_rate as learning_rate
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.models.around import around as around
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
-    from optuna_dp.planning.made_up import made_up_images as made_up_images
-    from optuna_dp.planning.made_up import made_up_inputs as made_up_inputs
     from optuna_dp.planning.rehearsal import Rehearsal as Rehearsal
+    from optuna_dp.planning.rehearsal import made_up_images as made_up_images
+    from optuna_dp.planning.rehearsal import made_up_inputs as made_up_inputs
     from optuna_dp.planning.rehearsal import rehearse as rehearse
     from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
@@ -95,6 +101,7 @@ _HOMES = {
     "accounting.kinds.bounded_range": "bounded_range",
     "accounting.kinds.curve": "rdp",
     "accounting.kinds.per_client": "per_client",
+    "accounting.kinds.profile": "from_pld from_profile from_trade_off",
     "accounting.kinds.worst_case": "worst_case",
     "accounting.opacus": "from_opacus",
     "budget.fidelity": "Fidelity",
@@ -102,11 +109,13 @@ _HOMES = {
     "budget.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
     "budget.sampler": "BudgetSampler",
+    "models.around": "around",
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
-    "planning.made_up": "made_up_images made_up_inputs",
-    "planning.rehearsal": "Rehearsal rehearse rehearse_arrays rehearse_module",
+    "planning.rehearsal": (
+        "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
+    ),
     "planning.selection_plan": "selection_plan",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
@@ -134,7 +143,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 # Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
 _PARTS = (
-    *("dashboard", "distributed", "errors", "federated"),
+    *("accounting", "dashboard", "distributed", "errors", "federated", "opacus"),
     *("scoring", "testing", "visualization", "voting"),
 )
 
@@ -143,9 +152,10 @@ __all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
 
 # Hooks to code that no guarantee depends on; see optuna_dp.hooks.
 _HOOKS = {
-    "bounds of others": ("attacks.comparisons.by_name", "comparisons_of"),
+    "bounds of others": ("attacks.comparisons", "comparisons_of"),
     "attack": ("attacks.strongest", "strongest_known_attack"),
     "page of a notebook": ("releasing.notebook", "to_html"),
+    "remark on a plan": ("planning.batch", "remark_on_batch"),
     "entry of a registry": ("releasing.registry", "to_registry"),
     "page of a published study": ("dashboard", "annotate_published"),
 }

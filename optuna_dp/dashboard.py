@@ -36,13 +36,13 @@ __all__ = ["DashboardCallback", "annotate", "annotate_published", "available"]
 
 _logger = logging.getLogger("optuna_dp")
 
-_PACKAGES = ("optuna_dashboard", "plotly")
+PACKAGES = ("optuna_dashboard", "plotly")
 _ID = "optuna-dp-"
 
 
 def available() -> bool:
     """Returns whether the extra is installed."""
-    return all(importlib.util.find_spec(package) is not None for package in _PACKAGES)
+    return all(importlib.util.find_spec(package) is not None for package in PACKAGES)
 
 
 def annotate(study: Study, *, attack: bool = True) -> None:
@@ -160,7 +160,7 @@ def annotate_published(study: Study, release: Release) -> None:
 
 
 def _board() -> Any:
-    for package in _PACKAGES:
+    for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, "dashboard")
     return importlib.import_module("optuna_dashboard")

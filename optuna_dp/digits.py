@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NOISE_MULTIPLIER = 2.0
 BATCH = 64
 EPOCHS = (5, 10, 20)
-BUDGET_EPOCHS = 10
+BUDGET_EPOCHS, BUDGET_WORK = 10, 4
 SCORE_NOISE = 8.0
 VALIDATION_SIZE = 442
 _CLASSES = 10
@@ -103,21 +103,27 @@ def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
     )
 
 
-def budget(epsilon: float) -> BudgetPlan:
-    """Returns a plan for the training records, pilots and one run, of an epsilon at delta 1e-5."""
+def budget(epsilon: float, pilots: int | tuple[int, ...] = 0) -> BudgetPlan:
+    """Returns a plan for the training records, of an epsilon at delta 1e-5.
+
+    Batch and steps are what accounting favors for the computing of 40 passes over the data.
+    """
     return odp.plan_budget(
         epsilon=epsilon,
         delta=1e-5,
         records=len(load().train_x),
-        batch_size=BATCH,
         epochs=BUDGET_EPOCHS,
+        work=BUDGET_WORK,
+        pilots=pilots,
     )
 
 
 class BudgetObjective:
     """The objective of a study with a budget: trains as the plan pays for, scores privately.
 
-    Scores are computed on the training records; the validation records are used for nothing.
+    The learning rate follows from the noise of the run. In a plan with pilots, which are there to
+    search, the noise of a weight that the rate stands for is a hyperparameter. Scores are computed
+    on the training records; the validation records are used for nothing.
 
     Attributes:
         weights: The model of the run that was trained last, (65, 10); None before any.
@@ -126,27 +132,36 @@ class BudgetObjective:
     def __init__(self) -> None:
         self.weights: FloatArray | None = None
 
-    def __call__(self, trial: Trial) -> float:
-        """Returns the noisy accuracy of the trial's model on the training records."""
-        run, data = odp.fidelity(trial), load()
-        norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
-        noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
+    def __call__(self, trial: Trial, records: Any = None) -> float:
+        """Returns the noisy accuracy of the trial's model on its training records.
+
+        Args:
+            trial: The trial.
+            records: Other records (x, y) than the digits, as ``check_objective`` makes them up.
+        """
+        run = odp.fidelity(trial)
+        x, y = (load().train_x, load().train_y) if records is None else records
+        rate = run.learning_rate()
+        if run.is_pilot or run.rung > 0:
+            noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
+            rate = run.learning_rate(noise_per_weight=noise)
+        # The plan was made from these.
+        assert run.batch_size is not None
+        assert run.sample_rate is not None
         self.weights = train(
-            data.train_x,
-            data.train_y,
-            learning_rate=run.learning_rate(clipping_norm=norm, noise_per_weight=noise),
-            clipping_norm=norm,
+            x,
+            y,
+            learning_rate=rate,
+            clipping_norm=1.0,
             steps=run.steps,
             noise_multiplier=run.noise_multiplier,
+            batch=run.batch_size,
+            sample_rate=run.sample_rate,
         )
-        assert run.score_noise_multiplier is not None  # The plan pays for every score.
-        return private_accuracy(
-            self.weights,
-            data.train_x,
-            data.train_y,
-            size=len(data.train_x),
-            score_noise=run.score_noise_multiplier,
-        )
+        # An own loop has no accountant: this is what the loop did.
+        noise, rate = run.noise_multiplier, run.sample_rate
+        run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=run.steps))
+        return run.score(np.argmax(x @ self.weights, axis=1) == y)
 
 
 def train(
@@ -158,18 +173,22 @@ def train(
     epochs: float = 0.0,
     steps: int | None = None,
     noise_multiplier: float = NOISE_MULTIPLIER,
+    batch: float = BATCH,
+    sample_rate: float | None = None,
 ) -> FloatArray:
     """Returns (65, 10) weights trained by DP-SGD on (n, 65) features with (n,) labels.
 
-    It takes ``steps`` or, in expectation, passes ``epochs`` times over the data; the noise
-    multiplier is relative to the clipping norm.
+    It takes ``steps`` with ``batch`` records each in expectation or, with the usual batch, passes
+    ``epochs`` times over the data; the noise multiplier is relative to the clipping norm. A record
+    joins a step with chance ``sample_rate``, by default ``batch`` over the number of records.
     """
     rng = np.random.default_rng(secrets.randbits(256))
     n = len(x)
+    rate = batch / n if sample_rate is None else sample_rate
     weights = np.zeros((x.shape[1], _CLASSES))
     for _ in range(_steps(epochs, n) if steps is None else steps):
-        batch = rng.random(n) < BATCH / n
-        features, labels = x[batch], y[batch]
+        drawn = rng.random(n) < rate
+        features, labels = x[drawn], y[drawn]
         logits = features @ weights
         errors = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         errors /= errors.sum(axis=1, keepdims=True)
@@ -178,7 +197,7 @@ def train(
         norms = np.linalg.norm(features, axis=1) * np.linalg.norm(errors, axis=1)
         errors *= np.minimum(1.0, clipping_norm / np.maximum(norms, 1e-12))[:, None]
         noise = rng.normal(0.0, noise_multiplier * clipping_norm, weights.shape)
-        weights -= learning_rate * (features.T @ errors + noise) / BATCH
+        weights -= learning_rate * (features.T @ errors + noise) / batch
     return weights
 
 

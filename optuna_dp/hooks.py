@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-_functions: dict[str, Callable[..., Any]] = {}
+functions: dict[str, Callable[..., Any]] = {}
 
 
 def register(name: str, function: Callable[..., Any]) -> None:
     """Sets the function of a hook."""
-    _functions[name] = function
+    functions[name] = function
 
 
 def call_optional(name: str, /, *arguments: Any, **options: Any) -> Any:
     """Calls the function of a hook and returns its result."""
-    return _functions[name](*arguments, **options)
+    return functions[name](*arguments, **options)

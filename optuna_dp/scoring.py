@@ -39,7 +39,7 @@ __all__ = ["private_accuracy", "private_mean", "score_event"]
 
 # Values are rounded to whole multiples of a contribution over 2^20, and noise is added to whole
 # numbers: nothing depends on how floating-point numbers are rounded.
-_UNITS = 1 << 20
+UNITS = 1 << 20
 _LARGEST_SIZE = 1 << 40
 _SMALLEST_NOISE, _LARGEST_NOISE = 0.1, 1e6
 
@@ -95,16 +95,8 @@ def private_accuracy(correct: npt.ArrayLike, *, size: int, noise_multiplier: flo
         >>> abs(accuracy - 0.9) < 0.1
         True
     """
-    right = np.asarray(correct)
-    if right.size and right.dtype != np.bool_:
-        raise InvalidArgumentError(
-            "correct",
-            f"an array of {right.dtype}",
-            "it must hold one truth value per record",
-            "For example predicted == labels.",
-        )
     return private_mean(
-        right.astype(np.float64),
+        _truth_values(correct),
         lower=0.0,
         upper=1.0,
         size=size,
@@ -177,9 +169,27 @@ def private_mean(
     clamped = np.clip(known, low, high)
     middle, contribution = low / 2 + high / 2, (high - low) / 2
     # Clipped once more: rounding must not carry a value beyond one contribution.
-    units = np.clip(np.rint((clamped - middle) / contribution * _UNITS), -_UNITS, _UNITS)
-    total = with_noise(sum(units.astype(np.int64).tolist()), noise * _UNITS)
-    return middle + contribution * (total / _UNITS / n)
+    units = np.clip(np.rint((clamped - middle) / contribution * UNITS), -UNITS, UNITS)
+    total = with_noise(sum(units.astype(np.int64).tolist()), noise * UNITS)
+    return middle + contribution * (total / UNITS / n)
+
+
+def exact_accuracy(correct: npt.ArrayLike) -> float:
+    """Returns the share of correct predictions on public records: no noise, no cost."""
+    right = _truth_values(correct)
+    return float(right.mean()) if right.size else 0.0
+
+
+def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    right = np.asarray(correct)
+    if right.size and right.dtype != np.bool_:
+        raise InvalidArgumentError(
+            "correct",
+            f"an array of {right.dtype}",
+            "it must hold one truth value per record",
+            "For example predicted == labels.",
+        )
+    return right.astype(np.float64)
 
 
 def _noise_multiplier(value: Any) -> float:

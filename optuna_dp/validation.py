@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from typing import Any
 
 from optuna_dp.errors import InvalidArgumentError
@@ -89,3 +90,18 @@ def any_bounds(value: Any) -> tuple[float, float]:
             "A density averages to one over the prior, so it cannot stay above or below one.",
         )
     return (c, big_c)
+
+
+def warn_of_large_delta(delta: float, records: float) -> None:
+    """Warns if delta is no smaller than one over the number of records.
+
+    A mechanism that publishes one record drawn at random has that delta and epsilon 0.
+    """
+    if delta * records >= 1.0:
+        warnings.warn(
+            f"delta={delta:g} is not below 1/{records:,.0f}, one over the number of records: "
+            "publishing one whole record, drawn at random, would satisfy it. Take delta well "
+            f"below that, {0.01 / records:.1g} for example.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -186,3 +186,43 @@ def code_lines(file: str) -> int:
         if token.type not in empty:
             code |= set(range(token.start[0], token.end[0] + 1))
     return len(code - prose)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and name.strip("_") != "" and not name.startswith("__")
+
+
+def private_names(source: str) -> set[str]:
+    """The private names that a file gives to something: to itself, it is no other's business."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return {name for name in found if _is_private(name)}
+
+
+def private_names_used(source: str) -> set[tuple[int, str]]:
+    """Private names of other objects that a file uses: line and name.
+
+    What a class takes from its base is its own. Names in strings count where something is set or
+    read by name.
+    """
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            owner = node.value.func if isinstance(node.value, ast.Call) else node.value
+            if not (isinstance(owner, ast.Name) and owner.id in ("self", "cls", "super")):
+                found.add((node.lineno, node.attr))
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(node.lineno, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if called in ("setattr", "delattr", "getattr", "patch", "object"):
+                texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
+                found |= {(node.lineno, str(text).split(".")[-1]) for text in texts}
+    return {(line, name) for line, name in found if _is_private(name)}

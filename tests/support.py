@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,25 @@ RUN = odp.gaussian(noise_multiplier=4.0)
 KNOWN_COUNT = 4
 
 
+def ask(trial: Trial) -> None:
+    """Asks what a run of a budget may spend, as objectives have to; nothing in other studies."""
+    if isinstance(trial.study.sampler, odp.BudgetSampler):
+        odp.fidelity(trial)
+
+
+def asking(function: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
+    """An objective that asks before it does anything else."""
+
+    @functools.wraps(function)
+    def asks(trial: Trial) -> Any:
+        ask(trial)
+        return function(trial)
+
+    return asks
+
+
 def objective(trial: Trial) -> float:
+    ask(trial)
     return -((trial.suggest_float("x", -1.0, 1.0) - 0.3) ** 2)
 
 
@@ -41,7 +60,7 @@ def finished_study(
     sampler: Any = None, function: Callable[[Trial], float] = objective, **kwargs: Any
 ) -> optuna.Study:
     study = study_of(sampler or odp.RandTuneSampler(trials=exactly(KNOWN_COUNT)), **kwargs)
-    study.optimize(function, catch=(Exception,))
+    study.optimize(asking(function), catch=(Exception,))
     return study
 
 

@@ -11,7 +11,7 @@ from support import RUN, finished_study
 import optuna_dp as odp
 from optuna_dp import hooks
 
-HOOKS = ("attack", "bounds of others", "page of a notebook")
+HOOKS = ("attack", "bounds of others", "page of a notebook", "remark on a plan")
 WRONG = {
     "zero": lambda *arguments: 0.0,
     "nonsense": lambda *arguments: "nonsense",
@@ -27,7 +27,7 @@ def fails(*arguments: Any) -> Any:
 @pytest.fixture
 def all_hooks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets every hook; put back afterwards."""
-    monkeypatch.setattr(hooks, "_functions", {})
+    monkeypatch.setattr(hooks, "functions", {})
 
     def register(function: Any) -> None:
         for name in HOOKS:

@@ -126,7 +126,7 @@ def test_the_event_is_read_under_the_studys_relation() -> None:
 @pytest.mark.parametrize("noise", [0.1, 1.0])
 def test_the_noise_on_whole_numbers_costs_what_the_event_says(noise: float) -> None:
     """The profile of a discrete Gaussian, summed exactly, against the continuous one's."""
-    shift = scoring._UNITS
+    shift = scoring.UNITS
     scale = noise * shift
     k = np.arange(-int(9 * scale), int(9 * scale) + shift, dtype=np.float64)
     log_p = -0.5 * ((k - shift) / scale) ** 2 - math.log(scale * math.sqrt(2 * math.pi))

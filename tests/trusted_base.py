@@ -69,6 +69,7 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("private_selection/bounds/renyi.py", "private_selection/bounds/renyi_poisson.py"): _RARE,
     ("private_selection/bounds/renyi.py", "private_selection/trial_counts/poisson.py"): _RARE,
     ("budget/fidelity.py", "accounting/kinds/worst_case.py"): _RARE,
+    ("budget/spending.py", "accounting/opacus.py"): _RARE,
     ("private_selection/event.py", _HISTORY): ("with density bounds",),
     ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
     ("private_selection/event.py", "private_selection/bounds/renyi.py"): _RARE,
@@ -110,6 +111,7 @@ _STATEMENT_OF = {
 # What may be wrong without harm to a guarantee. tests/test_sabotage.py breaks each of them.
 UNTRUSTED = (
     "accounting/discretisation.py",  # How fine a grid is: any is sound.
+    "accounting/reading_points.py",
     "attacks/",
     "budget/choice.py",  # Any function of the pilots' outputs.
     "budget/learning_rate.py",  # Advice: any rate costs the same.
@@ -119,7 +121,6 @@ UNTRUSTED = (
     "exact_values.py",
     "federated/",
     "models/encoding.py",
-    "models/forest.py",
     "models/given_points.py",
     "models/hyperparameters.py",
     "models/scores.py",

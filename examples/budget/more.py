@@ -28,7 +28,6 @@ import optuna_dp as odp
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "headline"))
 
-from plans import TIGHT, noise_increase
 from problems import BATCH, PROBLEMS, Problem, Run
 from tasks import Split, size_of, split
 
@@ -39,7 +38,9 @@ ARMS = ("no tuning", "RandTune", "budget")
 REPETITIONS = {"network": 22, "six hyperparameters": 22, "Adam": 22, "Opacus": 4}
 EPSILONS = {"network": (1.0, 3.0), "six hyperparameters": (3.0,), "Adam": (3.0,), "Opacus": (3.0,)}
 SIZE = size_of("digits")
-RATE, STEPS = SIZE.sampling()
+RATE, STEPS = SIZE.sample_rate, SIZE.steps
+# Below this epsilon pilots were drawn at random.
+TIGHT = 2.0
 
 
 def one_run(noise: float) -> Any:
@@ -68,7 +69,6 @@ def plan_of(epsilon: float) -> Any:
         records=SIZE.records,
         batch_size=BATCH,
         epochs=SIZE.epochs,
-        noise_increase=noise_increase(epsilon),
     )
 
 

@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--storage", default="sqlite:///tuning.db")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    plan = digits.budget(epsilon=3.0)
+    plan = digits.budget(epsilon=3.0, pilots=(16, 4))
 
     def make_study() -> optuna.Study:
         return optuna.create_study(

@@ -34,10 +34,9 @@ def objective(trial):
         steps=run.steps,
         noise_multiplier=run.noise_multiplier,
     )
-    correct = np.argmax(features @ weights, axis=1) == data.train_y
-    return odp.scoring.private_accuracy(
-        correct, size=len(data.train_x), noise_multiplier=run.score_noise_multiplier
-    )
+    rate = digits.BATCH / len(features)  # of the batches that digits.train draws
+    run.spent(odp.dp_sgd(noise_multiplier=run.noise_multiplier, sample_rate=rate, steps=run.steps))
+    return run.score(np.argmax(features @ weights, axis=1) == data.train_y)
 
 
 study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))

@@ -3,7 +3,6 @@
 import numpy as np
 import optuna
 import torch
-from opacus import PrivacyEngine
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -14,9 +13,8 @@ torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
 x = torch.tensor(pixels / 16.0, dtype=torch.float32)
 y = torch.tensor(labels)
-BATCHES = 14  # Opacus draws batches with rate 1 / (number of batches)
 PLAN = odp.plan_budget(
-    epsilon=3.0, delta=1e-5, records=len(x), batch_size=len(x) / BATCHES, epochs=5, pilots=(6, 2)
+    epsilon=3.0, delta=1e-5, records=len(x), batch_size=128, epochs=5, pilots=(6, 2)
 )
 MODELS = {}
 
@@ -27,26 +25,21 @@ def objective(trial):
     noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
     rate = run.learning_rate("sgd", clipping_norm=clipping, noise_per_weight=noise)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    engine = PrivacyEngine()
-    private, optimizer, loader = engine.make_private(
+    private, optimizer, batches = odp.opacus.make_private(
+        run,
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=rate),
-        data_loader=DataLoader(TensorDataset(x, y), batch_size=-(-len(x) // BATCHES)),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=clipping,
+        data_loader=DataLoader(TensorDataset(x, y), batch_size=128),
+        clipping_norm=clipping,
     )
-    assert len(loader) == BATCHES
-    for _ in range(run.steps // BATCHES):
-        for batch_x, batch_y in loader:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(private(batch_x), batch_y).backward()
-            optimizer.step()
+    for batch_x, batch_y in batches:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(private(batch_x), batch_y).backward()
+        optimizer.step()
     MODELS["last"] = model
     with torch.no_grad():
         correct = np.asarray(model(x).argmax(1) == y)
-    return odp.scoring.private_accuracy(
-        correct, size=len(x), noise_multiplier=run.score_noise_multiplier
-    )
+    return run.score(correct)
 
 
 study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))

@@ -12,25 +12,24 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import engine
 import numpy as np
-import numpy.typing as npt
 import optuna
 import plans
 from engine import Weights, accuracies, one_of
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
 from optuna.distributions import FloatDistribution
 from partitions import utilities, utilities_in_batches
-from plans import DEFAULT, DEFAULT_ADAM, DELTA, GRID, SPACE, Plan, ceiling_grid
+from plans import DELTA, NORM, REACH, Plan
 from tasks import Size, Split
 
 import optuna_dp as odp
 
-DISTRIBUTIONS = {name: FloatDistribution(*ends, log=True) for name, ends in SPACE.items()}
+SEARCHED = "noise_per_weight"
 
 
 @dataclass(frozen=True)
@@ -41,96 +40,82 @@ class Outcome:
         accuracy: Of the released model, on the test records.
         train_accuracy: Of the same model, on the records it was trained on (nobody's to see).
         runs: Private trainings that took place (the curator's knowledge).
-        params: The chosen hyperparameters.
+        rate: Learning rate of the released model.
     """
 
     accuracy: float
     train_accuracy: float
     runs: int
-    params: dict[str, float]
+    rate: float
 
 
 @dataclass(frozen=True)
 class Bench:
-    """One repetition of one data set at one total epsilon: what all arms share.
+    """One repetition of one data set: what all arms share.
 
     Attributes:
         size: What is public.
         split: The records.
-        noise: Of one training on all private records at the whole epsilon; the candidates on the
-            partitions are judged under it.
     """
 
     size: Size
     split: Split
-    noise: float
 
-    @cached_property
-    def utilities(self) -> npt.NDArray[np.float64]:
-        """Of the grid on the partitions, (candidates, partitions); NaN where one is empty."""
-        size, (x, y) = self.size, self.split.train
-        k = size.partitions
-        how: dict[str, Any] = {
-            "part_of": np.asarray(odp.partition(len(x), k)),
-            "valid": self.split.valid,
-            "rates": [s["learning_rate"] for s in GRID],
-            "norms": [s["clipping_norm"] for s in GRID],
-            "partitions": k,
-            "noise": self.noise / size.batch,
-            "steps": size.partition_steps,
-        }
-        if size.partition_batch is None:
-            return utilities(x, y, classes=size.model.classes, **how)
-        return utilities_in_batches(size.model, x, y, batch=size.partition_batch, **how)
-
-    def models(
-        self, settings: list[dict[str, float]], noise: float, held_out: bool = False
-    ) -> Weights:
-        """Weights of one DP-SGD training per setting; clipping alone if ``noise`` is 0."""
-        x, y = self.split.train if held_out else self.split.private
-        rate, steps = self.size.sampling(held_out)
+    def models(self, rates: list[float], plan: Plan) -> Weights:
+        """Weights of one DP-SGD training per learning rate; clipping alone without noise."""
         return engine.train(
             self.size.model,
-            x,
-            y,
-            [s["learning_rate"] for s in settings],
-            [s["clipping_norm"] for s in settings],
-            noise_multiplier=noise,
-            sample_rate=rate,
-            steps=steps,
-            batch=self.size.batch,
+            *self.split.private,
+            rates,
+            [NORM] * len(rates),
+            noise_multiplier=plan.noise,
+            sample_rate=plan.batch / self.size.records,
+            steps=plan.steps,
+            batch=plan.batch,
         )
 
-    def score(self, weights: Weights, noise: float, held_out: bool = False) -> float:
-        """Accuracy with noise, on the records of the training or on the validation records."""
-        x, y = self.split.valid if held_out else self.split.private
-        n = self.size.valid if held_out else self.size.records
+    def score(self, weights: Weights, noise: float) -> float:
+        """Accuracy with noise, on the records of the training."""
+        x, y = self.split.private
         correct = engine.predict(weights, x)[0] == y
-        return odp.scoring.private_accuracy(correct, size=n, noise_multiplier=noise)
+        return odp.scoring.private_accuracy(
+            correct, size=self.size.records, noise_multiplier=noise
+        )
 
-    def outcome(
-        self, weights: Weights, runs: int, params: dict[str, float], held_out: bool = False
-    ) -> Outcome:
-        used = self.split.train if held_out else self.split.private
-        test, train = (float(accuracies(weights, *part)[0]) for part in (self.split.test, used))
-        return Outcome(test, train, runs, params)
-
-
-def one_training(bench: Bench, plan: Plan, params: dict[str, float]) -> Outcome:
-    return bench.outcome(bench.models([params], plan.noise), 1, params)
+    def outcome(self, weights: Weights, runs: int, rate: float) -> Outcome:
+        test, train = (
+            float(accuracies(weights, *part)[0]) for part in (self.split.test, self.split.private)
+        )
+        return Outcome(test, train, runs, rate)
 
 
-def with_adam(bench: Bench, plan: Plan, params: dict[str, float]) -> Outcome:
+def public(plan: Plan) -> dict[str, Any]:
+    return {"noise_multiplier": plan.noise, "steps": plan.steps, "batch_size": plan.batch}
+
+
+def space(plan: Plan) -> dict[str, Any]:
+    """The search space: one number around the first guess."""
+    assert plan.center is not None
+    return {SEARCHED: FloatDistribution(plan.center / REACH, plan.center * REACH, log=True)}
+
+
+def prior(plan: Plan) -> Any:
+    assert plan.center is not None
+    return odp.around({SEARCHED: plan.center})
+
+
+def suggested(trial: optuna.Trial, plan: Plan) -> float:
+    ends = space(plan)[SEARCHED]
+    return trial.suggest_float(SEARCHED, ends.low, ends.high, log=True)
+
+
+def one_training(bench: Bench, plan: Plan, rate: float) -> Outcome:
+    return bench.outcome(bench.models([rate], plan), 1, rate)
+
+
+def with_adam(bench: Bench, plan: Plan, rate: float) -> Outcome:
     adam = replace(bench.size.model, optimiser="adam")
-    return one_training(replace(bench, size=replace(bench.size, model=adam)), plan, params)
-
-
-def grid(bench: Bench, plan: Plan) -> Outcome:
-    assert plan.score_noise is not None
-    weights = bench.models(GRID, plan.noise)
-    scores = [bench.score(one_of(weights, i), plan.score_noise) for i in range(len(GRID))]
-    best = int(np.argmax(scores))
-    return bench.outcome(one_of(weights, best), len(GRID), GRID[best])
+    return one_training(replace(bench, size=replace(bench.size, model=adam)), plan, rate)
 
 
 def save(trial: optuna.Trial, store: FileSystemArtifactStore, file: Path, found: Weights) -> None:
@@ -145,176 +130,174 @@ def saved(artifact: bytes) -> Weights:
         return [layers[name] for name in layers.files]
 
 
-def search(
-    bench: Bench, plan: Plan, sampler: Any, event: Any = None, held_out: bool = False
+def released(
+    bench: Bench,
+    plan: Plan,
+    sampler: Any,
+    objective: Callable[[optuna.Trial], tuple[Weights, float]],
+    event: Any = None,
 ) -> Outcome:
-    """A study with a secret number of runs, and the release of its winner with its model."""
-    assert plan.score_noise is not None
-    score_noise = plan.score_noise
-    if event is None:
-        event = plans.run(bench.size, plan.noise, held_out)
+    """A study of (model, score), and the release of its winner or last run with its model."""
     study = optuna.create_study(direction="maximize", sampler=sampler)
+    given = [] if event is None else [event]
     with tempfile.TemporaryDirectory() as folder:
         store = FileSystemArtifactStore(folder)
 
-        def objective(trial: optuna.Trial) -> float:
-            params = {
-                name: trial.suggest_float(name, *ends, log=True) for name, ends in SPACE.items()
-            }
-            weights = bench.models([params], plan.noise, held_out)
+        def scored(trial: optuna.Trial) -> float:
+            weights, score = objective(trial)
             save(trial, store, Path(folder) / "model.npz", weights)
-            return bench.score(weights, score_noise, held_out)
+            return score
 
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(event, delta=DELTA)])
+        study.optimize(scored, callbacks=[odp.PrivacyCallback(*given, delta=DELTA)])
         release = odp.release(study, artifact_store=store)
     assert plan.guarantee is not None
     assert plan.guarantee.event == release.guarantee.event
     assert release.params is not None
     assert release.artifact is not None
     runs = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
-    return bench.outcome(saved(release.artifact), runs, release.params, held_out)
+    noise = release.params.get(SEARCHED, plan.center)
+    rate = odp.learning_rate(**public(plan), noise_per_weight=noise)
+    return bench.outcome(saved(release.artifact), runs, rate)
 
 
-def rand_tune(bench: Bench, plan: Plan, mean: int, held_out: bool = False) -> Outcome:
-    sampler = odp.RandTuneSampler(DISTRIBUTIONS, trials=odp.Geometric(mean))
-    return search(bench, plan, sampler, held_out=held_out)
+def search(bench: Bench, plan: Plan, sampler: Any) -> Outcome:
+    """The best of a secret number of runs."""
+    assert plan.score_noise is not None
+    score_noise = plan.score_noise
+
+    def objective(trial: optuna.Trial) -> tuple[Weights, float]:
+        rate = odp.learning_rate(**public(plan), noise_per_weight=suggested(trial, plan))
+        weights = bench.models([rate], plan)
+        return weights, bench.score(weights, score_noise)
+
+    size = replace(
+        bench.size, batch=plan.batch, epochs=plan.batch * plan.steps / bench.size.records
+    )
+    return released(bench, plan, sampler, objective, plans.run(size, plan.noise))
 
 
-def rand_tune_disjoint(bench: Bench, plan: Plan) -> Outcome:
-    event = plans.disjoint_run(bench.size, plan.noise)
-    sampler = odp.RandTuneSampler(DISTRIBUTIONS, trials=odp.Geometric(plans.MEAN))
-    return search(bench, plan, sampler, event, held_out=True)
+def rand_tune(bench: Bench, plan: Plan) -> Outcome:
+    trials = odp.Geometric(plan.runs)
+    return search(bench, plan, odp.RandTuneSampler(space(plan), trials=trials, prior=prior(plan)))
 
 
 def dp_hypo(bench: Bench, plan: Plan) -> Outcome:
     sampler = odp.DPHyPOSampler(
-        DISTRIBUTIONS,
-        trials=odp.Geometric(plans.MEAN),
+        space(plan),
+        trials=odp.Geometric(plan.runs),
         density_bounds=plans.DENSITY_BOUNDS,
-        startup_runs=0,  # as it was planned, before start-up runs were charged for
+        prior=prior(plan),
     )
     return search(bench, plan, sampler)
 
 
 def budget(bench: Bench, plan: Plan) -> Outcome:
-    """A study with a budget: its pilots are public, and its last run is the release."""
+    """One run, or pilots that are public and then one run."""
     made = odp.BudgetPlan.from_json(plan.budget)
-    # None is TPE.
-    proposer = optuna.samplers.RandomSampler() if made.epsilon < plans.TIGHT else None
-    study = optuna.create_study(
-        direction="maximize",
-        sampler=odp.BudgetSampler(made, search_space=DISTRIBUTIONS, proposer=proposer),
-    )
+    sampler = odp.BudgetSampler(made)
+    if made.pilots:
+        sampler = odp.BudgetSampler(made, search_space=space(plan), proposer=prior(plan))
     x, y = bench.split.private
-    with tempfile.TemporaryDirectory() as folder:
-        store = FileSystemArtifactStore(folder)
 
-        def objective(trial: optuna.Trial) -> float:
-            run = odp.fidelity(trial)
-            params = {
-                name: trial.suggest_float(name, *ends, log=True) for name, ends in SPACE.items()
-            }
-            assert run.sample_rate is not None
-            assert run.score_noise_multiplier is not None
-            weights = engine.train(
-                bench.size.model,
-                x,
-                y,
-                # The space is that of the last run; a pilot has the rate of the same noise.
-                [params["learning_rate"] * run.learning_rate() / made.final.learning_rate()],
-                [params["clipping_norm"]],
-                noise_multiplier=run.noise_multiplier,
-                sample_rate=run.sample_rate,
-                steps=run.steps,
-                batch=bench.size.batch,
-            )
-            save(trial, store, Path(folder) / "model.npz", weights)
-            return bench.score(weights, run.score_noise_multiplier)
+    def objective(trial: optuna.Trial) -> tuple[Weights, float]:
+        run = odp.fidelity(trial)
+        noise = suggested(trial, plan) if made.pilots else plan.center
+        assert noise is not None
+        assert run.sample_rate is not None
+        assert run.batch_size is not None
+        assert run.score_noise_multiplier is not None
+        weights = engine.train(
+            bench.size.model,
+            x,
+            y,
+            [run.learning_rate(noise_per_weight=noise)],
+            [NORM],
+            noise_multiplier=run.noise_multiplier,
+            sample_rate=run.sample_rate,
+            steps=run.steps,
+            batch=run.batch_size,
+        )
+        return weights, bench.score(weights, run.score_noise_multiplier)
 
-        study.optimize(objective, callbacks=[odp.PrivacyCallback(delta=DELTA)])
-        release = odp.release(study, artifact_store=store)
-    assert plan.guarantee is not None
-    assert plan.guarantee.event == release.guarantee.event
-    assert release.params is not None
-    assert release.artifact is not None
-    runs = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
-    assert runs == made.runs
-    return bench.outcome(saved(release.artifact), runs, release.params)
+    found = released(bench, plan, sampler, objective)
+    assert found.runs == made.runs
+    return found
 
 
-def choice(bench: Bench, plan: Plan, make: Callable[..., Any]) -> Outcome:
+def noisy_max(bench: Bench, plan: Plan, target: float) -> Outcome:
     """Trainings without privacy on partitions, a private choice, one private training."""
-    size = bench.size
+    size, (x, y) = bench.size, bench.split.train
+    assert plan.center is not None
+    candidates = [{SEARCHED: c} for c in plans.candidates(plan.center)]
+    rates = [odp.learning_rate(**public(plan), noise_per_weight=c[SEARCHED]) for c in candidates]
+    k = size.partitions
+    how: dict[str, Any] = {
+        "part_of": np.asarray(odp.partition(len(x), k)),
+        "valid": bench.split.valid,
+        "rates": rates,
+        "norms": [NORM] * len(rates),
+        "partitions": k,
+        "noise": plan.noise / size.batch,
+        "steps": size.partition_steps,
+    }
+    if size.partition_batch is None:
+        known = utilities(x, y, classes=size.model.classes, **how)
+    else:
+        known = utilities_in_batches(size.model, x, y, batch=size.partition_batch, **how)
+    private = plans.training(size, plan.noise)
     with warnings.catch_warnings():
         # That the noise hides differences is known; it is what is measured here.
         warnings.simplefilter("ignore")
-        sampler = make(candidates=GRID, n_partitions=size.partitions)
+        sampler = odp.NoisyMaxSampler(
+            candidates=candidates,
+            n_partitions=k,
+            epsilon=plans.CHOICE_SHARE * target,
+            training=private,
+        )
     study = optuna.create_study(direction="maximize", sampler=sampler)
 
     def objective(trial: optuna.Trial) -> float:
-        params = {name: trial.suggest_float(name, *ends, log=True) for name, ends in SPACE.items()}
-        found = bench.utilities[GRID.index(params)]
+        found = known[candidates.index({SEARCHED: suggested(trial, plan)})]
         return odp.report_utilities(trial, [None if np.isnan(u) else float(u) for u in found])
 
     study.optimize(objective)
     release = odp.release(study)
-    params = DEFAULT if release.params is None else release.params
-    weights = bench.models([params], plan.noise)
-    whole = release.with_training(plans.training(size, plan.noise), artifact=weights[0].tobytes())
+    assert release.params is not None
+    rate = rates[candidates.index(release.params)]
+    weights = bench.models([rate], plan)
+    whole = release.with_training(private, artifact=weights[0].tobytes())
     assert plan.guarantee is not None
     assert plan.guarantee.event == whole.guarantee.event
-    return bench.outcome(weights, 1, params)
+    return bench.outcome(weights, 1, rate)
 
 
-def propose_test(bench: Bench, plan: Plan, target: float) -> Outcome:
-    loop = plans.loop(bench.size, target)
-
-    def make(**given: Any) -> Any:
-        return odp.ProposeTestSampler(
-            epsilon=loop.epsilon,
-            granularity=loop.granularity,
-            lower_bound=loop.lower_bound,
-            **given,
-        )
-
-    return choice(bench, plan, make)
-
-
-def noisy_max(bench: Bench, plan: Plan, target: float) -> Outcome:
-    epsilon = plans.CHOICE_SHARE * target
-    training = plans.training(bench.size, plan.noise)
-
-    def make(**given: Any) -> Any:
-        return odp.NoisyMaxSampler(epsilon=epsilon, training=training, **given)
-
-    return choice(bench, plan, make)
-
-
-def ceiling(bench: Bench, plan: Plan) -> Outcome:
-    """The best of the candidates by exact accuracy on its own records: not private."""
-    settings = ceiling_grid(bench.size)
-    found = bench.models(settings, plan.noise)
+def ceiling(bench: Bench, plan: Plan, rates: list[float]) -> Outcome:
+    """The best of the rates by exact accuracy on the training's own records: not private."""
+    found = bench.models(rates, plan)
     best = int(np.argmax(accuracies(found, *bench.split.private)))
-    return bench.outcome(one_of(found, best), len(settings), settings[best])
+    return bench.outcome(one_of(found, best), len(rates), rates[best])
+
+
+def free_choice(bench: Bench, plan: Plan) -> Outcome:
+    assert plan.center is not None
+    noises = [plan.center * times for times in plans.CEILING_GRID]
+    return ceiling(bench, plan, [plans.rate_at(c, public(plan)) for c in noises])
+
+
+RUNS: dict[str, Callable[[Bench, Plan], Outcome]] = {
+    "usual defaults, SGD": partial(one_training, rate=plans.DEFAULT),
+    "usual defaults, Adam": partial(with_adam, rate=plans.DEFAULT_ADAM),
+    "one run": budget,
+    "RandTune": rand_tune,
+    "DP-HyPO": dp_hypo,
+    "budget": budget,
+    "free choice": free_choice,
+    "no privacy": partial(ceiling, rates=list(plans.RATES_WITHOUT_NOISE)),
+}
 
 
 def run_arm(arm: str, bench: Bench, plan: Plan, target: float) -> Outcome:
     """Runs one arm once."""
-    arms: dict[str, Callable[[], Outcome]] = {
-        "no tuning, SGD": lambda: one_training(bench, plan, DEFAULT),
-        "no tuning, Adam": lambda: with_adam(bench, plan, DEFAULT_ADAM),
-        "grid, composed": lambda: grid(bench, plan),
-        "RandTune, RDP, held out": lambda: rand_tune(bench, plan, plans.MEAN, held_out=True),
-        "RandTune, RDP": lambda: rand_tune(bench, plan, plans.MEAN),
-        "RandTune, held out": lambda: rand_tune_disjoint(bench, plan),
-        "RandTune": lambda: rand_tune(bench, plan, plans.MEAN),
-        "RandTune, 30 runs": lambda: rand_tune(bench, plan, plans.MEAN_MANY),
-        "DP-HyPO": lambda: dp_hypo(bench, plan),
-        "propose-test": lambda: propose_test(bench, plan, target),
-        "noisy max": lambda: noisy_max(bench, plan, target),
-        "budget": lambda: budget(bench, plan),
-        "budget, short pilots": lambda: budget(bench, plan),
-        "free choice": lambda: ceiling(bench, plan),
-        "no privacy": lambda: ceiling(bench, plan),
-    }
-    return arms[arm]()
+    if arm == "noisy max":
+        return noisy_max(bench, plan, target)
+    return next(run for name, run in RUNS.items() if arm.startswith(name))(bench, plan)

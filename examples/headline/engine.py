@@ -114,8 +114,13 @@ def train(
 
 def predict(weights: Weights, x: Floats) -> Labels:
     """Predicted labels, (models, n)."""
-    found: Labels = np.argmax(_activations(weights, x)[1], axis=2)
+    found: Labels = np.argmax(logits(weights, x), axis=2)
     return found
+
+
+def logits(weights: Weights, x: Floats) -> Floats:
+    """Outputs of the last layer, (models, n, classes); of one model without the first axis."""
+    return _activations(weights, x)[1]
 
 
 def accuracies(weights: Weights, x: Floats, y: Labels) -> npt.NDArray[np.float64]:
@@ -172,19 +177,19 @@ def clipped_sums(
     The gradient of one example in a layer is the outer product of the layer's input and of the
     loss's derivative by the layer's output, and its squared norm is the product of theirs.
     """
-    inner, logits = _activations(weights, features)
-    logits -= logits.max(axis=-1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-1, keepdims=True)
-    logits -= targets
-    layers = [(features, logits)]
-    total = squares * np.einsum("mbc,mbc->mb", logits, logits)
+    inner, top = _activations(weights, features)
+    top -= top.max(axis=-1, keepdims=True)
+    np.exp(top, out=top)
+    top /= top.sum(axis=-1, keepdims=True)
+    top -= targets
+    layers = [(features, top)]
+    total = squares * np.einsum("mbc,mbc->mb", top, top)
     if inner is not None:
         units = inner[..., :-1]
-        back = (logits @ weights[1][:, :-1].transpose(0, 2, 1)) * (1.0 - units * units)
+        back = (top @ weights[1][:, :-1].transpose(0, 2, 1)) * (1.0 - units * units)
         total = squares * np.einsum("mbh,mbh->mb", back, back)
-        total += np.einsum("mbh,mbh->mb", inner, inner) * np.einsum("mbc,mbc->mb", logits, logits)
-        layers = [(features, back), (inner, logits)]
+        total += np.einsum("mbh,mbh->mb", inner, inner) * np.einsum("mbc,mbc->mb", top, top)
+        layers = [(features, back), (inner, top)]
     share = np.minimum(1.0, clip[:, None] / np.sqrt(np.maximum(total, 1e-24))) * used
     for _, errors in layers:
         errors *= share[..., None].astype(np.float32)

@@ -18,12 +18,14 @@ STATIC = HERE.parents[1] / "docs" / "_static"
 GREY = "#7a7a7a"
 # Arm -> (colour, marker, line, what the legend says).
 DRAWN = {
-    "free choice": (GREY, "", ":", "free choice (not private)"),
-    "budget": ("#e8590c", "o", "-", "pilots, then one run"),
-    "RandTune": ("#3d85e0", "s", "-", "RandTune"),
-    "RandTune, RDP": ("#8f7fe8", "^", "--", "RandTune, Rényi accounting"),
-    "no tuning, SGD": (GREY, "x", "-", "no tuning"),
+    "free choice, 4 x": (GREY, "", ":", "free choice (not private)"),
+    "one run, rehearsal, 4 x": ("#e8590c", "o", "-", "one run, 4 x the computing"),
+    "one run, rehearsal": ("#f2a65a", "o", "-", "one run"),
+    "budget, 4 pilots": ("#8f7fe8", "^", "-", "4 pilots, one run"),
+    "RandTune": ("#3d85e0", "s", "-", "RandTune, 10 runs"),
+    "usual defaults, SGD": (GREY, "x", "-", "one run, usual rate"),
 }
+BOLD = "one run, rehearsal, 4 x"
 PANELS = ("digits", "flights")
 
 
@@ -48,7 +50,7 @@ def figure(results: Path, static: Path) -> None:
         for i, (arm, (colour, marker, line, words)) in enumerate(DRAWN.items()):
             found = [accuracies(runs, cell, arm) for cell in here]
             kept = [(place, interval(v)) for place, v in enumerate(found) if v is not None]
-            shift = 0.04 * (i - 2)
+            shift = 0.03 * (i - 2.5)
             axis.errorbar(
                 [place + shift for place, _ in kept],
                 [mean for _, (mean, _) in kept],
@@ -56,7 +58,7 @@ def figure(results: Path, static: Path) -> None:
                 color=colour,
                 marker=marker,
                 linestyle=line,
-                linewidth=2.2 if arm == "budget" else 1.4,
+                linewidth=2.2 if arm == BOLD else 1.4,
                 markersize=5,
                 label=words,
             )

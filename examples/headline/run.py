@@ -24,7 +24,7 @@ from pathlib import Path
 import flights
 import optuna
 from arms import Bench, Outcome, run_arm
-from plans import ARMS, CELLS, Plan, key, plan_all
+from plans import ARMS, CELLS, Plan, arms_of, key, plan_all
 from tasks import NAMES, REPETITIONS, SMALL, size_of, split
 
 HERE = Path(__file__).parent
@@ -37,7 +37,6 @@ FIELDS = (
     "train_accuracy",
     "runs",
     "rate",
-    "norm",
 )
 Search = tuple[str, float, int, str]
 
@@ -62,12 +61,11 @@ def group(
     unprotected: dict[tuple[str, int], Outcome],
 ) -> Iterator[str]:
     """One repetition of those of the arms that are not done, as lines of the file."""
-    noise = plans[key(name, epsilon, "no tuning, SGD")].noise
-    wanted = [arm for arm in ARMS if arm in arms]
+    wanted = [arm for arm in arms_of(name) if arm in arms]
     missing = [arm for arm in wanted if (name, epsilon, repetition, arm) not in done]
     if not missing:
         return
-    bench = Bench(size_of(name), split(name, repetition), noise)
+    bench = Bench(size_of(name), split(name, repetition))
     for arm in missing:
         # One for all epsilons, of which it knows nothing.
         known = unprotected if arm == "no privacy" else {}
@@ -75,11 +73,9 @@ def group(
         if found is None:
             found = run_arm(arm, bench, plans[key(name, epsilon, arm)], epsilon)
             known[name, repetition] = found
-        params = found.params
         yield (
             f'{name},{epsilon:g},{repetition},"{arm}",{found.accuracy:.4f},'
-            f"{found.train_accuracy:.4f},{found.runs},"
-            f"{params['learning_rate']:.3g},{params['clipping_norm']:.3g}\n"
+            f"{found.train_accuracy:.4f},{found.runs},{found.rate:.3g}\n"
         )
 
 

@@ -8,7 +8,6 @@ numbers of records, batch and steps.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +15,8 @@ import flights
 import numpy as np
 import numpy.typing as npt
 from engine import Model
+
+import optuna_dp as odp
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -27,9 +28,10 @@ EPSILONS = {
     "breast_cancer": (1.0, 3.0, 8.0),
     "flights": (0.1, 0.3, 1.0),
 }
-# 30 were meant for the small ones; there was time for 24.
 REPETITIONS = {"digits": 24, "breast_cancer": 24, "flights": 6}
 TEST_SHARE = VALIDATION_SHARE = 0.25
+# Uniform on this range has mean 0 and standard deviation 1.
+STANDARD = (-(3**0.5), 3**0.5)
 # Expected numbers of the flights; the rest is left alone.
 FLIGHTS_PRIVATE, FLIGHTS_TEST = 60_000, 40_000
 
@@ -43,6 +45,8 @@ class Size:
         batch: Expected size of a batch.
         epochs: Of one training.
         model: What is trained.
+        schema: What is known of the features: ranges, and widths of one-hot blocks.
+        usual_epochs: Of a training with the usual batch.
         records_per_partition: For the arms that train on partitions, on average.
         partition_batch: Records per step of a training on a partition; None: all there are.
         partition_length: Steps of a training on a partition over those of a private one.
@@ -50,8 +54,10 @@ class Size:
 
     records: int
     batch: int
-    epochs: int
+    epochs: float
     model: Model
+    schema: tuple[tuple[float, float] | int, ...]
+    usual_epochs: float
     records_per_partition: int = 10
     partition_batch: int | None = None
     partition_length: float = 1.0
@@ -71,12 +77,22 @@ class Size:
 
     @property
     def partition_steps(self) -> int:
-        return round(self.partition_length * self.sampling()[1])
+        return round(self.partition_length * self.steps)
 
-    def sampling(self, held_out: bool = False) -> tuple[float, int]:
-        """Sampling rate and steps of a training on all private records, or without validation."""
-        n = self.train if held_out else self.records
-        return self.batch / n, math.ceil(self.epochs * n / self.batch)
+    @property
+    def sample_rate(self) -> float:
+        """Of a training on all private records."""
+        return self.batch / self.records
+
+    @property
+    def steps(self) -> int:
+        """Of a training on all private records."""
+        return round(self.epochs * self.records / self.batch)
+
+    def made_up(self) -> Floats:
+        """Inputs that look like the schema, with a constant last."""
+        found = odp.made_up_inputs(*self.schema)
+        return np.hstack([found, np.ones((len(found), 1))]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -85,8 +101,8 @@ class Split:
 
     Attributes:
         private: All private records.
-        train: Those that are not validation records.
-        valid: The others, for the arms that need some.
+        train: Those that are not validation records, for the arm that needs some.
+        valid: The others.
         test: Used for nothing but the result.
     """
 
@@ -124,12 +140,18 @@ def size_of(name: str) -> Size:
             batch=256,
             epochs=5,
             model=Model(16, hidden=64),
+            schema=(*flights.BLOCKS, *flights.RANGES),
+            usual_epochs=5,
             records_per_partition=100,
             partition_batch=32,
             partition_length=0.25,
         )
-    n, classes = {"digits": (1797, 10), "breast_cancer": (569, 2)}[name]
-    return Size(round(n * (1.0 - TEST_SHARE)), batch=64, epochs=10, model=Model(classes))
+    n, classes, schema = {
+        "digits": (1797, 10, ((0.0, 1.0),) * 64),
+        "breast_cancer": (569, 2, (STANDARD,) * 30),
+    }[name]
+    records = round(n * (1.0 - TEST_SHARE))
+    return Size(records, 64, 10, Model(classes), schema, usual_epochs=10)
 
 
 def split(name: str, repetition: int) -> Split:

@@ -1,4 +1,4 @@
-"""A network trained by PyTorch Lightning and Opacus, tuned within epsilon 3.
+"""A network trained by PyTorch Lightning and Opacus within epsilon 3, once.
 
     pip install torch==2.13.0 && pip install lightning "optuna-dp[opacus]"
     python with_lightning.py
@@ -14,7 +14,6 @@ import lightning
 import numpy as np
 import optuna
 import torch
-from opacus import PrivacyEngine
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -26,15 +25,7 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
 x, y = torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(labels)
-RECORDS, BATCHES, EPOCHS = len(x), 14, 5
-PLAN = odp.plan_budget(
-    epsilon=3.0,
-    delta=1e-5,
-    records=RECORDS,
-    batch_size=RECORDS / BATCHES,  # Opacus draws batches with rate 1 / (number of batches)
-    epochs=EPOCHS,
-    pilots=(6, 2),
-)
+PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(x), epochs=20, pilots=0)
 
 
 class Digits(lightning.LightningModule):
@@ -54,21 +45,18 @@ class Digits(lightning.LightningModule):
         return nn.functional.cross_entropy(self.network(features), target)
 
 
-def train(run, rate, clipping_norm):
+def train(run, rate):
     network = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    engine = PrivacyEngine()
-    private, optimizer, loader = engine.make_private(
+    private, optimizer, batches = odp.opacus.make_private(
+        run,
         module=network,
         optimizer=torch.optim.SGD(network.parameters(), lr=rate),
-        data_loader=DataLoader(TensorDataset(x, y), batch_size=-(-RECORDS // BATCHES)),
-        noise_multiplier=run.noise_multiplier,
-        max_grad_norm=clipping_norm,
+        data_loader=DataLoader(TensorDataset(x, y)),
     )
     module = Digits(private)
     module.optimizer = optimizer
     trainer = lightning.Trainer(
-        max_steps=run.steps,  # and no EarlyStopping
-        max_epochs=-1,
+        max_epochs=1,  # all steps of the run; and no EarlyStopping
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -77,9 +65,7 @@ def train(run, rate, clipping_norm):
         accelerator="cpu",
         devices=1,
     )
-    trainer.fit(module, loader)
-    # What was done is what the plan pays for.
-    assert engine.accountant.history == [(run.noise_multiplier, 1 / BATCHES, run.steps)]
+    trainer.fit(module, batches)
     return network
 
 
@@ -88,23 +74,18 @@ MODELS = {}
 
 def objective(trial):
     run = odp.fidelity(trial)
-    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 3.0, log=True)
-    noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
-    rate = run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise)
-    network = train(run, rate, clipping_norm)
+    network = train(run, run.learning_rate("sgd"))  # which follows from public numbers
     MODELS["last"] = network
     with torch.no_grad():
         correct = np.asarray(network(x).argmax(1) == y)
-    return odp.scoring.private_accuracy(
-        correct, size=RECORDS, noise_multiplier=run.score_noise_multiplier
-    )
+    return run.score(correct)
 
 
 def main():
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
-    print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
+    print(release.value, release.guarantee.epsilon(delta=1e-5))
     torch.save(MODELS["last"].state_dict(), "model.pt")
 
 

@@ -12,7 +12,7 @@ P, P'                  laws of one run's output on D and on D'
 l = log(O/O')          ``losses``; O-mass of an atom ``mass``, its O'-mass ``mass_prime``
 O[l = inf]             ``infinite_mass``; O'[l = -inf] is ``null_mass``
 H_t(P || P')           ``delta(epsilon)`` with t = e^epsilon, the hockey stick or privacy profile
-G(p)                   ``attacks.trade_off`` = sup{ O'(E) : O(E) <= p }
+G(p)                   ``attacks.data_attack``: sup{ O'(E) : O(E) <= p }
 a, eps(a)              ``orders``, ``rdp``: Renyi divergence of order a, sup over both directions
 T, m                   ``trials`` (the law of the number of runs), ``trials.mean``
 phi(s) = E[s^T]        ``trials.pgf``; its derivative ``trials.pgf_derivative``
@@ -29,3 +29,22 @@ below it); ``selection``, the bounds; ``epsilon_methods`` and ``guarantee``. ``a
 ``comparisons`` are shown beside a guarantee and no part of it; ``discretisation`` and
 ``reading_points`` choose grids, of which any is sound.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna_dp.private_selection.accountant import SelectionAccountant as SelectionAccountant
+
+__all__ = ["SelectionAccountant"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Late: its selections stand above this room.
+    home = importlib.import_module("optuna_dp.private_selection.accountant")
+    globals()[name] = value = getattr(home, name)
+    return value

@@ -21,12 +21,12 @@ from optuna_dp.arrays import FloatArray
 _LARGEST_EPSILON = 600.0
 # Beyond this range only what is certain of every curve is said of this one.
 _LARGEST_RANGE = 1e100
-_CHOICE_POINTS = 2000
-_POINTS = 1000
+CHOICE_POINTS = 2000
+POINTS = 1000
 _CENTRAL_DELTA = 1e-10
 # Pieces of the interval of t: the error is of the second order in their length.
-_PIECES_PER_UNIT = 64
-_FEWEST_PIECES, _MOST_PIECES = 96, 1024
+PIECES_PER_UNIT = 64
+FEWEST_PIECES, _MOST_PIECES = 96, 1024
 # What the few operations in double precision below may lose of a delta, and of a loss.
 _ROUNDING = 1e-13
 
@@ -42,7 +42,7 @@ def pair_of_choice(epsilon: float) -> DominatingPair:
     """
     if epsilon == 0.0:
         return DominatingPair.identity()
-    s = np.linspace(0.0, epsilon, _CHOICE_POINTS)
+    s = np.linspace(0.0, epsilon, CHOICE_POINTS)
     delta = np.expm1((s - epsilon) / 2.0) ** 2 / -math.expm1(-epsilon)
     return DominatingPair.from_profile(s, delta, delta)
 
@@ -63,7 +63,7 @@ def pair_with_rest(epsilon: float, rest: DominatingPair) -> DominatingPair:
         max(one.epsilon(max(_CENTRAL_DELTA, one.infinite_mass)) for one in directions) + epsilon,
         top,
     )
-    half = _POINTS // 2
+    half = POINTS // 2
     s = np.union1d(np.linspace(0.0, top, half), np.linspace(0.0, middle, half))
     return DominatingPair.from_profile(s, *(_supremum(epsilon, one, s) for one in directions))
 
@@ -107,7 +107,7 @@ def _supremum(epsilon: float, rest: DominatingPair, s: FloatArray) -> FloatArray
     """
     if epsilon == 0.0:
         return rest.delta(s)
-    pieces = min(max(math.ceil(_PIECES_PER_UNIT * epsilon), _FEWEST_PIECES), _MOST_PIECES)
+    pieces = min(max(math.ceil(PIECES_PER_UNIT * epsilon), FEWEST_PIECES), _MOST_PIECES)
     t = epsilon * np.arange(pieces + 1) / pieces
     half = epsilon / pieces / 2.0
     whole = -math.expm1(-epsilon)

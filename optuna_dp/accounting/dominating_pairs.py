@@ -148,7 +148,7 @@ class DominatingPair:
         else:
             return cls.infinite()
         # Twice, because the first repair rounds the masses anew.
-        return _give_back_rounding(_give_back_rounding(pair, hull), hull)
+        return give_back_rounding(give_back_rounding(pair, hull), hull)
 
     # -- what a pair can answer -----------------------------------------------------------------
 
@@ -410,7 +410,7 @@ def _unit(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _give_back_rounding(pair: DominatingPair, hull: FloatArray) -> DominatingPair:
+def give_back_rounding(pair: DominatingPair, hull: FloatArray) -> DominatingPair:
     """Returns the pair with what rounding took from its profile at the knots as infinite mass.
 
     Mixing with a mechanism that shows the data, at weight w, makes the profile (1-w) h + w.

@@ -44,6 +44,7 @@ _OURS = {
     "BoundedRangeDpEvent": "accounting.kinds.bounded_range",
     "PerClientDpEvent": "accounting.kinds.per_client",
     "PrivateSelectionDpEvent": "private_selection.event",
+    "ProfileDpEvent": "accounting.kinds.profile",
     "RdpDpEvent": "accounting.kinds.curve",
     "SkellamDpEvent": "accounting.kinds.skellam",
     "WorstCaseDpEvent": "accounting.kinds.worst_case",
@@ -125,7 +126,10 @@ _SCALARS: dict[str, Callable[[str, Any], Any]] = {
     "shape": _number,
     "truncated_batch_size": _count,
 }
-_NUMBERS = ("density_bounds", "epsilons", "orders", "sampling_probs", "sensitivities")
+_NUMBERS = (
+    *("density_bounds", "deltas", "epsilons", "orders"),
+    *("reverse_deltas", "sampling_probs", "sensitivities"),
+)
 
 
 def _class_named(name: Any) -> type[Any] | None:

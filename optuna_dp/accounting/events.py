@@ -45,7 +45,7 @@ def as_event(name: str, value: Any) -> Any:
             value,
             "it must be a dp_accounting DpEvent",
             "Make one with dp_sgd, gaussian, laplace, pure_dp, approximate_dp, bounded_range, "
-            "zcdp, rdp, from_opacus, compose or worst_case.",
+            "zcdp, rdp, from_profile, from_pld, from_opacus, compose or worst_case.",
         )
     return value
 

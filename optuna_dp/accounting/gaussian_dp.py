@@ -24,7 +24,7 @@ from optuna_dp.accounting.epsilon_methods import deltas_of, epsilons_of
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.arrays import FloatArray
 
-_POINTS = 240
+POINTS = 240
 _BISECTIONS = 60
 _LARGEST_MU = 1e3
 # More than rounding takes from a delta of a Gaussian.
@@ -67,7 +67,7 @@ def smallest_mu(
         return math.inf
     if last_epsilon == 0.0 and float(delta(np.zeros(1))[0]) <= tail:
         return 0.0
-    epsilons = np.linspace(0.0, last_epsilon, _POINTS)
+    epsilons = np.linspace(0.0, last_epsilon, POINTS)
     found = delta(epsilons)
     # Bounds of selections are loose near epsilon = 0, where the convexity of the truth says more.
     found = DominatingPair.from_profile(epsilons, found, found).delta(epsilons)

@@ -15,16 +15,13 @@ from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.events import neighboring_relation
+from optuna_dp.accounting.reading_points import reading_points
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
 # Below this a profile of double precision means nothing.
 FLOOR = 1e-16
 DEFAULT_INTERVAL = 1e-4
-# Points per direction: half of them evenly up to where the profile ends, half evenly over the
-# part above _CENTRAL_DELTA, where the answers are.
-POINTS = 8000
-_CENTRAL_DELTA = 1e-10
 # At which the public profile is read, should dp-accounting hide its distributions.
 _POINTS = 1000
 _LARGEST_EXPONENT = 700.0
@@ -42,6 +39,13 @@ def private_parts(accountant: Any) -> tuple[Any, Any] | None:
     if isinstance(remove, pld_pmf.PLDPmf) and isinstance(add, pld_pmf.PLDPmf):
         return remove, add
     return None
+
+
+def is_pessimistic(pld: Any) -> bool:
+    """Whether a PLD is known to be rounded toward less privacy; no if that cannot be seen."""
+    return all(
+        getattr(side, "_pessimistic_estimate", False) for side in private_parts(pld) or (None,)
+    )
 
 
 def fft_slack(applications: int) -> float:
@@ -80,58 +84,10 @@ def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
     """
     parts = private_parts(pld)
     forward, reverse = (pld, pld) if parts is None else parts
-    epsilons = reading_points(forward, reverse, slack)
+    epsilons = reading_points(forward, reverse, FLOOR + slack, dense_atoms)
     return DominatingPair.from_profile(
         epsilons, *(deltas_at(side, epsilons) + slack for side in (forward, reverse))
     )
-
-
-def reading_points(forward: Any, reverse: Any, slack: float) -> FloatArray:
-    """Returns the epsilons at which a profile is read, ascending from 0 on.
-
-    Any points are sound, since what lies between is rounded up; these are where the answers are.
-
-    Args:
-        forward: dp-accounting's loss distribution of one direction.
-        reverse: That of the other.
-        slack: What is added to every delta read.
-    """
-    top = max(_end_of_profile(side, FLOOR + slack) for side in (forward, reverse))
-    middle = min(top, max(_epsilon(side, _CENTRAL_DELTA) for side in (forward, reverse)))
-    epsilons = np.union1d(
-        np.linspace(0.0, top, POINTS // 2), np.linspace(0.0, middle, POINTS // 2)
-    )
-    # Two points closer than rounding would only make noise; the last one ends the profile.
-    keep = np.diff(epsilons, append=math.inf) > 1e-3 * top / POINTS
-    keep[0] = True
-    return np.asarray(epsilons[keep])
-
-
-def _end_of_profile(side: Any, level: float) -> float:
-    """Returns an epsilon >= 0 beyond which delta stays within ``level`` of its limit."""
-    limit = float(side.get_delta_for_epsilon([math.inf])[0])
-    return min(_epsilon(side, min(limit + level, 1.0)), LARGEST_EPSILON)
-
-
-def _epsilon(side: Any, delta: float) -> float:
-    """Returns ``side.get_epsilon_for_delta(delta)``, without its walk down the grid in Python."""
-    atoms = dense_atoms(side)
-    if atoms is None:
-        return float(side.get_epsilon_for_delta(delta))
-    losses, probs, infinite = atoms
-    if infinite > delta:
-        return math.inf
-    upper = np.cumsum(np.concatenate([[infinite], probs[::-1]]))
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        lower = np.cumsum(np.concatenate([[0.0], probs[::-1] * np.exp(-losses[::-1])]))
-        # Where the loss is so large that nothing of the other side is left, nothing is taken off.
-        less = np.where(lower[:-1] > 0.0, np.exp(losses[::-1]) * lower[:-1], 0.0)
-        # The first atom from above at which the profile exceeds delta.
-        high = upper[:-1] - less >= delta
-    taken = int(np.argmax(high[1:])) + 1 if high[1:].any() else losses.size
-    if upper[taken] <= lower[taken] + delta:
-        return 0.0
-    return math.log((upper[taken] - delta) / lower[taken]) if lower[taken] > 0.0 else math.inf
 
 
 def deltas_at(side: Any, epsilons: FloatArray) -> FloatArray:

@@ -56,11 +56,12 @@ def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
     events.neighboring_relation(relation)
     key = canonical_key(event)
     supported_events.check_supported(event, relation)
-    return _pair_cached(key, relation)
+    return pair_of_key(key, relation)
 
 
 @functools.lru_cache(maxsize=64)
-def _pair_cached(key: str, relation: str) -> DominatingPair:
+def pair_of_key(key: str, relation: str) -> DominatingPair:
+    """:func:`pair_of` an event by its canonical key, which is checked already; kept."""
     event = event_from_json(json.loads(key))
     if supported_events.non_private_reason(event) is not None:
         return DominatingPair.infinite()
@@ -69,7 +70,7 @@ def _pair_cached(key: str, relation: str) -> DominatingPair:
         return DominatingPair.identity()
     if len(parts) == 1 and parts[0].times == 1:
         # Kept here, so not twice: a chain of choices is a chain of calls.
-        pair = _pair_of_part.__wrapped__(canonical_key(parts[0].event), relation)
+        pair = pair_of_part.__wrapped__(canonical_key(parts[0].event), relation)
         if pair is not None:
             return pair
     return plds.pair_of_pld(
@@ -160,7 +161,7 @@ def parts_of(event: Any, relation: str) -> list[Part]:
 
 
 @functools.lru_cache(maxsize=64)
-def _pair_of_part(key: str, relation: str) -> DominatingPair | None:
+def pair_of_part(key: str, relation: str) -> DominatingPair | None:
     """Returns the pair of one application, None if dp-accounting makes its PLD."""
     event = event_from_json(json.loads(key))
     first = first_choice(event)
@@ -203,7 +204,7 @@ def _smaller(one: DominatingPair, other: DominatingPair) -> DominatingPair:
 
 def composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
-    pairs = [_pair_of_part(canonical_key(part.event), relation) for part in parts]
+    pairs = [pair_of_part(canonical_key(part.event), relation) for part in parts]
     if any(pair is not None and pair.is_infinite for pair in pairs):
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
     # Any positive interval is sound: everything is rounded to the grid toward larger losses.

@@ -10,8 +10,9 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.attacks.history_attack import policy_vertices
 from optuna_dp.attacks.policy_search import Found, rows, shown_epsilon, truncated
-from optuna_dp.attacks.trade_off import trade_off_vertices
 from optuna_dp.private_selection.trial_counts.base import TrialCount
+
+_LONG = np.longdouble
 
 
 def data_attack(
@@ -52,6 +53,23 @@ def data_attack(
             unseen = best(values @ vertices.T, axis=1)
         result.append(unseen)
     return result[0], result[1]
+
+
+def trade_off_vertices(pair: DominatingPair) -> tuple[FloatArray, FloatArray]:
+    """Returns all vertices (p, G(p)) of the trade-off curve, p ascending from 0 to 1.
+
+    G(p) = sup{ O'(E) : O(E) <= p }, events randomised as needed. The Neyman-Pearson lemma takes
+    atoms by ascending loss, so G is piecewise linear with its vertices at the cumulated masses:
+    interpolating between *these* vertices is exact, not a chord below a concave function.
+    """
+    p = np.concatenate(([0.0], np.cumsum(pair.mass, dtype=_LONG), [1.0]))
+    g = np.concatenate(([0.0], np.cumsum(pair.mass_prime, dtype=_LONG), [0.0]))
+    g = np.minimum(g + _LONG(pair.null_mass), 1.0)
+    g[-1] = 1.0
+    if pair.infinite_mass == 0.0:
+        g[-2] = 1.0  # nothing is left but rounding
+    p = np.maximum.accumulate(np.minimum(p, 1.0))
+    return p.astype(np.float64), g.astype(np.float64)
 
 
 def search_data(

@@ -12,7 +12,6 @@ import numpy as np
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.attacks.history_attack import HistoryAttack, Outcome, shares_of
-from optuna_dp.attacks.history_polish import polished
 from optuna_dp.attacks.policy_search import Found, rows, shown_epsilon, truncated
 from optuna_dp.attacks.selection_attack import SelectionAttack
 from optuna_dp.private_selection.trial_counts.base import TrialCount
@@ -30,6 +29,11 @@ _STARTS = (
 _COARSE, _FINE = 4.0, 6.0
 # An ascent that ends without an event is begun again at an epsilon smaller by so much.
 _LOWER = (0.0, 0.5, 1.0, 2.0)
+
+# Small moves of single masses: the logarithm of the first ones, and of the last.
+_FIRST, _LAST = 0.5, 0.06
+# What a mass of nothing begins with, for blocks and for events.
+_SEEDS = (1e-4, 1e-6)
 
 _Climbed = tuple[float, FloatArray, FloatArray]
 
@@ -97,7 +101,7 @@ def search_history(
             for parts, moves in ((1, 120), (2, 60)):
                 begin = best if parts == 1 else _cut(best)
                 level = best[0] if math.isfinite(best[0]) else plain
-                moved = polished(world, gamma, begin, level, delta, moves)
+                moved = _polished(world, gamma, begin, level, delta, moves)
                 best = max(best, moved, key=_level)
     elif not own:
         best = climb(_COARSE, *best[1:], plain, True, 2)
@@ -170,3 +174,57 @@ def _cut(found: _Climbed) -> _Climbed:
 
 def _level(found: _Climbed) -> float:
     return found[0]
+
+
+def _polished(
+    world: HistoryAttack,
+    gamma: float,
+    start: tuple[float, FloatArray, FloatArray],
+    level: float,
+    delta: float,
+    moves: int,
+) -> tuple[float, FloatArray, FloatArray]:
+    """Returns (epsilon, tops, events) that small moves from some masses lead to.
+
+    A move multiplies one mass; it stays if the advantage at the present epsilon is larger. That
+    epsilon rises as soon as the attack shows more.
+
+    Args:
+        world: Of the mechanisms.
+        gamma: Of the geometric law.
+        start: (epsilon, tops, events); the epsilon is not used.
+        level: The epsilon to begin with, which the masses may be too weak to show.
+        delta: Of the epsilon.
+        moves: About how many are tried, at most.
+    """
+
+    def outcome(epsilon: float) -> Outcome:
+        return world.geometric(shares_of(world.on, tops, events), gamma, epsilon)
+
+    def shown(of: Outcome) -> float:
+        return shown_epsilon(of.on, of.off, delta)
+
+    def height(of: Outcome) -> float:
+        return of.on - math.exp(level) * of.off
+
+    tops, events = start[1].copy(), start[2].copy()
+    found, step, tried = outcome(level), _FIRST, 0
+    while step > _LAST and tried < moves:
+        moved = False
+        for masses, seed in zip((tops, events), _SEEDS, strict=True):
+            for at in np.ndindex(masses.shape):
+                old = float(masses[at])
+                ways = [min(old * math.exp(way * step), 0.999) for way in (1.0, -1.0)]
+                for new in ways if old > 1e-12 else [seed * step]:
+                    masses[at] = new
+                    other = outcome(level)
+                    tried += 1
+                    if height(other) > height(found) + 1e-6 * delta:
+                        found, moved = other, True
+                        break
+                    masses[at] = old
+                if shown(found) > level:
+                    level = shown(found)
+                    found = outcome(level)
+        step = step if moved else 0.5 * step
+    return shown(found), tops, events

@@ -72,26 +72,6 @@ class PolicyAttack:
     event_masses: tuple[tuple[float, ...], ...] = ()
     plain: SelectionAttack | None = None
 
-    def describe(self) -> str:
-        """Returns the recipe in words."""
-        if self.plain is not None:
-            return self.plain.describe()
-        parts = "; ".join(
-            f"lambda {i} (prior {w:.3g}): block {_sum(b)}, event {_sum(e)}"
-            for i, (w, b, e) in enumerate(
-                zip(self.prior, self.top_masses, self.event_masses, strict=True)
-            )
-        )
-        sees = "earlier outputs" if self.policy == "history" else "the data"
-        return (
-            f"{parts}. Outputs in the block (lowest losses, {self.direction} direction) win over "
-            f"those in the event (highest losses), these over the rest, where both have two parts "
-            f"over the second block and the second event first; a policy that sees {sees} "
-            f"chooses between densities at the bounds. Guessing the first data set when the "
-            f"winner is in the event shows epsilon >= {self.epsilon:.4f} at "
-            f"delta = {self.delta:g}."
-        )
-
 
 def strongest_policy_attack(
     pair: DominatingPair,
@@ -132,7 +112,3 @@ def strongest_policy_attack(
         if found is not None and found[0] > best.epsilon:
             best = PolicyAttack(found[0], target, policy, direction, *found[1:])
     return best
-
-
-def _sum(masses: tuple[float, ...]) -> str:
-    return " + ".join(f"{mass:.3g}" for mass in masses)

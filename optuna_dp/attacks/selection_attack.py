@@ -24,7 +24,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.accounting.bounds import smallest_epsilon
@@ -48,7 +47,6 @@ class SelectionAttack:
         direction: "forward" for (O, O') as the pair has them, "reverse" for (O', O).
         masses: a_i, growing: the groups are the outputs of largest loss, cut at these O-masses.
         blocks: q_i, growing: the O-mass of least incriminating outputs ranked above group i.
-        threshold: The loss at which the last group ends.
     """
 
     epsilon: float
@@ -56,40 +54,6 @@ class SelectionAttack:
     direction: str
     masses: tuple[float, ...]
     blocks: tuple[float, ...]
-    threshold: float
-
-    def describe(self) -> str:
-        """Returns the recipe in words."""
-        if not self.masses:
-            return f"No attack was found at delta = {self.delta:g}."
-        return (
-            f"Rank the outputs of a run by falling privacy loss ({self.direction} direction), but "
-            f"put the least incriminating ones, of total probability {self.blocks[0]:.3g}, first, "
-            f"growing to {self.blocks[-1]:.3g} before the last of {len(self.masses)} groups "
-            f"(fields masses and blocks). Guess the first data set when the selected output is in "
-            f"a group, that is, has a loss above {self.threshold:.4g} (a run does with "
-            f"probability {self.masses[-1]:.3g}). This shows epsilon >= {self.epsilon:.4f} at "
-            f"delta = {self.delta:g}."
-        )
-
-
-def selection_attack_delta(
-    pair: DominatingPair, trials: TrialCount, epsilons: npt.ArrayLike
-) -> FloatArray:
-    """Returns a lower bound on delta at each epsilon, in one direction of adjacency.
-
-    Guarantees:
-        * Every value is reached by an explicit event of an explicit selection whose single run
-          has the pair's two output laws, less an allowance for rounding.
-
-    Args:
-        pair: *Attainable* output laws of one run on D and on D'.
-        trials: The law of T.
-        epsilons: Any real numbers.
-    """
-    eps = np.asarray(epsilons, dtype=np.float64)
-    search = _Search(pair, trials)
-    return np.array([search.delta(float(e)) for e in eps.reshape(-1)]).reshape(eps.shape)
 
 
 def strongest_attack(pair: DominatingPair, trials: TrialCount, delta: float) -> SelectionAttack:
@@ -111,15 +75,14 @@ def _strongest(pair: DominatingPair, trials: TrialCount, target: float) -> Selec
     """The planner asks for the same selection with several density bounds, or after pilots."""
     found = []
     for direction, one_way in (("forward", pair), ("reverse", pair.reversed())):
-        search = _Search(one_way, trials)
+        search = AttackSearch(one_way, trials)
         eps = _largest_epsilon(search, target)
         masses, blocks = search.best(eps)[1:]
-        end = search.threshold(masses[-1]) if masses else math.inf
-        found.append(SelectionAttack(eps, target, direction, masses, blocks, end))
+        found.append(SelectionAttack(eps, target, direction, masses, blocks))
     return max(found, key=lambda attack: attack.epsilon)
 
 
-def _largest_epsilon(search: _Search, delta: float) -> float:
+def _largest_epsilon(search: AttackSearch, delta: float) -> float:
     """Returns an epsilon at which delta is exceeded, nearly the largest (0 if nowhere above 0)."""
 
     high = smallest_epsilon(search.delta, delta, highest=_LARGEST_EPSILON)
@@ -131,7 +94,7 @@ def _largest_epsilon(search: _Search, delta: float) -> float:
     return max(low, 0.0)
 
 
-class _Search:
+class AttackSearch:
     """The family of attacks on one direction of one attainable pair."""
 
     def __init__(self, pair: DominatingPair, trials: TrialCount) -> None:
@@ -143,7 +106,6 @@ class _Search:
         self._low_prime = pair.null_mass + np.concatenate([[0.0], np.cumsum(prime)])
         self._high = pair.infinite_mass + np.concatenate([[0.0], np.cumsum(mass[::-1])])
         self._high_prime = np.concatenate([[0.0], np.cumsum(prime[::-1])])
-        self._high_losses = np.concatenate([[np.inf], pair.losses[::-1]])
         near_one = 1.0 - np.logspace(-6, -1, 40)
         self._q = np.unique(np.concatenate([[0.0], np.logspace(-9, -0.05, _GRID), near_one]))
         self._g = np.minimum(1.0, np.interp(self._q, self._low, self._low_prime))
@@ -165,11 +127,6 @@ class _Search:
             self._phi(before) - self._phi(after) + _ROUNDING,
             o_prime[:, None] * self._slope(before),
         )
-
-    def threshold(self, a: float) -> float:
-        """Returns the loss at which the most incriminating outputs of mass ``a`` end."""
-        index = int(np.searchsorted(self._high, a, side="left"))
-        return float(self._high_losses[min(index, self._high_losses.size - 1)])
 
     def delta(self, eps: float) -> float:
         """Returns the delta of the best attack found at ``eps``."""

@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.budget.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.budget.spending import SCORED, SPENT, costs_no_more, note, noted, spent_event
+from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.json_records import NOT_STORED, Record, stored
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
+    from optuna.trial import FrozenTrial, Trial
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,12 @@ class Fidelity:
         rung: The rung of a pilot, from 0; of the last run, the number of rungs.
         sample: Chance of a record to join the secret sample that the run trains and is scored on,
             see :meth:`draw_sample`; None if it runs on everything.
+        records: The public number of records that the plan was made for; None if it was made from
+            ``run``.
+        scored_on: "training" or "disjoint": private records, with noise; "public": public ones,
+            without; None if no score of this run is paid for.
+        neighboring_relation: The plan's.
+        trial: The trial that was granted this, by :func:`optuna_dp.fidelity`.
     """
 
     noise_multiplier: float
@@ -46,6 +55,104 @@ class Fidelity:
     is_pilot: bool
     rung: int
     sample: float | None = None
+    records: float | None = None
+    scored_on: str | None = None
+    neighboring_relation: str = "add_or_remove_one"
+    trial: Trial | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def training(self) -> dp_event.DpEvent:
+        """What the training may cost, without the score; to a record of the sample, if any."""
+        event: Any = self.event if self.sample is None else self.event.event
+        first = getattr(event, "events", [event])[0]
+        noise, scored_on = self.score_noise_multiplier, self.scored_on
+        return first if run_event(first, noise, scored_on, self.sample) == self.event else event
+
+    def spent(self, *what: Any) -> None:
+        """Records what the training's own accountant says was spent; refuses more than granted.
+
+        Once in each run, after the training and before the score is returned::
+
+            run.spent(engine)  # Opacus; or a dp_accounting event or accountant
+
+        Args:
+            what: All that was spent on this run's training, one after another: dp-accounting
+                events or accountants, Opacus engines or accountants, or objects with such an event
+                as ``dp_event`` (JAX Privacy's plans). Without the score.
+
+        Raises:
+            PlanError: If it is more than this run may spend (:attr:`training`), or was recorded
+                before. A run that spent more can neither be released nor shown.
+            InvalidArgumentError: If it is nothing of the kind, or an accountant without a record.
+            UnsupportedEventError: If no accountant judges it.
+        """
+        # Start-up time: samplers hold plans; dp-accounting is slow.
+        from optuna_dp.accounting.event_json import event_to_json
+        from optuna_dp.accounting.event_words import in_words
+        from optuna_dp.accounting.events import compose
+
+        event = compose(*map(spent_event, what))
+        if self.trial is not None:
+            if noted(self._now(), SPENT) is not None:
+                raise PlanError(
+                    f"What trial {self.trial.number} spent is recorded already. Call run.spent "
+                    "once, with everything: run.spent(first, second)."
+                )
+            note(self.trial, SPENT, event=event_to_json(event))
+        if not costs_no_more(event, self.training, self.neighboring_relation):
+            raise PlanError(
+                f"This run spent more than it may. It spent: {in_words(event)}. It may spend: "
+                f"{in_words(self.training)}. Return nothing of it, and train with the noise, the "
+                "sampling rate and the steps that fidelity grants."
+            )
+
+    def score(self, correct: npt.ArrayLike, *, size: int | None = None) -> float:
+        """Returns the share of correct predictions, with the noise that the plan pays for.
+
+        It is :func:`optuna_dp.scoring.private_accuracy` with this run's numbers. Once in each run:
+        the plan pays for one score.
+
+        Args:
+            correct: One truth value per scored record, shape (n,).
+            size: The public number of records that are scored. By default those that the plan was
+                made for, if scores are computed on the training records.
+
+        Returns:
+            The noisy share. The exact one, if the plan says that scores are computed on public
+            records. 0.0, if it pays for no score of this run: nothing is computed then.
+
+        Raises:
+            PlanError: If this run had its score already.
+            InvalidArgumentError: If ``correct`` holds anything else, or ``size`` is missing.
+        """
+        from optuna_dp.scoring import exact_accuracy, private_accuracy  # start-up time
+
+        if self.scored_on == "public":
+            return exact_accuracy(correct)
+        if self.score_noise_multiplier is None:
+            return 0.0
+        if size is None and (self.records is None or self.scored_on != "training"):
+            raise InvalidArgumentError(
+                "size",
+                size,
+                "the plan does not know how many records are scored",
+                "Give the public number of validation records, not len(correct).",
+            )
+        if size is None:
+            assert self.records is not None
+            size = max(1, round(self.records * (self.sample or 1.0)))
+        if self.trial is not None:
+            if noted(self._now(), SCORED) is not None:
+                raise PlanError(
+                    f"Trial {self.trial.number} has its score already, and the plan pays for one "
+                    "score a run."
+                )
+            note(self.trial, SCORED)
+        return private_accuracy(correct, size=size, noise_multiplier=self.score_noise_multiplier)
+
+    def _now(self) -> FrozenTrial:
+        assert self.trial is not None
+        return self.trial.study._storage.get_trial(self.trial._trial_id)
 
     def learning_rate(
         self,
@@ -130,16 +237,35 @@ class Fidelity:
         return np.flatnonzero(drawn < self.sample)
 
 
+def _event_to_json(event: Any) -> dict[str, Any]:
+    from optuna_dp.accounting.event_json import event_to_json  # start-up time
+
+    return event_to_json(event)
+
+
+def _event_from_json(record: Any) -> Any:
+    from optuna_dp.accounting.event_json import event_from_json  # start-up time
+
+    return event_from_json(record)
+
+
 @dataclass(frozen=True)
-class PaidRuns:
+class PaidRuns(Record):
     """So many runs of one kind, as the planner and a record describe them."""
 
     count: int
     noise_multiplier: float
     steps: int
     score_noise_multiplier: float | None
-    event: Any
-    sample: float | None = None
+    event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json))
+    sample: float | None = field(default=None, metadata=NOT_STORED)
+
+    def __post_init__(self) -> None:
+        validation.whole("count", self.count, 1)
+        validation.whole("steps", self.steps, 1)
+        validation.positive("noise_multiplier", self.noise_multiplier)
+        if self.score_noise_multiplier is not None:
+            validation.positive("score_noise_multiplier", self.score_noise_multiplier)
 
 
 def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -9,9 +10,11 @@ from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
+from optuna_dp.budget.spending import ASKED, note, noted
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.asking import BEYOND
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, SlotRecord, own_slot, read_plan
+from optuna_dp.protocol.records import GATE_KEY, SlotRecord, ended, own_slot, read_plan
 
 
 def fidelity(trial: Trial | Any) -> Fidelity:
@@ -21,6 +24,11 @@ def fidelity(trial: Trial | Any) -> Fidelity:
 
         run = odp.fidelity(trial)
         model = train(run.learning_rate("sgd"), run.noise_multiplier, run.steps)
+        run.spent(accountant)  # what the training's own accountant says
+        return run.score(model(x) == y)
+
+    That it was asked is recorded: a study with a run that has an output and never asked is refused
+    at release. A run has one grant, however often it asks.
 
     Args:
         trial: The trial that the objective was given.
@@ -29,8 +37,8 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         The :class:`optuna_dp.Fidelity` of the trial's rung, or of the last run.
 
     Raises:
-        PlanError: If the trial is not one of a study of :class:`optuna_dp.BudgetSampler`, or was
-            not begun by that sampler.
+        PlanError: If the trial is not one of a study of :class:`optuna_dp.BudgetSampler`, was not
+            begun by that sampler, or has ended.
         optuna.TrialPruned: If the study's last run has begun already: nothing more is paid for.
 
     Example:
@@ -56,10 +64,15 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         )
     now = storage.get_trial(trial._trial_id)
     if GATE_KEY in now.system_attrs:
-        raise optuna.TrialPruned("The study's last run has begun already.")
+        raise optuna.TrialPruned(BEYOND)
     _check_began(now, plan)
+    if ended(now):
+        raise PlanError(f"Trial {trial.number} has ended: nothing more may be trained in it.")
+    if noted(now, ASKED) is None:
+        note(trial, ASKED)
     settings = BudgetSettings.of(plan.design)
-    return settings.plan.fidelity(min(trial.number, settings.pilots))
+    granted = settings.plan.fidelity(min(trial.number, settings.pilots))
+    return replace(granted, trial=trial)
 
 
 def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:

@@ -34,6 +34,15 @@ from optuna_dp.protocol.waiting import Waiting
 
 _logger = logging.getLogger("optuna_dp")
 
+# Nothing of a budget is secret, so everybody may know how the last run ended.
+FAILED_LAST = (
+    "The last run failed or was interrupted, and no further one is charged for, so study.optimize "
+    "makes none. What was paid for is released all the same: optuna_dp.release(study) has the "
+    "pilots and the hyperparameters that were chosen, no model and no score. A model costs one "
+    "run more: train with release.params for plan.final, and state it with "
+    "release.with_training(plan.final.event). plan_budget(spare_runs=1) pays for it beforehand."
+)
+
 
 def may_begin(trials: Sequence[FrozenTrial], number: int, first: int, paid: int) -> bool | None:
     """Returns whether a trial is a last run: yes, no, or not known yet (None).
@@ -89,6 +98,13 @@ def wait_for_turn(
 
     waiting = Waiting(study, "to see whether the last run ends with a result", below=number)
     return bool(poll(read, timeout=None, on_pause=waiting.pause))
+
+
+def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> None:
+    """Says so if the study has ended, and its last run without an output."""
+    end = end_of(trials, settings.pilots, settings.paid)
+    if end is not None and not any(t.number == end - 1 and output(t) for t in trials):
+        _logger.warning(FAILED_LAST)
 
 
 def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:

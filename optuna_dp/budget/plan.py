@@ -6,9 +6,8 @@ Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting judges
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.budget.fidelity import (
@@ -20,6 +19,7 @@ from optuna_dp.budget.fidelity import (
 )
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.hooks import call_optional
+from optuna_dp.json_records import Record, stored
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 SCORES = ("training", "disjoint", None)
-_FORMAT = "optuna-dp budget plan"
-_RUN_KEYS = {"count", "noise_multiplier", "steps", "score_noise_multiplier", "event"}
-_KEYS = {
-    "format",
-    "version",
-    "epsilon",
-    "delta",
-    "neighboring_relation",
-    "sample_rate",
-    "batch_size",
-    "score",
-    "rungs",
-    "final",
-}
-# Only a plan that has one says so: a record without it is read as ever.
-_SAMPLE = "sample"
 
 
 @dataclass(frozen=True)
@@ -113,9 +97,11 @@ class BudgetPlan:
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         on = "" if self.sample is None else f", each on a secret sample of {self.sample:g}"
         then = f"{rungs}{on}, then " if rungs else ""
+        remark = str(call_optional("remark on a plan", self))
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
-            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}>)"
+            f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}"
+            f"{remark and '. ' + remark}>)"
         )
 
     @property
@@ -189,22 +175,22 @@ class BudgetPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values, from which :meth:`from_json` makes an equal plan."""
-        return {
-            "format": _FORMAT,
-            "version": 1,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighboring_relation": self.neighboring_relation,
-            "sample_rate": self.final.sample_rate,
-            "batch_size": self.final.batch_size,
-            "score": self.score,
-            "rungs": [
-                _run_to_json(rung, size)
-                for rung, size in zip(self.rungs, self.rung_sizes, strict=True)
-            ],
-            "final": _run_to_json(self.final, self._finals),
-            **({} if self.sample is None else {_SAMPLE: self.sample}),
-        }
+        runs = [*zip(self.rungs, self.rung_sizes, strict=True), (self.final, self._finals)]
+        *rungs, final = (
+            PaidRuns(n, r.noise_multiplier, r.steps, r.score_noise_multiplier, r.event)
+            for r, n in runs
+        )
+        return _PlanRecord(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighboring_relation=self.neighboring_relation,
+            sample_rate=self.final.sample_rate,
+            batch_size=self.final.batch_size,
+            score=self.score,
+            rungs=tuple(rungs),
+            final=final,
+            sample=self.sample,
+        ).to_json()
 
     @classmethod
     def from_json(cls, data: Any) -> BudgetPlan:
@@ -215,25 +201,15 @@ class BudgetPlan:
                 an event that is not that of the noise and steps beside it, say.
             UnsupportedEventError: If no accountant judges an event.
         """
-        sampled = isinstance(data, Mapping) and _SAMPLE in data
-        _check_keys("data", data, _KEYS | {_SAMPLE} if sampled else _KEYS)
-        if data["format"] != _FORMAT or data["version"] != 1 or data["version"] is True:
-            raise _not_ours("data", data)
-        rate, batch = data["sample_rate"], data["batch_size"]
-        if (rate is None) != (batch is None):
-            raise _not_ours("data", data)
-        if not isinstance(data["rungs"], list) or (sampled and not data["rungs"]):
-            raise _not_ours("data", data)
-        sample = validation.positive(_SAMPLE, data[_SAMPLE]) if sampled else None
-        rungs = [_run_from_json(run, sample) for run in data["rungs"]]
+        record = _PlanRecord.from_json(data)
         plan = assembled(
-            epsilon=validation.positive("epsilon", data["epsilon"]),
-            delta=validation.open_unit("delta", data["delta"]),
-            neighboring_relation=data["neighboring_relation"],
-            sample_rate=None if rate is None else validation.positive("sample_rate", rate),
-            batch_size=None if batch is None else validation.positive("batch_size", batch),
-            score=data["score"],
-            runs=[*rungs, _run_from_json(data["final"], None)],
+            epsilon=record.epsilon,
+            delta=record.delta,
+            neighboring_relation=record.neighboring_relation,
+            sample_rate=record.sample_rate,
+            batch_size=record.batch_size,
+            score=record.score,
+            runs=[*(replace(run, sample=record.sample) for run in record.rungs), record.final],
         )
         for given in [*plan.rungs, plan.final]:
             if not _is_as_stated(given, plan.score):
@@ -242,6 +218,38 @@ class BudgetPlan:
                 )
         plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
         return plan
+
+
+@dataclass(frozen=True)
+class _PlanRecord(Record):
+    """A plan as it is stored: what all runs have in common, and what each kind pays for."""
+
+    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp budget plan", "version": 1}
+
+    epsilon: float
+    delta: float
+    neighboring_relation: str
+    sample_rate: float | None
+    batch_size: float | None
+    score: str | None
+    rungs: tuple[PaidRuns, ...]
+    final: PaidRuns
+    sample: float | None = field(default=None, metadata=stored(optional=True))
+
+    def __post_init__(self) -> None:
+        for name in ("sample_rate", "batch_size", "sample"):
+            if getattr(self, name) is not None:
+                validation.positive(name, getattr(self, name))
+        if (self.sample_rate is None) != (self.batch_size is None):
+            raise ValueError("it needs both sample_rate and batch_size, or neither")
+        if self.sample is not None and not self.rungs:
+            raise ValueError("it has a sample and no pilots")
+
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
+        """Returns the error for what is no record of a plan."""
+        allowed = f"it must be what BudgetPlan.to_json returned ({why})"
+        return InvalidArgumentError("data", data, allowed, fix)
 
 
 def assembled(
@@ -256,8 +264,10 @@ def assembled(
 ) -> BudgetPlan:
     """Returns the plan of these runs: rungs from the first on, then the last runs."""
     *rungs, last = runs
+    records = None if sample_rate is None or batch_size is None else batch_size / sample_rate
 
     def fidelity(run: PaidRuns, rung: int) -> Fidelity:
+        scored = run.score_noise_multiplier is not None
         return Fidelity(
             noise_multiplier=run.noise_multiplier,
             steps=run.steps,
@@ -268,6 +278,9 @@ def assembled(
             is_pilot=run is not last,
             rung=rung,
             sample=run.sample,
+            records=records,
+            scored_on="public" if score is None else score if scored else None,
+            neighboring_relation=neighboring_relation,
         )
 
     return BudgetPlan(
@@ -333,43 +346,3 @@ def checked_score(value: Any) -> None:
             "it must be 'training' (scored on the training records), 'disjoint' (on private "
             "records that are never trained on) or None (on public records)",
         )
-
-
-def _run_to_json(run: Fidelity, count: int) -> dict[str, Any]:
-    # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.event_json import event_to_json
-
-    return {
-        "count": count,
-        "noise_multiplier": run.noise_multiplier,
-        "steps": run.steps,
-        "score_noise_multiplier": run.score_noise_multiplier,
-        "event": event_to_json(run.event),
-    }
-
-
-def _run_from_json(data: Any, sample: float | None) -> PaidRuns:
-    # Start-up time: samplers hold plans; dp-accounting is slow.
-    from optuna_dp.accounting.event_json import event_from_json
-
-    _check_keys("data", data, _RUN_KEYS)
-    noise = data["score_noise_multiplier"]
-    return PaidRuns(
-        count=validation.whole("count", data["count"], 1),
-        noise_multiplier=validation.positive("noise_multiplier", data["noise_multiplier"]),
-        steps=validation.whole("steps", data["steps"], 1),
-        score_noise_multiplier=(
-            None if noise is None else validation.positive("score_noise_multiplier", noise)
-        ),
-        event=event_from_json(data["event"]),
-        sample=sample,
-    )
-
-
-def _check_keys(name: str, data: Any, keys: set[str]) -> None:
-    if not isinstance(data, Mapping) or set(data) != keys:
-        raise _not_ours(name, data)
-
-
-def _not_ours(name: str, data: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(name, data, "it must be what BudgetPlan.to_json returned")

@@ -8,10 +8,12 @@ the data: other trials are no part of a release, and no run that began has seen 
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -19,11 +21,15 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.accounting.event_json import event_from_json
+from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.last_runs import end_of
 from optuna_dp.budget.settings import BudgetSettings
+from optuna_dp.budget.spending import ASKED, SCORED, SPENT, costs_no_more, noted
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     DRAW_KEY,
@@ -43,10 +49,22 @@ FAILED = (
     "it failed, so there is no model and no score; the hyperparameters are those it was to be run "
     "with"
 )
+GIVEN_UP = (
+    "its output was given up: the guarantee covers neither a score nor a model of it; the "
+    "hyperparameters are those it was run with"
+)
 BY_HAND = "its hyperparameters were given by hand"
 OTHERS = (
     "the storage has trials that are no runs of the plan (made by another sampler, added "
     "by hand, or beyond the last run). They are not released. Nothing that they show is covered"
+)
+_VOUCH = (
+    "If the guarantee covers it all the same, say how you know, and the statement prints it: "
+    "release(study, vouched='...')."
+)
+_GIVE_UP = (
+    "release(study, give_up_last_run=True) releases the pilots and the last run's "
+    "hyperparameters, without its score and its model."
 )
 _logger = logging.getLogger("optuna_dp")
 
@@ -84,6 +102,10 @@ class Budget(Procedure):
                 fix="Leave out neighboring_relation.",
             )
         return plan.guarantee
+
+    def planned_records(self) -> int | None:
+        records = self.settings.plan.final.records
+        return None if records is None else round(records)
 
     def each_run(self, record: RunRecord, number: int) -> Any:
         return self.settings.plan.fidelity(min(number, self.settings.pilots)).event
@@ -130,6 +152,88 @@ class Budget(Procedure):
                 "(Guarantee.compose).",
             )
 
+    def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
+        """Refuses what :meth:`spending` would refuse later, as soon as a run has ended."""
+        if (why := self._overspent(trial)) or (why := self._unvouched(trial, record)):
+            fix = "Mend the objective and start a new study."
+            raise ReleaseRefusedError(why, trial_number=trial.number, fix=fix)
+
+    def without_last_output(self, evidence: Evidence) -> Evidence:
+        """See :class:`Procedure`; no run was made in view of the last one's output."""
+        *others, last = evidence.runs
+        given_up = replace(last, trial=_without_output(last.trial))
+        return replace(evidence, runs=(*others, given_up), last_run_given_up=True)
+
+    def spending(
+        self, evidence: Evidence, record: RunRecord, vouched: str | None
+    ) -> dict[str, Any]:
+        """See :class:`Procedure`."""
+        if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
+            raise InvalidArgumentError("vouched", vouched, "it must say how you know, in words")
+        runs = [run.trial for run in evidence.runs]
+        needed = False
+        for trial in runs:
+            way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
+            if why := self._overspent(trial):
+                raise ReleaseRefusedError(why, trial_number=trial.number, fix=way_out)
+            why = self._unvouched(trial, record)
+            if why and vouched is None:
+                fix = f"{_VOUCH} Otherwise: {way_out}"
+                raise ReleaseRefusedError(why, trial_number=trial.number, fix=fix)
+            needed = needed or bool(why)
+        shown = [trial for trial in runs if _has_output(trial)]
+
+        def count(key: str) -> int:
+            return sum(noted(trial, key) is not None for trial in shown)
+
+        return {
+            "runs": len(shown),
+            "asked": count(ASKED),
+            "checked": count(SPENT),
+            "scored": count(SCORED),
+            **({"vouched": vouched} if needed else {}),
+        }
+
+    def _overspent(self, trial: FrozenTrial) -> str:
+        """Says what a run spent beyond what it may, by its own accountant; empty if nothing."""
+        record = noted(trial, SPENT)
+        if record is None or not _has_output(trial):
+            return ""
+        fidelity = self.settings.plan.fidelity(min(trial.number, self.settings.pilots))
+        event = event_from_json(record.get("event"))
+        if costs_no_more(event, fidelity.training, fidelity.neighboring_relation):
+            return ""
+        return (
+            f"its training spent more than it may. It spent, by its own accountant: "
+            f"{in_words(event)}. It may spend: {in_words(fidelity.training)}."
+        )
+
+    def _unvouched(self, trial: FrozenTrial, record: RunRecord) -> str:
+        """Says what a run shows that nothing here vouches for; empty if nothing."""
+        if not _has_output(trial):
+            return ""  # It failed and shows no number.
+        if noted(trial, ASKED) is None:
+            return (
+                "its objective never asked what it may spend, so nothing shows that its training "
+                "kept to the plan. The objective has to call run = odp.fidelity(trial) and to "
+                "train with run.noise_multiplier for run.steps."
+            )
+        plan = self.settings.plan
+        if trial.intermediate_values and plan.score is not None and plan.final.records is not None:
+            return (
+                "it reported values to a pruner, and the plan pays for a training and one score. "
+                "Report nothing, or plan with run= and an event that includes what is reported."
+            )
+        extra = [n for n, v in trial.user_attrs.items() if _holds_numbers(v)]
+        extra = sorted(set(extra) - set(record.output_attributes))
+        if extra:
+            return (
+                f"its attribute {extra[0]!r} holds numbers, and everything about this study may "
+                "be shown. If its cost is in the plan, or it is made of public numbers, name it: "
+                f"output_attributes=[{extra[0]!r}]. Otherwise set no such attribute."
+            )
+        return ""
+
     def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
         first, paid = self.settings.pilots, self.settings.paid
         pilots = [trial for trial in trials if trial.number < first]
@@ -166,6 +270,7 @@ class Budget(Procedure):
         pilots = [r.trial for r in evidence.runs if r.trial.number < settings.pilots]
         last = evidence.runs[-1].trial
         said = [FAILED] if output(last) is None else []
+        said = [GIVEN_UP] if evidence.last_run_given_up else said
         said += [BY_HAND] if was_enqueued(last) else []
         values = self._scores(evidence)
         others = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
@@ -189,6 +294,32 @@ class Budget(Procedure):
 
     def _scores(self, evidence: Evidence) -> tuple[float, ...] | None:
         return output(evidence.runs[-1].trial) if self.settings.scores_last_run else None
+
+
+def _without_output(trial: FrozenTrial) -> FrozenTrial:
+    """Returns a run as if it had failed before it showed anything."""
+    bare = copy.copy(trial)
+    bare.state, bare.values, bare.intermediate_values, bare.user_attrs = (
+        TrialState.FAIL,
+        None,
+        {},
+        {},
+    )
+    return bare
+
+
+def _has_output(trial: FrozenTrial) -> bool:
+    """Returns whether a run shows anything but that it failed."""
+    shown = trial.values or trial.intermediate_values or trial.user_attrs
+    return bool(shown) or trial.state != TrialState.FAIL
+
+
+def _holds_numbers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_numbers, value))
+    return isinstance(value, int | float)
 
 
 def shows_a_run(trial: FrozenTrial) -> bool:

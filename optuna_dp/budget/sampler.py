@@ -27,7 +27,13 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.budget.choice import Choose, Chosen, chosen, climbers, with_outputs
-from optuna_dp.budget.last_runs import drop_enqueued_too_early, is_last_paid, wait_for_turn
+from optuna_dp.budget.last_runs import (
+    FAILED_LAST,
+    drop_enqueued_too_early,
+    is_last_paid,
+    wait_for_turn,
+    warn_if_failed,
+)
 from optuna_dp.budget.pilot_pruner import wrapped
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
@@ -217,7 +223,7 @@ class BudgetSampler(SlotSampler):
         if began(trial):
             return True
         # Before it begins, so that nothing but a pilot's number is lost.
-        check_same_design(*self._own_design(study), plan, lost="")
+        check_same_design(*self.own_design(study), plan, lost="")
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
             return True
@@ -231,10 +237,13 @@ class BudgetSampler(SlotSampler):
                 study._storage,
                 trial,
                 f"Trial {trial.number} was enqueued, and the study's last run has begun already: "
-                "no further run is charged for.",
+                "no further run is charged for. Release what there is (optuna_dp.release); one "
+                "run more is charged for by release.with_training.",
             )
+        if not begins:
+            warn_if_failed(trials_of(study), self._budget)
         if not begins or is_last_paid(study, trial.number, self._budget):
-            self._stop(study)
+            self.stop(study)
         return begins
 
     def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
@@ -258,7 +267,9 @@ class BudgetSampler(SlotSampler):
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:
-            self._stop(study)
+            self.stop(study)
+        elif is_last_paid(study, trial.number, self._budget):
+            _logger.warning(FAILED_LAST)
 
     # Which earlier runs a run may know.
 
@@ -358,7 +369,7 @@ class BudgetSampler(SlotSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         params = super().sample_relative(study, trial, search_space)
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         asked = None if known is None else known.kept.get(_PROPOSAL)
         if asked is not None:
             remember(study, trial._trial_id, asked)
@@ -400,7 +411,7 @@ class BudgetSampler(SlotSampler):
 
     def _ask(self, study: Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> Trial:
         """Returns the proposer's trial for a pilot, made once while the pilot is under way."""
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         if known is not None and _PROPOSAL in known.kept:
             kept: Trial = known.kept[_PROPOSAL]
             return kept

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.settings import BudgetSettings
@@ -102,11 +103,31 @@ ended, logs, or attributes and reported values that are no part of the stated ou
             **rungs,
             **({} if plan.sample is None else {"The samples": _SAMPLES.format(plan.sample)}),
             "The last run": f"{in_words(plan.final.event)}{spare}. Its hyperparameters: {origin}",
-            "The score": "planned, not checked: "
-            + _SCORES[plan.score]
-            + ("" if settings.scores_last_run else "; the last run's is not charged for"),
+            "The score": _SCORES[plan.score]
+            + ("" if settings.scores_last_run else "; the last run's is not charged for")
+            + ". That is the plan; see below what was checked",
             "Parameters": space,
         }
+
+    def facts_of_spending(self, design: Design, spending: Mapping[str, Any]) -> dict[str, str]:
+        runs, scored = spending["runs"], spending["scored"]
+        plan = BudgetSettings.of(design).plan
+        rows = {
+            "What runs may spend": f"{spending['asked']} of {runs} runs asked this package",
+            "What runs spent": f"checked against the training's own accountant: "
+            f"{spending['checked']} of {runs} runs"
+            if spending["checked"]
+            else "not checked against the training's own accountant",
+        }
+        if plan.score is not None:
+            rows["Noise of scores"] = (
+                f"added by this package in {scored} of {runs} runs"
+                if scored
+                else "not checked: added by the objective"
+            )
+        if "vouched" in spending:
+            rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
+        return rows
 
 
 def _origin(settings: BudgetSettings, rung: int) -> str:

@@ -1,4 +1,4 @@
-"""The command line ``optuna-dp``. One command a file; this one puts them together."""
+"""The command line ``optuna-dp``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import optuna_dp
-from optuna_dp.cli import budget, check, demo, plan, recover, release, verify
+from optuna_dp.cli import budget, check, demo, plan, studies
 from optuna_dp.cli.common import Command, Commands
 
 app = typer.Typer(
@@ -22,9 +22,9 @@ for command, group, summary in (
     (budget.budget, "Before a study", "Plan a tuning for an epsilon; a script to start from."),
     (plan.plan, "Before a study", "Compare what private selection costs and finds."),
     (check.check, "Before a study", "Look for what makes an objective's cost untrue."),
-    (recover.recover, "With a study", "List open trials; fail those of dead workers."),
-    (release.release, "With a study", "Release the result of a finished study."),
-    (verify.verify, "With a release", "Check the numbers of a release."),
+    (studies.recover, "With a study", "List open trials; fail those of dead workers."),
+    (studies.release, "With a study", "Release the result of a finished study."),
+    (studies.verify, "With a release", "Check the numbers of a release."),
 ):
     app.command(cls=Command, rich_help_panel=group, short_help=summary)(command)
 

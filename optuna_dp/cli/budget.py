@@ -62,7 +62,7 @@ def budget(
 
     with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
-        from optuna_dp.planning.batch import batch_choices
+        from optuna_dp.planning.batch import batch_choices, remark_on_batch
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
@@ -95,6 +95,7 @@ def budget(
                 work=1.0 if work is None else work,
                 neighboring_relation=plan.neighboring_relation,
             )
+            remark = remark_on_batch(plan)
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -108,12 +109,13 @@ def budget(
                 "favored": asdict(batches.favored),
                 "doubled": asdict(batches.doubled),
             },
+            "remark": remark or None,
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, batches, found, given, script)
+    _print(Console(), plan, spent, batches, remark, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -147,6 +149,7 @@ def _print(
     plan: BudgetPlan,
     spent: float,
     batches: BatchChoices,
+    remark: str,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -161,6 +164,8 @@ def _print(
     console.print(
         "signal: share of what could be attained with every record in every step.\n", style="dim"
     )
+    if remark:
+        console.print(f"[bold]Remark:[/bold] {remark}\n", highlight=False)
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
         "noise: standard deviation over the clipping norm. SGD, Adam: learning rates that follow "

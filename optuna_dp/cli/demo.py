@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 REPETITIONS = 10
 _MEAN = 10
+_PILOTS = 4
 # What SGD with clipping is usually started with.
 _DEFAULTS: dict[str, Any] = {"learning_rate": 0.1, "clipping_norm": 1.0}
 
@@ -27,11 +28,11 @@ def demo(
     epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:
-    """Tune a private classifier of handwritten digits within an epsilon, and release it.
+    """Train a private classifier of handwritten digits within an epsilon, and release it.
 
-    Trains softmax regressions with DP-SGD on scikit-learn's digits (offline): noisy pilots, then
-    one run. Scores are private. Then compares the accuracy with that of other ways to spend the
-    same epsilon.
+    Trains a softmax regression with DP-SGD on scikit-learn's digits (offline). Batch size, steps
+    and learning rate follow from public numbers, so it is one run, and its score is private. Then
+    compares the accuracy with that of other ways to spend the same epsilon.
 
     Example: optuna-dp demo --epsilon 1
     """
@@ -46,18 +47,19 @@ def demo(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with clear_errors(demo):
         plan = digits.budget(epsilon)
-    found = _search(console, plan)
+    _show(console, plan)
+    _check(console, plan)
+    found = _studied(plan, digits.BudgetObjective())
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
         return
-    console.print("\n[bold]Released[/bold]")
-    for name, value in {"noisy accuracy": found.value, **(found.params or {})}.items():
-        console.print(f"  {name}: {'none' if value is None else f'{value:.4g}'}")
-    console.print()
+    value = "none" if found.value is None else f"{found.value:.4g}"
+    console.print(f"\n[bold]Released[/bold]: a model with noisy accuracy {value}.\n")
     with console.status("The same epsilon spent in other ways ..."):
         rows = [_row(*way) for way in _ways(plan)]
-    title = f"Epsilon {epsilon:g} at delta {plan.delta:g}, three ways"
-    console.print(table(title, ("way", "noise", "trainings", "accuracy, %"), rows))
+    title = f"Epsilon {epsilon:g} at delta {plan.delta:g}, {len(rows)} ways"
+    heads = ("way", "batch", "noise", "trainings", "accuracy, %")
+    console.print(table(title, heads, rows))
     console.print(
         f"Mean of {REPETITIONS} repetitions on {digits.VALIDATION_SIZE} records that nothing else "
         "looked at, with its 95 % interval. Such a table is for public data only.\n",
@@ -66,39 +68,52 @@ def demo(
     console.print(Markdown(found.statement()))
 
 
-def _search(console: Console, plan: BudgetPlan) -> Release:
-    """Runs the study before the reader's eyes: everything about it is paid for."""
-    from optuna_dp import digits  # Lazy: only a demo needs it.
+def _show(console: Console, plan: BudgetPlan) -> None:
+    """What the plan is, and where its numbers are from."""
+    from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
+    run = plan.final
     console.print(
-        f"[bold]Digits[/bold]: epsilon {plan.epsilon:g} buys {plan.pilots} noisy pilots, which "
-        "may be shown, and one run."
+        f"[bold]Digits[/bold], epsilon {plan.epsilon:g} at delta {plan.delta:g}. Nothing is open "
+        "that only data can answer, so it buys one run, without pilots.\n"
+    )
+    console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
+    console.print(
+        f"From public numbers: batches of {run.batch_size:g} and {run.steps} steps by accounting, "
+        f"for the computing given; learning rate {run.learning_rate():.3g} from the noise; "
+        "clipping norm 1, for pixels between 0 and 1.\n"
     )
 
-    def show(study: Any, trial: Any) -> None:
-        run, done = plan.fidelity(trial.number), trial.number + 1
-        if trial.number == 0 or plan.fidelity(trial.number - 1).rung != run.rung:
-            console.print(f"Noise {run.noise_multiplier:.2f}:")
-        name = f"pilot {done} of {plan.pilots}" if run.is_pilot else "[bold]last run[/bold]"
-        score = "no score" if trial.value is None else f"accuracy {trial.value:.3f}"
-        shown = ", ".join(f"{key} {value:.3g}" for key, value in trial.params.items())
-        console.print(f"  {name}: {score}  [dim]{shown}[/dim]")
 
-    return _tuned(plan, digits.BudgetObjective(), show)
+def _check(console: Console, plan: BudgetPlan) -> None:
+    """Looks for what would make the stated cost untrue, before anything is spent."""
+    # Lazy: --help and refusals come at once.
+    import optuna_dp as odp
+    from optuna_dp import digits
+
+    data = digits.load()
+    records = data.train_x, data.train_y
+    with console.status("Checking the objective ..."):
+        report = odp.check_objective(digits.BudgetObjective(), plan=plan, data=records)
+    console.print("[bold]Checked before anything is spent[/bold] (optuna-dp check):")
+    console.print(f"{report}", highlight=False)
 
 
-def _tuned(plan: BudgetPlan, objective: Any, *callbacks: Any) -> Release:
+def _studied(plan: BudgetPlan, objective: Any, **given: Any) -> Release:
     # Lazy: --help and refusals come at once.
     import optuna
 
     import optuna_dp as odp
 
-    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(), *callbacks])
+    sampler = odp.BudgetSampler(plan, **given)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return odp.release(study)
 
 
-def _row(name: str, noise: float, trainings: str, once: Callable[[], Any]) -> list[str]:
+def _row(
+    name: str, batch: float, noise: float, trainings: str, once: Callable[[], Any]
+) -> list[str]:
     """Trains in one way again and again, and returns its row of the table."""
     from optuna_dp import digits  # Lazy: only a demo needs it.
 
@@ -107,58 +122,91 @@ def _row(name: str, noise: float, trainings: str, once: Callable[[], Any]) -> li
         100 * digits.accuracy(once(), data.valid_x, data.valid_y) for _ in range(REPETITIONS)
     ]
     spread = 1.96 * statistics.stdev(accuracies) / len(accuracies) ** 0.5
-    return [name, f"{noise:.2f}", trainings, f"{statistics.fmean(accuracies):.1f} ± {spread:.1f}"]
+    shown = f"{statistics.fmean(accuracies):.1f} ± {spread:.1f}"
+    return [name, f"{batch:g}", f"{noise:.2f}", trainings, shown]
 
 
-def _ways(plan: BudgetPlan) -> list[tuple[str, float, str, Callable[[], Any]]]:
-    """Returns ways to come to a model at the plan's epsilon: name, noise, trainings, training."""
+def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], Any]]]:
+    """Returns ways to come to a model at an epsilon: name, batch, noise, trainings, training."""
     # Lazy: --help and refusals come at once.
     import optuna
+    from optuna.distributions import BaseDistribution, FloatDistribution
 
     import optuna_dp as odp
     from optuna_dp import digits
 
-    data = digits.load()
-    records = data.train_x, data.train_y
-    steps, score = plan.final.steps, plan.rungs[-1].score_noise_multiplier
-    assert score is not None  # The plan pays for scores.
+    data, run = digits.load(), plan.final
+    records, size = (data.train_x, data.train_y), len(data.train_x)
+    batch, steps, score = run.batch_size, run.steps, run.score_noise_multiplier
+    assert batch is not None  # The plan was made for DP-SGD, and pays for a score.
+    assert score is not None
+    usual = odp.plan_budget(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        records=size,
+        batch_size=digits.BATCH,
+        epochs=digits.BUDGET_EPOCHS,
+        pilots=0,
+    )
+    few = digits.budget(plan.epsilon, pilots=_PILOTS)
+    space: dict[str, BaseDistribution] = {
+        "noise_per_weight": FloatDistribution(0.03, 3.0, log=True)
+    }
+    guess = odp.around({"noise_per_weight": 0.3})
 
-    def training(noise: float) -> Any:
-        rate = digits.BATCH / len(data.train_x)
-        return odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
+    def defaults() -> Any:
+        noise, length = usual.final.noise_multiplier, usual.final.steps
+        return digits.train(*records, steps=length, noise_multiplier=noise, **_DEFAULTS)
 
-    def scored(noise: float) -> Any:
-        return odp.compose(training(noise), odp.scoring.score_event(score))
+    def planned(paid: BudgetPlan, **given: Any) -> Any:
+        objective = digits.BudgetObjective()
+        _studied(paid, objective, **given)
+        return objective.weights
 
-    def train(noise: float, **params: Any) -> Any:
-        return digits.train(*records, steps=steps, noise_multiplier=noise, **params)
+    def event(noise: float) -> Any:
+        training = odp.dp_sgd(noise_multiplier=noise, sample_rate=batch / size, steps=steps)
+        return odp.compose(training, odp.scoring.score_event(score))
 
     def rand_tune(noise: float) -> Any:
         models = {}
 
         def objective(trial: Any) -> float:
-            rate = trial.suggest_float("learning_rate", 0.01, 10.0, log=True)
-            norm = trial.suggest_float("clipping_norm", 0.05, 5.0, log=True)
-            model = models[trial.number] = train(noise, learning_rate=rate, clipping_norm=norm)
-            size = len(data.train_x)
+            rate = odp.learning_rate(
+                noise_multiplier=noise,
+                steps=steps,
+                batch_size=batch,
+                noise_per_weight=trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True),
+            )
+            model = models[trial.number] = digits.train(
+                *records,
+                learning_rate=rate,
+                clipping_norm=1.0,
+                steps=steps,
+                noise_multiplier=noise,
+                batch=batch,
+            )
             return digits.private_accuracy(model, *records, size=size, score_noise=score)
 
-        sampler = odp.RandTuneSampler(trials=odp.Geometric(_MEAN))
+        sampler = odp.RandTuneSampler(space, trials=odp.Geometric(_MEAN), prior=guess)
         study = optuna.create_study(direction="maximize", sampler=sampler)
         study.optimize(objective)
         return models[study.best_trial.number]
 
-    def pilots() -> Any:
-        objective = digits.BudgetObjective()
-        _tuned(plan, objective)
-        return objective.weights
-
-    limits: dict[str, Any] = {"target_epsilon": plan.epsilon, "delta": plan.delta}
-    alone = odp.calibrate(run=training, trials=odp.Geometric(1), **limits).value
-    best = odp.calibrate(run=scored, trials=odp.Geometric(_MEAN), **limits).value
-    last, mean = plan.final.noise_multiplier, f"{_MEAN} on average"
+    best = odp.calibrate(
+        run=event, trials=odp.Geometric(_MEAN), target_epsilon=plan.epsilon, delta=plan.delta
+    ).value
+    small, noise = usual.final.noise_multiplier, run.noise_multiplier
+    many, pilots = f"{_MEAN} on average", f"{_PILOTS} + 1"
     return [
-        ("usual defaults, no tuning", alone, "1", lambda: train(alone, **_DEFAULTS)),
-        (f"RandTune, mean {_MEAN}", best, mean, lambda: rand_tune(best)),
-        ("pilots, then one run", last, f"{plan.pilots} + 1", pilots),
+        ("usual rate, 0.1", digits.BATCH, small, "1", defaults),
+        ("rate that follows", digits.BATCH, small, "1", lambda: planned(usual)),
+        ("and batch: this plan", batch, noise, "1", lambda: planned(plan)),
+        (
+            "pilots, then one run",
+            batch,
+            few.final.noise_multiplier,
+            pilots,
+            lambda: planned(few, search_space=space, proposer=guess),
+        ),
+        (f"RandTune, mean {_MEAN}", batch, best, many, lambda: rand_tune(best)),
     ]

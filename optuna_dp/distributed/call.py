@@ -388,7 +388,7 @@ def _check_sampler(study: Study) -> None:
             "its sampler must be one of optuna-dp's, which end by themselves",
             "For example optuna.create_study(sampler=odp.RandTuneSampler()).",
         )
-    design, _ = study.sampler._own_design(study)
+    design, _ = study.sampler.own_design(study)
     if not procedure_of(design).runs_are_private:
         raise InvalidArgumentError(
             "make_study",

@@ -106,14 +106,14 @@ class Dask(Engine):
     name = "dask"
 
     def __init__(self, backend: Any) -> None:
-        self._client = backend.client
+        self.client = backend.client
         self._options = dict(backend.submit_kwargs)
         self._under_way: dict[Future[Any], Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
         future: Future[Any] = Future()
         key = f"optuna-dp-{task.__name__}-{uuid.uuid4().hex}"
-        asked = self._client.submit(
+        asked = self.client.submit(
             _ends_when_cancelled, task, ticket, key=key, pure=False, **self._options
         )
         self._under_way[future] = asked
@@ -134,10 +134,10 @@ class Dask(Engine):
         return future
 
     def host(self) -> str:
-        return _address_towards(self._client.scheduler.address)
+        return _address_towards(self.client.scheduler.address)
 
     def cannot_end_one(self) -> str:
-        for address, threads in self._client.nthreads().items():
+        for address, threads in self.client.nthreads().items():
             if threads > 1 or address.startswith("inproc"):
                 return "threads of one process cannot be ended (dask worker --nthreads 1)"
         return ""
@@ -152,11 +152,9 @@ class Dask(Engine):
             return True
         try:
             # Before they are cancelled, which would have them forgotten.
-            places = [
-                at for at, keys in self._client.processing().items() if left.keys() & {*keys}
-            ]
-            self._client.cancel([*left.values()], force=True)
-            told = self._client.restart_workers(places, timeout=_ENDS_WITHIN) if places else {}
+            places = [at for at, keys in self.client.processing().items() if left.keys() & {*keys}]
+            self.client.cancel([*left.values()], force=True)
+            told = self.client.restart_workers(places, timeout=_ENDS_WITHIN) if places else {}
         except Exception:  # No nannies; the scheduler has died; workers were interrupted too.
             time.sleep(2 * _LOOK_EVERY)
             return False

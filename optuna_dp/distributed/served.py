@@ -62,7 +62,7 @@ class SecretProxy(GrpcStorageProxy):
     """Optuna's client, which tells the server the secret with every request."""
 
     def __init__(self, host: str, port: int, secret: str) -> None:
-        self._secret = secret
+        self.secret = secret
         # What never changes any more: every run asks for trial 0, which holds the study's plan.
         self._ids: dict[tuple[int, int], int] = {}
         self._ended: dict[int, FrozenTrial] = {}
@@ -92,7 +92,7 @@ class SecretProxy(GrpcStorageProxy):
         from optuna.storages._grpc.auto_generated import api_pb2_grpc
         from optuna.storages._grpc.client import GrpcClientCache
 
-        told = grpc.intercept_channel(self._channel, _teller(grpc, self._secret))
+        told = grpc.intercept_channel(self._channel, _teller(grpc, self.secret))
         self._stub = api_pb2_grpc.StorageServiceStub(told)
         self._cache = GrpcClientCache(self._stub)
 

@@ -51,6 +51,10 @@ class Procedure(ABC):
         """Returns what runs cost, where the plan says it; None where the caller has to."""
         return None
 
+    def planned_records(self) -> int | None:
+        """Returns the number of records that the plan was made for, None if it names none."""
+        return None
+
     def each_run(self, record: RunRecord, number: int) -> Any:
         """Returns the event of the run in one slot, if it were published."""
         return record.event
@@ -87,6 +91,26 @@ class Procedure(ABC):
     def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
         """Refuses a study for what its runs show together."""
         return
+
+    def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
+        """Refuses a run that shows more than is charged for, as far as a study can tell."""
+        return
+
+    def without_last_output(self, evidence: Evidence) -> Evidence:
+        """Returns the evidence without the last run's output, which is given up."""
+        raise self._for_budgets_only("give_up_last_run", True)
+
+    def spending(
+        self, evidence: Evidence, record: RunRecord, vouched: str | None
+    ) -> dict[str, Any]:
+        """Returns what is known of what runs spent, as JSON; refuses what nobody vouches for."""
+        if vouched is not None:
+            raise self._for_budgets_only("vouched", vouched)
+        return {}
+
+    def _for_budgets_only(self, name: str, value: Any) -> InvalidArgumentError:
+        why = f"it is for studies with a budget, and this is one of {self.design.sampler}"
+        return InvalidArgumentError(name, value, why, "Leave it out.")
 
     def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
         """Returns what is still to end, in words that keep secrets; empty if the study is over."""

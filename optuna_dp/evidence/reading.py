@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optuna.study import Study
+from optuna.trial import TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.evidence.procedure import Procedure
@@ -91,8 +92,14 @@ def _opened(study: Study) -> OpenedStudy:
         raise ReleaseRefusedError(
             "It has several objectives and no budget plan; optuna-dp selects by one score."
         )
-    if not trials_of(study):
+    trials = trials_of(study)
+    if not trials:
         raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
+    if all(trial.state == TrialState.WAITING for trial in trials):
+        raise UnfinishedStudyError(
+            "It has no runs yet, only trials that wait.",
+            fix="Run study.optimize first, with the sampler of the study.",
+        )
     raise ReleaseRefusedError(
         "It has no plan: it was made by a sampler that is not optuna-dp's, or its first trial "
         "was enqueued or added by hand.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optuna_dp.protocol.plan import Design
 
@@ -46,3 +46,7 @@ class Description(ABC):
     @abstractmethod
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         """Returns what the statement says of the procedure, by heading."""
+
+    def facts_of_spending(self, design: Design, spending: Mapping[str, Any]) -> dict[str, str]:
+        """Returns what it says of what runs spent (:meth:`Procedure.spending`), by heading."""
+        return {}

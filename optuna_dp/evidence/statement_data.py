@@ -83,6 +83,18 @@ def statement_data(
     }
 
 
+def released_words(
+    content: Mapping[str, Any], described: Description, *, trained: bool
+) -> list[str]:
+    """Returns names of what is released; ``trained`` is whether a final training is composed."""
+    words = ["the hyperparameters"]
+    if described.score_is_told or content["value"] is not None:
+        words.append("the final score" if trained else "the score")
+    words += ["the final training's output"] if trained else []
+    words += [f"attribute {name!r}" for name in sorted(content["attributes"])]
+    return words + (["the model artifact"] if content["artifact_sha256"] is not None else [])
+
+
 def protected_by(guarantee: Guarantee, described: Description) -> str:
     """Returns what the output hardly depends on, in the procedure's words."""
     relations = described.relations

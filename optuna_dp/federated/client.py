@@ -88,7 +88,7 @@ def voter(
         def plain(message: Message, context: Context) -> Message:
             text = secure_messages.query_text(message)
             view = View(False, VoteQuery.from_json(text).plan.clients, 0, False)
-            vote = _answer(text, view, secrets.token_hex(16), objective, context, policy)
+            vote = answer_to(text, view, secrets.token_hex(16), objective, context, policy)
             return Message(
                 RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message
             )
@@ -97,7 +97,7 @@ def voter(
             def vote(asked: Message, own: Context) -> Message:
                 text, view = secure_messages.query_of(own), secure_messages.seen(own)
                 once = f"vote {secure_messages.sum_name(own)}"
-                return _as_fit_result(_answer(text, view, once, objective, own, policy), asked)
+                return _as_fit_result(answer_to(text, view, once, objective, own, policy), asked)
 
             secure_messages.check(message, context)
             stage = secure_messages.stage_of(message)
@@ -170,7 +170,7 @@ def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> Ske
     return min((p.charge(query, view) for p in policies), key=lambda e: float(e.variance))
 
 
-def _answer(
+def answer_to(
     text: str,
     view: View,
     once: str,

@@ -47,7 +47,7 @@ class InProcessGrid(Grid):
         apps = [app] * n if callable(app) else list(app)
         if len(apps) != n:
             raise InvalidArgumentError("app", len(apps), f"there must be one, or {n}")
-        self._nodes = {
+        self.nodes = {
             node: (apps[i], Context(_RUN_ID, node, dict(config), RecordDict(), run_config or {}))
             for i, (node, config) in enumerate(
                 zip(itertools.count(1001), node_configs, strict=False)
@@ -89,7 +89,7 @@ class InProcessGrid(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        return list(self._nodes)
+        return list(self.nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         ids = []
@@ -114,7 +114,7 @@ class InProcessGrid(Grid):
             message_type=message.metadata.message_type,
             group_id=message.metadata.group_id,
         )
-        app, context = self._nodes[message.metadata.dst_node_id]
+        app, context = self.nodes[message.metadata.dst_node_id]
         try:
             return app(own, context)
         except Exception as error:  # as a SuperNode does

@@ -37,8 +37,8 @@ from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.query import ACTION_SECURE
 
-_CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
-_SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
+CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
+SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 _LARGEST_RANGE = 1 << 32
 
 # What Flower's set-up tells every client.
@@ -126,13 +126,13 @@ class _MessageType:
 @functools.cache
 def client_module() -> Any:
     """Returns Flower's client side of SecAgg+ with these keys and masks."""
-    return _variant(_CLIENT, "decrypt", "share_keys_plaintext_separate")
+    return _variant(CLIENT, "decrypt", "share_keys_plaintext_separate")
 
 
 @functools.cache
 def server_module() -> Any:
     """Returns Flower's server side of SecAgg+ with these keys and masks."""
-    module = _variant(_SERVER, "factor_extract", "bytes_to_public_key", "compat")
+    module = _variant(SERVER, "factor_extract", "bytes_to_public_key", "compat")
     extract = module.factor_extract
 
     def extract_and_keep(parameters: list[Any]) -> Any:

@@ -92,7 +92,7 @@ class VoteQuery:
             InvalidArgumentError: If it is anything else.
         """
         _check_length(text)
-        return _parsed(text)
+        return parsed(text)
 
 
 def _check_length(text: str) -> None:
@@ -106,7 +106,8 @@ def _check_length(text: str) -> None:
 
 
 @functools.lru_cache(maxsize=4)
-def _parsed(text: str) -> VoteQuery:
+def parsed(text: str) -> VoteQuery:
+    """Returns the query in a text, if it is one: all of it is checked. The latest are kept."""
     try:
         data = json.loads(text)
         if data["format"] != _FORMAT or data["version"] != _VERSION:
@@ -170,13 +171,13 @@ def read_search(search: Mapping[str, Any]) -> tuple[dict[str, BaseDistribution],
     if set(search) != {"space", "internal"} or set(search["internal"]) != set(space):
         raise ValueError("the search must hold a space, and numbers for its parameters")
     columns = [
-        [_external(name, d, i, number) for i, number in enumerate(search["internal"][name])]
+        [external_value(name, d, i, number) for i, number in enumerate(search["internal"][name])]
         for name, d in space.items()
     ]
     return space, [dict(zip(space, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _external(name: str, distribution: BaseDistribution, i: int, number: Any) -> Any:
+def external_value(name: str, distribution: BaseDistribution, i: int, number: Any) -> Any:
     """The value that stands for an internal number; never a search among a parameter's choices."""
     internal = float(number)
     if not distribution._contains(internal):

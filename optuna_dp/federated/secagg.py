@@ -1,7 +1,7 @@
 """The clients' noisy votes summed by Flower's SecAgg+.
 
 The server's workflow is Flower's, and what it sends and receives passes through
-:class:`_SecAggGrid`, which checks, counts and stops in time.
+:class:`SecAggGrid`, which checks, counts and stops in time.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class SecAggPlus(Transport):
         )
         legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
         legacy.state.array_records["parameters"] = ArrayRecord()
-        checked = _SecAggGrid(server, query, module)
+        checked = SecAggGrid(server, query, module)
         masks.opened.set(None)
         before = masks.view.set(b"")
 
@@ -145,7 +145,7 @@ class SecAggPlus(Transport):
 
         try:
             workflow(checked, legacy)
-        except _StopError as stop:
+        except StopError as stop:
             return failed(str(stop))
         except Exception as error:  # of the grid, or of a library over a stranger's bytes
             _logger.warning("The secure sum failed.", exc_info=True)
@@ -169,7 +169,7 @@ class SecAggPlus(Transport):
         return Attempt(sums, checked.voted, True, checked.present)
 
 
-class _StopError(Exception):
+class StopError(Exception):
     """This attempt is over."""
 
 
@@ -194,14 +194,14 @@ class _OneVote:
         return None, {}
 
 
-class _SecAggGrid:
+class SecAggGrid:
     """Passes the protocol's messages on; adds the query, checks replies, stops in time."""
 
     def __init__(self, server: Server, query: VoteQuery, module: Any) -> None:
         self._grid, self._progress = server.grid, server.progress
         self._plan, self._query = query.plan, query.to_json()
         self._run = server.context.run_id
-        self._numbers: Mapping[str, Any] = {}
+        self.numbers: Mapping[str, Any] = {}
         self._checks = ReplyChecks(query.plan, module)
         self.asked = False
         self.voted = 0
@@ -210,20 +210,21 @@ class _SecAggGrid:
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
+        """Sends one stage's messages, and returns their replies checked; as Flower's grid."""
         sent = list(messages)
         config = sent[0].content.config_records[SECAGG_CONFIG]
         stage = str(config["stage"])
         number = _STAGES.index(stage) + 1
         if stage == "setup":
-            self._numbers = dict(config)
+            self.numbers = dict(config)
             for message in sent:
                 message.content[QUERY_RECORD] = ConfigRecord({"query": self._query})
         elif stage == "share_keys":
             keys = shown_keys(config)
-            masks.view.set(masks.digest_of(self._run, self._query, self._numbers, keys))
+            masks.view.set(masks.digest_of(self._run, self._query, self.numbers, keys))
         elif stage == "collect_masked_vectors":
             self.asked = True
-        replies = self._checked(stage, sent, self._grid.send_and_receive(sent, timeout=timeout))
+        replies = self.checked(stage, sent, self._grid.send_and_receive(sent, timeout=timeout))
         good = [r for r in replies if not r.has_error()]
         self.present = tuple(r.metadata.src_node_id for r in good)
         self._progress(
@@ -232,17 +233,17 @@ class _SecAggGrid:
         )
         if number <= 2 and len(good) < len(sent):
             # Flower's protocol cannot do without a node that has been introduced to the others.
-            raise _StopError(f"{len(sent) - len(good)} nodes were lost in stage {number} of 4.")
+            raise StopError(f"{len(sent) - len(good)} nodes were lost in stage {number} of 4.")
         if stage == "collect_masked_vectors":
             self.voted = len(good)
             if self.voted < self._plan.survivors_needed:
-                raise _StopError(
+                raise StopError(
                     f"{self.voted} usable votes came, and {self._plan.survivors_needed} are "
                     "needed for the planned noise."
                 )
         return replies
 
-    def _checked(
+    def checked(
         self, stage: str, sent: Sequence[Message], replies: Iterable[Message]
     ) -> list[Message]:
         """Returns one reply per node at most; malformed ones as errors."""

@@ -207,12 +207,12 @@ def _check_keys(keys: Mapping[int, Sequence[bytes]], state: ConfigRecord) -> Non
     parts = [part for pair in keys.values() for part in pair]
     if len(set(parts)) < len(parts):
         raise VoteRefusedError("two clients with one key")
-    if not all(map(_is_key, parts)):
+    if not all(map(is_key, parts)):
         raise VoteRefusedError("keys that are none")
     _check_enough(len(keys), state)
 
 
-def _is_key(text: bytes) -> bool:
+def is_key(text: bytes) -> bool:
     """Whether it is a public key, written in the one way that clients write theirs."""
     try:
         key = bytes_to_public_key(text)

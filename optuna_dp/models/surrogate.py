@@ -86,12 +86,13 @@ class GaussianProcess:
         if d == 0:
             return Constant(center, scale)
         z = (y - center) / scale
-        kernel = self._kernel(x, y)
+        kernel = self.kernel(x, y)
         most = min(96 * d, 256) if self.max_points is None else self.max_points
         points, means, counts = _merge(x, z, most)
         return _posterior(points, means, counts, kernel, center, scale)
 
-    def _kernel(self, x: FloatArray, y: FloatArray) -> _Kernel:
+    def kernel(self, x: FloatArray, y: FloatArray) -> _Kernel:
+        """Returns the amplitude, lengths and noise of the greatest likelihood, in units of y."""
         n, d = x.shape
         if n < 4:
             return _Kernel(1.0, (typical_length(d),) * d, 0.1)
@@ -145,7 +146,9 @@ class Constant:
 
 
 @dataclass(frozen=True, eq=False)
-class _Posterior:
+class Posterior:
+    """What a Gaussian process predicts after its observations, in blocks of points."""
+
     kernel: _Kernel
     points: FloatArray  # (m, d)
     cholesky: FloatArray  # (m, m), lower
@@ -157,6 +160,7 @@ class _Posterior:
     block = 128
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns means and deviations at points (n, d)."""
         from scipy.linalg.blas import dtrsm  # start-up time
 
         mean, variance = np.empty(len(x)), np.empty(len(x))
@@ -224,7 +228,7 @@ def _posterior(
             jitter *= 100.0  # ends: a large enough diagonal is positive definite
     # The scores are standardised, so the prior mean is zero: far from all runs, an average run.
     dual = cho_solve((lower, True), means, check_finite=False)
-    return _Posterior(kernel, points, lower, dual, center, scale)
+    return Posterior(kernel, points, lower, dual, center, scale)
 
 
 @functools.lru_cache(maxsize=64)

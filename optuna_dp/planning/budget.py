@@ -73,10 +73,10 @@ def plan_budget(
 
     Args:
         epsilon: What everything together may cost; positive.
-        delta: In (0, 1).
+        delta: In (0, 1); warns if it is not below one over the number of records.
         records: Number of training records, a public number.
         batch_size: Expected number of records in a batch, at most ``records``. Left out, it is
-            the one that accounting favors for the computing given, with about 150 steps: see
+            the one that accounting favors for the computing given, with 150 steps or more: see
             :func:`optuna_dp.batch_choices`.
         epochs: Length of the last run in passes over the records; positive. Rounded to steps.
             Without ``batch_size`` it is the computing that may be spent: the last run takes less
@@ -149,6 +149,8 @@ def plan_budget(
             "it is for a plan that chooses the batch size itself",
             "Leave out batch_size, or give more epochs instead of work.",
         )
+    if run is None and isinstance(records, int):
+        validation.warn_of_large_delta(float(delta), records)
     training, rate, length, pilot_length = _lengths(
         records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps, share
     )

@@ -23,7 +23,6 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from optuna_dp import validation
-from optuna_dp.accounting.epsilon_methods import epsilons_of
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
@@ -259,14 +258,6 @@ class PlanRow:
         return found.get("theorem_1") if self.adaptive else None
 
     @_figure
-    def any_schedule(self, search: Search) -> float | None:
-        """Epsilon if the policy could see the data, as ``schedule="any"`` is charged."""
-        if not self.adaptive:
-            return None
-        question, event = self._question, self._question.guarantee(search).event
-        return epsilons_of(event, question.neighboring_relation, question.delta)["data_profile"]
-
-    @_figure
     def price(self, search: Search) -> float | None:
         """What learning adds to the epsilon of the same law without it."""
         if not self.adaptive or not math.isfinite(self.epsilon):
@@ -279,11 +270,6 @@ class PlanRow:
     def few(self, search: Search) -> float:
         """P[T <= 3]."""
         return search.trials.cdf(FEW)
-
-    @_figure
-    def likely_runs(self, search: Search) -> int:
-        """T is at most this with probability 0.95."""
-        return search.trials.quantile(0.95)
 
     @_figure
     def hit(self, search: Search) -> float:
@@ -305,13 +291,6 @@ class PlanRow:
     def rival_mean(self) -> float | None:
         """Mean of the same law without learning that costs no more than this row."""
         return None if self._rival is None else self._rival.mean
-
-    @property
-    def rival_hit(self) -> float | None:
-        """Its chance of a hit."""
-        return (
-            None if self._rival is None else self._rival.hit_probability(self._question.fraction)
-        )
 
     # -- the work --------------------------------------------------------------------------------
 

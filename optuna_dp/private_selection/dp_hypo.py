@@ -72,7 +72,7 @@ class DPHyPOSampler(SelectionSampler):
         surrogate: Any :class:`optuna_dp.models.surrogate.ScoreModel`; default a Gaussian
             process.
         candidates: Fresh candidates per run, at least 1.
-        prior: None is Optuna's own uniform law; a
+        prior: None is Optuna's own uniform law; :func:`optuna_dp.around` a good guess, another
             :class:`~optuna_dp.models.prior.Prior` or a weighted finite set,
             :class:`~optuna_dp.private_selection.densities.informed.FixedCandidates`, need
             ``search_space``.

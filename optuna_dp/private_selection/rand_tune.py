@@ -27,7 +27,8 @@ class RandTuneSampler(SelectionSampler):
         search_space: Distributions by parameter name. None (the default) draws each parameter
             when the objective asks for it, conditional ones included.
         trials: The law of the number of runs. Fix it before the data are touched.
-        prior: None is Optuna's own uniform law; :class:`optuna_dp.models.prior.Prior` or
+        prior: None is Optuna's own uniform law; :func:`optuna_dp.around` a good guess, another
+            :class:`optuna_dp.models.prior.Prior` or
             :class:`optuna_dp.private_selection.densities.informed.FixedCandidates` need
             ``search_space``.
         seed: Makes the study repeatable, for simulations. It cannot be released then.

@@ -105,4 +105,10 @@ def _started(runs: int | None) -> str:
 def _prior_in_words(fingerprint: dict[str, Any]) -> str:
     if fingerprint.get("prior") == "uniform":
         return "Optuna's uniform law over the parameters' ranges"
+    if fingerprint.get("prior") == "around":
+        guesses = ", ".join(f"{name} {c:.4g}" for name, c in fingerprint["centers"].items())
+        return (
+            f"around guesses fixed beforehand ({guesses}): ln(value / guess) is normal with "
+            f"standard deviation {fingerprint['sd']:g}, within the range; others uniform"
+        )
     return ", ".join(f"{name}: {value}" for name, value in sorted(fingerprint.items()))

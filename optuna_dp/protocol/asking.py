@@ -1,11 +1,16 @@
-"""``Study.ask`` goes on with the next trial where another worker has won the one it was given.
+"""An objective is called only for a trial that this worker has won and that is a run of the plan.
 
 Optuna has no hook for this. ``before_trial`` is the first of ours that is called, and by then the
-trial is chosen; an exception from it ends ``study.optimize``. So importing this module wraps
-``Study.ask``: it asks again after :class:`TakenByAnother`, which only a sampler of optuna-dp
-raises, so for other samplers nothing changes. ``study.optimize`` calls ``ask`` for each trial. It
-has a heartbeat and calls the objective only for what ``ask`` returns, so a worker that lost a
-trial leaves it as it is and makes as many runs as it was told to.
+trial is chosen; an exception from it ends ``study.optimize``. So importing this module wraps two
+methods of ``Study``. For samplers that are not optuna-dp's nothing changes.
+
+``ask`` goes on with the next trial where another worker has won the one it was given: it asks
+again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. It has a heartbeat
+and calls the objective only for what ``ask`` returns, so a worker that lost a trial leaves it as
+it is and makes as many runs as it was told to.
+
+``optimize`` calls the objective right after ``ask``, in the same thread. If the sampler has said
+meanwhile that the trial is beyond the last run (:func:`is_beyond`), it ends as pruned instead.
 
 If another library replaces ``Study.ask``, the exception ends the worker instead. A trial that has
 begun and is given to a second worker then passes for one that is continued, which no storage shows
@@ -20,6 +25,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from optuna.exceptions import TrialPruned
 from optuna.study import Study
 from optuna.trial import Trial
 
@@ -27,6 +33,7 @@ from optuna_dp.errors import PlanError
 
 _logger = logging.getLogger("optuna_dp")
 _thread = threading.local()
+BEYOND = "The study's last run has begun already, so this trial is no run of it."
 
 
 class TakenByAnother(PlanError):
@@ -41,11 +48,16 @@ def is_asked_for() -> bool:
     return getattr(_thread, "asking", 0) > 0
 
 
+def is_beyond() -> None:
+    """Notes that the trial that begins in this thread is none of the study's runs."""
+    _thread.beyond = True
+
+
 def _going_on(ask: Callable[..., Trial]) -> Callable[..., Trial]:
     @functools.wraps(ask)
     def asks_until_it_has_one(self: Study, *args: Any, **kwargs: Any) -> Trial:
         while True:
-            _thread.asking = getattr(_thread, "asking", 0) + 1
+            _thread.asking, _thread.beyond = getattr(_thread, "asking", 0) + 1, False
             try:
                 return ask(self, *args, **kwargs)
             except TakenByAnother as error:
@@ -56,4 +68,19 @@ def _going_on(ask: Callable[..., Trial]) -> Callable[..., Trial]:
     return asks_until_it_has_one
 
 
+def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(optimize)
+    def optimizes(self: Study, func: Callable[[Trial], Any], *args: Any, **kwargs: Any) -> None:
+        @functools.wraps(func)
+        def objective(trial: Trial) -> Any:
+            if getattr(_thread, "beyond", False):
+                raise TrialPruned(BEYOND)
+            return func(trial)
+
+        return optimize(self, objective, *args, **kwargs)
+
+    return optimizes
+
+
 Study.ask = _going_on(Study.ask)  # type: ignore[method-assign]
+Study.optimize = _of_runs_only(Study.optimize)  # type: ignore[method-assign]

@@ -46,10 +46,10 @@ from collections.abc import Mapping
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from optuna_dp.polling import poll
-from optuna_dp.protocol.records import ended, fail_unstarted
+from optuna_dp.protocol.records import fail_unstarted, give_back_end
 from optuna_dp.protocol.waiting import Waiting
 
 CLAIM_KEY = "optuna_dp:claim"
@@ -94,7 +94,7 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
 
     def look() -> str | None:
         now = storage.get_trial(trial._trial_id)
-        if ended(now) or _restored(storage, now):
+        if give_back_end(storage, now):
             return OUT
         others = {other: of for other, of in claims_on(now).items() if other != token}
         found = next_state(token, state, others)
@@ -133,23 +133,6 @@ def claims_on(trial: FrozenTrial) -> dict[str, str]:
 def claimed_twice(trial: FrozenTrial) -> bool:
     """Returns whether two workers have won the same trial, so that it may have run twice."""
     return list(claims_on(trial).values()).count(WON) > 1
-
-
-def _restored(storage: BaseStorage, trial: FrozenTrial) -> bool:
-    """Returns whether a trial had ended before this worker was given it; gives it its end back.
-
-    On SQLite the update that gives a worker a trial may come so late that the other worker has
-    ended it already. It then shows as running, with the time at which it was completed. Only a
-    pruned trial cannot be told from a completed one, if it reported values: it stays open, to be
-    marked as failed (``optuna-dp recover``), which is the same outcome.
-    """
-    if trial.datetime_complete is None:
-        return False
-    if trial.values is None:
-        storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-    elif not trial.intermediate_values:
-        storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, trial.values)
-    return True
 
 
 def _prefix(trial: FrozenTrial) -> str:

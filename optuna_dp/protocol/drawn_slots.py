@@ -82,11 +82,11 @@ class DrawnSlotSampler(SlotSampler):
             self._raise_error_if_multi_objective(study)
         copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
         if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
-            refuse(study._storage, trial, NOT_DRAWN.format(trial.number))
+            refuse(study._storage, trial, NOT_DRAWN)
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if trial.number >= self._last_to_start(plan):
-            self._stop(study)
+            self.stop(study)
         return trial.number < plan.slots
 
     def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
@@ -121,7 +121,7 @@ class DrawnSlotSampler(SlotSampler):
                 "misspelt, start a new study."
             )
         draw = self._draw_alone(trial.number, name, distribution)
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         if draw is None and known is not None and known.begun_here:
             known.asked.add(name)
             return draw_alone(known.record.draws, name, distribution)
@@ -132,7 +132,7 @@ class DrawnSlotSampler(SlotSampler):
 
     def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
         """Returns what fixes the draws of a trial that another process has begun, say."""
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         if known is not None:
             return known.record.draws
         record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
@@ -145,7 +145,7 @@ class DrawnSlotSampler(SlotSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Notes which parameters were not drawn here; forgets the trial."""
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         super().after_trial(study, trial, state, values)
         if known is not None and known.begun_here:
             _note_what_others_drew(study, trial, known.asked)

@@ -32,6 +32,8 @@ PUBLISHED_KEY = "optuna_dp:published"
 DESCRIPTION_KEY = "optuna_dp:description"
 RELEASED_KEY = "optuna_dp:released"
 PROPOSER_KEY = "optuna_dp:proposer"
+# Beside a pruned trial that has a value, the last that it reported: it is no completed one.
+WAS_PRUNED_KEY = "optuna_dp:was_pruned"
 TIE_BITS = 128
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
@@ -216,6 +218,29 @@ def holds_new_plan(trial: FrozenTrial) -> bool:
 def ended(trial: FrozenTrial) -> bool:
     """Whether a trial has ended, however it ended."""
     return trial.state.is_finished()
+
+
+def give_back_end(storage: BaseStorage, trial: FrozenTrial) -> bool:
+    """Returns whether a trial has ended; gives it its end back if the storage has lost that.
+
+    On SQLite the update that gives a worker a waiting trial may come so late that another worker
+    has ended it already. The file then has it as running, with the time at which it was completed
+    and the values that it had; Optuna's cache may have it as ended. The worker that was given it
+    does this; if it dies before, ``recover`` does.
+
+    Raises:
+        UpdateFinishedTrialError: If it has ended in the storage too, so nothing was lost.
+    """
+    state = trial.state
+    if not ended(trial):
+        if trial.datetime_complete is None:
+            return False
+        pruned = WAS_PRUNED_KEY in trial.system_attrs
+        state = TrialState.PRUNED if pruned else TrialState.COMPLETE
+        if trial.values is None:  # Failed, or pruned without a value: the same outcome.
+            state = TrialState.FAIL
+    storage.set_trial_state_values(trial._trial_id, state, trial.values)
+    return True
 
 
 def score(trial: FrozenTrial) -> float | None:

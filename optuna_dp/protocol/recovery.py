@@ -16,7 +16,9 @@ from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
     checked_study,
     did_nothing,
+    ended,
     fail_unstarted,
+    give_back_end,
     holds_new_plan,
     read_plan,
     trials_of,
@@ -54,6 +56,9 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     new one (with a number of runs drawn afresh, trial 0 not among them) once trial 0 has been
     told to have failed.
 
+    A trial that ended, and that SQLite shows as open because it gave it away too late, is given
+    its end back.
+
     Guarantees:
         * No trial that has ended is changed, and no trial is added; the number of runs stays.
         * Either all trials of ``fail`` can be told so, or nothing is changed.
@@ -83,6 +88,9 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     if not isinstance(fail, Iterable):
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
+    for trial in trials_of(study):
+        if not ended(trial):
+            give_back_end(storage, trial)
     is_open = {trial.number: trial for trial in _open(study)}
     plan, _ = read_plan(storage, study_id)
     trials = trials_of(study)
@@ -93,7 +101,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
             "fail",
             wrong,
             "it is not the number of an open trial",
-            f"Open trials: {', '.join(map(str, sorted(is_open))) or 'none'}.",
+            # Not which ones are: an exception may be read by others.
+            "recover(study) returns those that are open.",
         )
     ids = {t.number: t._trial_id for t in trials}
     for number in sorted(numbers & lost):

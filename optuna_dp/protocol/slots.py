@@ -37,7 +37,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import TakenByAnother, is_asked_for
+from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
 from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.creating import was_created_here
 from optuna_dp.protocol.draws import (
@@ -54,6 +54,7 @@ from optuna_dp.protocol.records import (
     SLOT_KEY,
     TIE_BITS,
     UNSTARTED_KEY,
+    WAS_PRUNED_KEY,
     SlotRecord,
     did_nothing,
     direction_of,
@@ -66,9 +67,10 @@ from optuna_dp.protocol.under_way import Known, UnderWay
 
 _logger = logging.getLogger("optuna_dp")
 
-# Said of a trial whose hyperparameters were given by hand.
+# Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
+# run that is T.
 NOT_DRAWN = (
-    "Trial {} was enqueued or copied (by hand, or by a callback that retries failed trials), so "
+    "A trial was enqueued or copied (by hand, or by a callback that retries failed trials), so "
     "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
     "of the study had started before, the study has no privacy guarantee: start a new study "
     "without enqueued trials; a failed run is a run and is never repeated."
@@ -90,7 +92,7 @@ class SlotSampler(BaseSampler):
     def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
         self._search_space = checked_space(search_space)
         self._seed = checked_seed(seed)
-        self._under_way = UnderWay()
+        self.under_way = UnderWay()
         self._designs: dict[str, tuple[Design, str]] = {}
         self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
@@ -149,7 +151,7 @@ class SlotSampler(BaseSampler):
         """Returns the value of one parameter that was not drawn jointly."""
 
     @staticmethod
-    def _stop(study: Study) -> None:
+    def stop(study: Study) -> None:
         """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
         if study._thread_local.in_optimize_loop:
             study.stop()
@@ -186,15 +188,15 @@ class SlotSampler(BaseSampler):
         continued = begun and not is_asked_for()
         created = was_created_here()
         if not continued and not created and (not claim(study, trial) or begun):
-            raise TakenByAnother(f"Trial {trial.number} is another worker's.")
+            raise TakenByAnother("This trial is another worker's.")
         self._check_admitted(study, trial)
         try:
             self._begin(study, trial)
-        except UpdateFinishedTrialError as error:
+        except UpdateFinishedTrialError:
             raise PlanError(
-                f"Trial {trial.number} was told to have failed while this worker was starting it. "
-                "It counts as a failed run. Start the worker again for the runs that remain."
-            ) from error
+                "A trial was told to have failed while this worker was starting it. It counts as "
+                "a failed run. Start the worker again for the runs that remain."
+            ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
             if not storage.get_trial(trial._trial_id).state.is_finished():
@@ -204,12 +206,13 @@ class SlotSampler(BaseSampler):
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = study._storage
         # What stands under the same id and is not this trial's is gone from here on.
-        known = self._under_way.drop(study, trial)
+        known = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
         whole_study: Study = getattr(study, "_study", study)
         whole_study.pruner = self._guarded(whole_study.pruner)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            is_beyond()
             return
         me = threading.get_ident()
         before = own_slot(trial)
@@ -217,15 +220,15 @@ class SlotSampler(BaseSampler):
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
             old = SlotRecord.from_json(before)
             if old.nonce != plan.nonce:
-                raise PlanError(NOT_DRAWN.format(trial.number))
+                raise PlanError(NOT_DRAWN)
             known = known or Known(me, plan, old, begun_here=False)
             known.thread = me
-            self._under_way.put(study, trial, known)
+            self.under_way.put(study, trial, known)
             return
         record = SlotRecord(
             number=trial.number,
             nonce=plan.nonce,
-            fingerprint=self._own_design(study)[1],
+            fingerprint=self.own_design(study)[1],
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
             sampler=type(whole_study.sampler).__name__,
             draws=self._new_draws(trial.number),
@@ -233,8 +236,8 @@ class SlotSampler(BaseSampler):
         )
         self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
-        check_same_design(*self._own_design(study), plan)
-        self._under_way.put(study, trial, Known(me, plan, record, begun_here=True))
+        check_same_design(*self.own_design(study), plan)
+        self.under_way.put(study, trial, Known(me, plan, record, begun_here=True))
         _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
@@ -248,8 +251,8 @@ class SlotSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         plan = self._plan_of(study, trial)
         if self._is_beyond(study, plan, trial):
-            raise optuna.TrialPruned("The study's last run has started already.")
-        check_same_design(*self._own_design(study), plan)
+            raise optuna.TrialPruned(BEYOND)
+        check_same_design(*self.own_design(study), plan)
         with self._noting_that_it_waits(study, trial):
             return self._space_of(study, plan, trial.number)
 
@@ -300,10 +303,12 @@ class SlotSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets the trial. Whether the study is finished is decided on reading."""
-        known = self._under_way.drop(study, trial)
+        known = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             study._storage.set_trial_system_attr(trial._trial_id, UNSTARTED_KEY, True)
+        if state == TrialState.PRUNED and values is not None:
+            study._storage.set_trial_system_attr(trial._trial_id, WAS_PRUNED_KEY, True)
         if known is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
@@ -335,13 +340,13 @@ class SlotSampler(BaseSampler):
 
     def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
         """Returns the plan under which a trial runs."""
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         if known is not None:
             return known.plan
         return written_plan(study)
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        known = self._under_way.get(study, trial)
+        known = self.under_way.get(study, trial)
         return known is not None and known.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -361,7 +366,7 @@ class SlotSampler(BaseSampler):
             return None
         return {name: json.loads(distribution_to_json(d)) for name, d in space.items()}
 
-    def _own_design(self, study: Study) -> tuple[Design, str]:
+    def own_design(self, study: Study) -> tuple[Design, str]:
         """What this worker was configured with, and its fingerprint."""
         direction = direction_of(study)
         if direction not in self._designs:
@@ -371,7 +376,7 @@ class SlotSampler(BaseSampler):
         return self._designs[direction]
 
     def _new_plan(self, study: Study) -> StudyPlan:
-        design, _ = self._own_design(study)
+        design, _ = self.own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
         return StudyPlan.drawn(design, slots, self._selects)
 

@@ -60,7 +60,7 @@ class UnderWay:
         self._most = most
         self._lock = threading.Lock()
         # By storage and the trial's id there, in the order in which the trials began.
-        self._known: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, Known]] = (
+        self.known: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, Known]] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -70,12 +70,12 @@ class UnderWay:
     def get(self, study: Study, trial: FrozenTrial) -> Known | None:
         """Returns what is known of a trial that began here; None if nothing is."""
         with self._lock:
-            return self._known.get(study._storage, _NOTHING).get(trial._trial_id)
+            return self.known.get(study._storage, _NOTHING).get(trial._trial_id)
 
     def put(self, study: Study, trial: FrozenTrial, known: Known) -> None:
         """Remembers what is known of a trial from its beginning on."""
         with self._lock:
-            mine = self._known.setdefault(study._storage, OrderedDict())
+            mine = self.known.setdefault(study._storage, OrderedDict())
             mine.pop(trial._trial_id, None)
             mine[trial._trial_id] = known
             while len(mine) > self._most:
@@ -84,7 +84,7 @@ class UnderWay:
     def drop(self, study: Study, trial: FrozenTrial) -> Known | None:
         """Forgets a trial, as the storage has it; returns what was known of this very trial."""
         with self._lock:
-            known = self._known.get(study._storage, _NOTHING).pop(trial._trial_id, None)
+            known = self.known.get(study._storage, _NOTHING).pop(trial._trial_id, None)
         if known is None or trial.system_attrs.get(SLOT_KEY) != known.record.to_json():
             return None
         return known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import math
 import threading
@@ -19,9 +18,8 @@ from optuna_dp.evidence.run_record import (
     write_run_record,
 )
 from optuna_dp.evidence.slot_records import check_waited, slot_record
-from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import ended, score, trials_of
-from optuna_dp.releasing.reminders import looks_exact, warn_of_scores
+from optuna_dp.protocol.records import ended, trials_of
+from optuna_dp.releasing.reminders import ProgressLine, Reminder
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _logger = logging.getLogger("optuna_dp")
-
-# Of how many runs scores are compared after each; release compares all of them.
-_LOOKED_AT = 100
 
 
 class PrivacyCallback:
@@ -93,10 +88,9 @@ class PrivacyCallback:
         # What runs cost, unless the study's plan says it.
         self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
         self._lock = threading.Lock()
-        self._progress = _Progress() if show_progress else None
+        self._progress = ProgressLine() if show_progress else None
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
-        self._looked = ""  # The nonce of the study whose scores were pointed out last.
-        self._warned = ""  # The nonce of the study that was warned of its failures last.
+        self._reminder = Reminder()
 
     def __repr__(self) -> str:
         # Start-up time: workers make callbacks before anything is judged.
@@ -113,7 +107,7 @@ class PrivacyCallback:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy in another process shares neither the lock nor the line on the terminal.
-        shows = None if self._progress is None else _Progress()
+        shows = None if self._progress is None else ProgressLine()
         return {**self.__dict__, "_lock": None, "_progress": shows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -141,6 +135,7 @@ class PrivacyCallback:
         if procedure.runs_among([trial], plan):
             check_waited(trial)
             procedure.check_run(trial, slot_record(trial, plan), plan)
+            procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))
         finished = done == plan.slots
@@ -157,8 +152,7 @@ class PrivacyCallback:
         )
         if self._progress is not None:
             self._progress.show(procedure.progress(slots), shown, record.delta, finished)
-        self._warn_of_runs(procedure, plan, slots)
-        self._warn_of_scores(plan, slots)
+        self._reminder.look(procedure, plan, slots)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
 
@@ -178,6 +172,12 @@ class PrivacyCallback:
             raise PlanError(
                 "What runs of this study cost is in its plan: give study.optimize a "
                 "PrivacyCallback() without a run."
+            )
+        if own is not None and self._relation not in (None, own.neighboring_relation):
+            # Before anything is written: a record of it would spoil the release.
+            raise PlanError(
+                f"This study is planned for the relation {own.neighboring_relation!r}, not for "
+                f"{self._relation!r}. Leave out neighboring_relation."
             )
         if own is not None:
             return self._record_of(own.event, own.delta, own.neighboring_relation)
@@ -214,24 +214,6 @@ class PrivacyCallback:
             f"cost{spoilt}. {ONE_COST}"
         )
 
-    def _warn_of_runs(
-        self, procedure: Procedure, plan: StudyPlan, slots: Sequence[FrozenTrial]
-    ) -> None:
-        """Logs once what the curator should know of the runs while they are still going on."""
-        if self._warned != plan.nonce and (words := procedure.warning(slots)):
-            self._warned = plan.nonce
-            _logger.warning(words)
-
-    def _warn_of_scores(self, plan: StudyPlan, slots: Sequence[FrozenTrial]) -> None:
-        """Says once for a study, when it shows, that scores look as if they had no noise."""
-        if self._looked == plan.nonce:
-            return
-        found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
-        words = looks_exact([value for value in found if value is not None])
-        if words:
-            self._looked = plan.nonce
-            warn_of_scores(words)
-
     def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
         """The epsilon of the whole study, computed once per design."""
         with self._lock:
@@ -239,27 +221,6 @@ class PrivacyCallback:
             if key not in self._epsilons:
                 self._epsilons[key] = procedure.guarantee(record).epsilon(record.delta)
             return self._epsilons[key]
-
-
-class _Progress:
-    """One line on the terminal that goes away; it depends on T only while it is there."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-
-    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
-        from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
-
-        if self._bar is None:
-            # disable=None: not where a file would keep one line per run.
-            self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
-        now = datetime.datetime.now().strftime("%H:%M:%S")
-        # At most 79 characters: a terminal's width cuts it.
-        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
-        self._bar.set_description_str(words)
-        if finished:
-            self._bar.close()
-            self._bar = None
 
 
 def _check_takes_a_run(procedure: Procedure) -> None:

@@ -61,6 +61,10 @@ class DataDescription(Record):
                 "For example unit='patient'.",
             )
 
+    def contradicts(self, planned: int | None) -> bool:
+        """Returns whether it names another number of records than the plan was made for."""
+        return None not in (self.records, planned) and self.records != planned
+
     def facts(self) -> dict[str, str]:
         """Returns rows of the statement, by heading."""
         held = None if self.records is None else f"{self.records:,} records"

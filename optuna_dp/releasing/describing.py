@@ -6,6 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.reading import open_study
 from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, checked_study
 from optuna_dp.releasing.data_description import DataDescription, read_description
 
@@ -46,7 +47,8 @@ def describe(
         purpose: What the model is for.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed, or the study has been released.
+        InvalidArgumentError: If an argument is not allowed, ``records`` is not the number that the
+            study's plan was made for, or the study has been released.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -74,6 +76,15 @@ def describe(
     new = DataDescription(**{**known, **{k: v for k, v in given.items() if v is not None}})
     if new == before:
         return
+    opened = open_study(study)
+    planned = None if opened is None else opened.procedure.planned_records()
+    if new.contradicts(planned):
+        raise InvalidArgumentError(
+            "records",
+            new.records,
+            f"the study's plan was made for {planned:,} records",
+            "Say how many records are trained on, or start a study with a plan for these.",
+        )
     if RELEASED_KEY in storage.get_study_system_attrs(study_id):
         raise InvalidArgumentError(
             "study",

@@ -15,7 +15,7 @@ from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
-from optuna_dp.validation import open_unit
+from optuna_dp.validation import open_unit, warn_of_large_delta
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -35,6 +35,8 @@ def release(
     output_attributes: Sequence[str] | None = None,
     artifact_store: ArtifactStore | None = None,
     failures: Literal["chance", "lost"] | None = None,
+    vouched: str | None = None,
+    give_up_last_run: bool = False,
 ) -> Release:
     """Releases the best run of a finished study, with the guarantee of the whole search.
 
@@ -62,6 +64,12 @@ def release(
             succeed (a broken objective, a machine that died, stopping early), for a cause that
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
+        vouched: For a study with a budget of which a run shows what nothing recorded vouches for:
+            it never asked :func:`optuna_dp.fidelity` what it may spend, reported values, or has
+            attributes that nothing pays for. How you know that the guarantee covers it, in words
+            that the statement prints.
+        give_up_last_run: For a study with a budget: the last run's score and model are not
+            released, only its hyperparameters, which were chosen before it began.
 
     Returns:
         The release.
@@ -104,6 +112,10 @@ def release(
     if failures not in (None, "chance", "lost"):
         raise InvalidArgumentError("failures", failures, "it must be None, 'chance' or 'lost'")
     disclosed = procedure.check_failures(evidence, failures)
+    if give_up_last_run:
+        evidence = procedure.without_last_output(evidence)
+    spending = procedure.spending(evidence, record, vouched)
+    description = _description(study, procedure.planned_records())
     procedure.settle(evidence)
     winner = procedure.winner(evidence)
     design = (
@@ -126,22 +138,32 @@ def release(
         delta=record.delta if delta is None else open_unit("delta", delta),
         design=design,
         disclosed_runs=disclosed,
-        description=_description(study),
+        description=description,
+        spending=spending,
     )
+    if description is not None and description.records is not None:
+        warn_of_large_delta(found.delta, description.records)
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
     remind(evidence)
     return found
 
 
-def _description(study: Study) -> DataDescription | None:
-    """What only people know, for the statement."""
+def _description(study: Study, planned_records: int | None) -> DataDescription | None:
+    """What only people know, for the statement; refuses what contradicts the plan."""
     if DESCRIPTION_KEY not in study._storage.get_study_system_attrs(study._study_id):
         return None
     # Lazy: only described studies need it.
     from optuna_dp.releasing.data_description import read_description
 
-    return read_description(study)
+    found = read_description(study)
+    if found is not None and found.contradicts(planned_records):
+        raise ReleaseRefusedError(
+            f"It is described as one of {found.records:,} records, and its plan was made for "
+            f"{planned_records:,}.",
+            fix="Describe it again: optuna_dp.describe(study, records=...).",
+        )
+    return found
 
 
 def _run_record(
@@ -152,14 +174,14 @@ def _run_record(
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    recorded = read_run_record(study._storage, study._study_id) or own
-    if run is None and recorded is None:
+    recorded = read_run_record(study._storage, study._study_id)
+    if run is None and recorded is None and own is None:
         raise ReleaseRefusedError(
             "What one run costs is not known.",
             fix="Pass it, release(study, run), or give study.optimize a "
             "PrivacyCallback(run); see optuna_dp.dp_sgd.",
         )
-    known = recorded or RunRecord(run, 1e-5 if delta is None else delta)
+    known = recorded or own or RunRecord(run, 1e-5 if delta is None else delta)
     given = RunRecord.checked(
         known.event if run is None else run,
         known.delta,

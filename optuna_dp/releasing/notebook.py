@@ -9,6 +9,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from optuna_dp.hooks import call_optional
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def _of_guarantee(guarantee: Guarantee) -> str:
 def _of_budget(plan: BudgetPlan) -> str:
     epsilon = rounded_up(plan.guarantee.epsilon(plan.delta), 3)
     heading = f"all of it together costs epsilon = {epsilon} at delta = {plan.delta:g}"
-    return f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
+    remark = html.escape(str(call_optional("remark on a plan", plan)))
+    found = f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
+    return found + (remark and f"<p>{remark}</p>")
 
 
 BUDGET_HEADS = ("runs", "noise", "steps", "score noise", "SGD", "Adam")

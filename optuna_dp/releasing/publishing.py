@@ -8,15 +8,23 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.storages import BaseStorage, JournalStorage, get_storage
+from optuna.storages import (
+    BaseStorage,
+    InMemoryStorage,
+    JournalStorage,
+    RDBStorage,
+    get_storage,
+)
+from optuna.storages._cached_storage import _CachedStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.hooks import call_optional
-from optuna_dp.protocol.records import PUBLISHED_KEY, SLOT_KEY
+from optuna_dp.protocol.records import PUBLISHED_KEY
 from optuna_dp.releasing.release import Release
 
 
@@ -27,16 +35,18 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
 
     Args:
         release: What :func:`optuna_dp.release` returned.
-        storage: Where to; a storage that holds nothing but published releases, because who may
-            read the published study can read everything beside it.
+        storage: Where to: the URL of an SQLite file that does not exist yet
+            (``"sqlite:///public.db"``), an empty journal, storage in memory, or a new database on
+            a server. One release has one storage, because who may read the published study can
+            read everything that is, or ever was, beside it.
         study_name: Name of the new study.
 
     Returns:
         The new study.
 
     Raises:
-        InvalidArgumentError: If an argument is not allowed, or the name is taken.
-        ReleaseRefusedError: If the storage holds, or has held, anything else.
+        InvalidArgumentError: If an argument is not allowed.
+        ReleaseRefusedError: If the storage is not new.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -49,31 +59,16 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
     """
     if not isinstance(study_name, str) or not study_name:
         raise InvalidArgumentError("study_name", study_name, "it must be a name")
-    backend = _storage(storage)
-    for other in backend.get_all_studies():
-        if PUBLISHED_KEY not in backend.get_study_system_attrs(other._study_id):
-            raise ReleaseRefusedError(
-                f"The storage also holds the study {other.study_name!r}, a curator's study or one "
-                "that was not published: whoever may read the published study could read that "
-                "one too.",
-                fix="Publish to a storage of its own.",
-            )
-    if _has_leftovers(backend):
-        raise ReleaseRefusedError(
-            "The storage's file still holds records of a curator's study that was deleted: "
-            "deleting does not erase them.",
-            fix="Publish to a new file.",
-        )
-    if any(other.study_name == study_name for other in backend.get_all_studies()):
-        raise InvalidArgumentError(
-            "study_name", study_name, "the storage has a study of that name already"
-        )
+    backend = _new(storage)
     names = release.design.direction.upper().split(",")
     study = optuna.create_study(
         storage=backend,
         study_name=study_name,
         directions=[StudyDirection[name] for name in names],
     )
+    if study._study_id != _first_id(backend):
+        optuna.delete_study(study_name=study_name, storage=backend)
+        raise _used("it has given numbers to studies before, which were deleted")
     backend.set_study_system_attr(study._study_id, PUBLISHED_KEY, True)
     opened = releases_all_runs(release.design)
     if opened:
@@ -100,21 +95,61 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
     return study
 
 
-def _has_leftovers(storage: BaseStorage) -> bool:
-    """Whether the file behind a storage holds records of runs, whatever its studies are now.
+def _new(storage: Any) -> BaseStorage:
+    """Returns a storage that nothing was ever written to, opened; refuses any other.
 
-    A journal keeps every line, and SQLite leaves the bytes of deleted rows where they were. What
-    a database server keeps of deleted rows cannot be seen from here.
+    What was deleted is not gone: a journal keeps every line, SQLite leaves the bytes of deleted
+    rows where they were, and where it erases them the file's size and its count of changes still
+    tell how many runs there were.
     """
-    mark = SLOT_KEY.encode()
-    backend: Any = getattr(storage, "_backend", storage)
-    if isinstance(storage, JournalStorage):
-        return any(mark in repr(entry).encode() for entry in backend.read_logs(0))
-    engine = getattr(backend, "engine", None)
-    if engine is None or engine.url.get_backend_name() != "sqlite" or not engine.url.database:
-        return False
-    files = [Path(engine.url.database + end) for end in ("", "-wal", "-journal")]
-    return any(mark in file.read_bytes() for file in files if file.is_file())
+    if not isinstance(storage, str | BaseStorage):
+        raise InvalidArgumentError("storage", storage, "it must be an Optuna storage or its URL")
+    if isinstance(storage, str):
+        file = _sqlite_file(storage)
+        if file is not None and file.exists():
+            raise _used(f"the file {file.name} exists")
+    try:
+        backend = get_storage(storage)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InvalidArgumentError("storage", storage, f"it cannot be opened ({line})") from error
+    held = [study.study_name for study in backend.get_all_studies()]
+    if held:
+        raise _used(f"it holds the study {held[0]!r}, and who reads one study reads all")
+    inner: Any = backend._backend if isinstance(backend, _CachedStorage) else backend
+    if isinstance(inner, JournalStorage):
+        if any(True for _ in inner._backend.read_logs(0)):
+            raise _used("its journal keeps records of a study that was deleted")
+    elif isinstance(inner, RDBStorage):
+        if not isinstance(storage, str) and _sqlite_file(inner.url) is not None:
+            raise _used("whether its file has held a study cannot be seen")
+    elif not isinstance(inner, InMemoryStorage):
+        raise _used(f"what is behind a {type(inner).__name__} cannot be seen")
+    return backend
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """Returns the file of a SQLite database; None for other databases, and in memory."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return None  # What it is then said when it is opened.
+    # SQLite takes "file:" names with options of its own after the path.
+    name = (parsed.database or "").removeprefix("file:").partition("?")[0]
+    on_disk = parsed.get_backend_name() == "sqlite" and name not in ("", ":memory:")
+    return Path(name) if on_disk else None
+
+
+def _first_id(backend: BaseStorage) -> int:
+    """Returns the id that a new storage gives its first study; ids of trials would tell T."""
+    return 1 if isinstance(backend, _CachedStorage | RDBStorage) else 0
+
+
+def _used(why: str) -> ReleaseRefusedError:
+    return ReleaseRefusedError(
+        f"The storage to publish to is not new: {why}.",
+        fix="Publish to a file that does not exist yet: publish(release, 'sqlite:///PATH', name).",
+    )
 
 
 def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
@@ -133,13 +168,3 @@ def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistributio
         values=pilot["values"],
         user_attrs={"pilot of rung": pilot["rung"] + 1, **others},
     )
-
-
-def _storage(storage: str | BaseStorage) -> BaseStorage:
-    if not isinstance(storage, str | BaseStorage):
-        raise InvalidArgumentError("storage", storage, "it must be an Optuna storage or its URL")
-    try:
-        return get_storage(storage)
-    except (SQLAlchemyError, ImportError, ValueError) as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InvalidArgumentError("storage", storage, f"it cannot be opened ({line})") from error

@@ -14,7 +14,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
 from optuna_dp.evidence.markdown import statement_markdown
 from optuna_dp.evidence.procedures import description_of
-from optuna_dp.evidence.statement_data import statement_data
+from optuna_dp.evidence.statement_data import released_words, statement_data
 from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
 
@@ -53,6 +53,10 @@ class Release:
         disclosed_runs: How many runs had a chance to be chosen, where that is released and charged
             for (``release(study, failures="lost")``); None where it is secret, as a rule.
         description: What only people know (:func:`optuna_dp.describe`), or None.
+        spending: After ``BudgetSampler``: of how many runs with an output ("runs") it is recorded
+            that they asked what they may spend ("asked"), were checked against their training's
+            own accountant ("checked") and got the noise of their score from this package
+            ("scored"); and what the curator vouches for ("vouched").
     """
 
     params: dict[str, Any] | None
@@ -66,6 +70,7 @@ class Release:
     training: dp_event.DpEvent | None = field(default=None, kw_only=True, repr=False)
     disclosed_runs: int | None = field(default=None, kw_only=True, repr=False)
     description: DataDescription | None = field(default=None, kw_only=True, repr=False)
+    spending: dict[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
 
     @property
     def pilots(self) -> list[dict[str, Any]]:
@@ -127,7 +132,10 @@ class Release:
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
         facts = {} if self.description is None else self.description.facts()
-        facts |= description_of(self.design).facts(self.design, self.search_guarantee)
+        described = description_of(self.design)
+        facts |= described.facts(self.design, self.search_guarantee)
+        if self.spending:
+            facts |= described.facts_of_spending(self.design, self.spending)
         if self.disclosed_runs is not None:
             facts["Number of runs"] = (
                 f"{self.disclosed_runs} could be chosen. The number is revealed here, and the "
@@ -183,19 +191,13 @@ class Release:
     def _statement(self) -> dict[str, Any]:
         """Returns the statement as plain JSON values."""
         described = description_of(self.design)
-        released = ["the hyperparameters"]
-        if described.score_is_told or self.value is not None:
-            released.append("the score" if self.training is None else "the final score")
-        if self.training is not None:
-            released.append("the final training's output")
-        released += [f"attribute {name!r}" for name in sorted(self.attributes)]
-        released += ["the model artifact"] if self.artifact is not None else []
+        content = self._content()
         return statement_data(
             self.guarantee,
             self.design,
             delta=self.delta,
-            released=released,
-            content=self._content(),
+            released=released_words(content, described, trained=self.training is not None),
+            content=content,
             described=described,
             cap=None if self.description is None else self.description.cap,
         )
@@ -214,6 +216,7 @@ class Release:
                 for name, distribution in self.distributions.items()
             },
             **({"description": described} if described else {}),
+            **({"spending": self.spending} if self.spending else {}),
         }
 
 

@@ -1,4 +1,4 @@
-"""What the curator is reminded of when a release is made. It changes nothing about the release.
+"""What the curator is told while a study runs and when it is released. It changes nothing of it.
 
 That other studies count too; and that scores look as if no noise had been added to them. This is
 for the curator's eyes: it reads all scores. It refuses nothing, because equal or round scores can
@@ -8,25 +8,32 @@ need no noise.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.exact_values import common_unit
-from optuna_dp.protocol.records import score
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
 
 _logger = logging.getLogger("optuna_dp")
 
 EXACT = "The scores of this study look exact"
 _ALIKE = 3
+# Of how many runs scores are compared after each; release compares all of them.
+_LOOKED_AT = 100
 _ADVICE = (
     "If they are made of private data, add noise and charge for it (optuna_dp.scoring); if the "
     "training is seeded, take the seed away: its noise is no noise. Scores on public data may be "
@@ -83,3 +90,45 @@ def _warn_of_other_studies(study: Study) -> None:
             others,
             "y" if others == 1 else "ies",
         )
+
+
+class Reminder:
+    """Says once for a study what its curator should know while it is still going on."""
+
+    def __init__(self) -> None:
+        self._looked = ""  # The nonce of the study whose scores were pointed out last.
+        self._warned = ""  # The nonce of the study that was warned of its failures last.
+
+    def look(self, procedure: Procedure, plan: StudyPlan, slots: Sequence[FrozenTrial]) -> None:
+        """Looks at the runs so far: do they fail together, do scores look as without noise."""
+        if self._warned != plan.nonce and (words := procedure.warning(slots)):
+            self._warned = plan.nonce
+            _logger.warning(words)
+        if self._looked == plan.nonce:
+            return
+        found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
+        if words := looks_exact([value for value in found if value is not None]):
+            self._looked = plan.nonce
+            warn_of_scores(words)
+
+
+class ProgressLine:
+    """One line on the terminal that goes away; it depends on T only while it is there."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
+        """Says which run has ended, and the guarantee at delta; takes it away with the last."""
+        from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
+
+        if self._bar is None:
+            # disable=None: not where a file would keep one line per run.
+            self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
+        now = datetime.datetime.now().strftime("%H:%M:%S")
+        # At most 79 characters: a terminal's width cuts it.
+        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
+        self._bar.set_description_str(words)
+        if finished:
+            self._bar.close()
+            self._bar = None

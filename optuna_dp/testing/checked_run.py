@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
-from optuna.trial import Trial, create_trial
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, Trial, create_trial
 
 from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.testing.data_reads import Batches
@@ -29,7 +31,6 @@ from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
 from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
-from optuna_dp.testing.watched_storage import WatchedStorage
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
@@ -100,7 +101,7 @@ class Bench:
     """Runs an objective as often as it is asked to.
 
     Args:
-        objective: Takes a trial, and what notes the batches that it reads.
+        objective: Takes a trial, and what is written down of the run.
         plan: What :func:`optuna_dp.fidelity` says to it; None for studies without a budget.
         direction: Of the study, "maximize" or "minimize".
         time_limit: Seconds that one run may take; None for any time.
@@ -112,7 +113,7 @@ class Bench:
 
     def __init__(
         self,
-        objective: Callable[[Trial, Batches], Any],
+        objective: Callable[[Trial, CheckedRun], Any],
         plan: BudgetPlan | None,
         direction: Literal["maximize", "minimize"],
         time_limit: float | None,
@@ -131,7 +132,7 @@ class Bench:
         seed: int,
         like: CheckedRun | None = None,
         *,
-        objective: Callable[[Trial, Batches], Any] | None = None,
+        objective: Callable[[Trial, CheckedRun], Any] | None = None,
         at_step: Callable[[int], None] = lambda step: None,
         draws: bool = False,
     ) -> CheckedRun:
@@ -164,7 +165,7 @@ class Bench:
                     found.draws = Draws(lambda: self.randomness.drawn)
                 with found.draws.watching(), _limited(self._limit):
                     found.value, found.failure, found.kind = _score(
-                        lambda: (objective or self.objective)(trial, found.batches)
+                        lambda: (objective or self.objective)(trial, found)
                     )
                 found.states, found.drawn = self.randomness.read(), self.randomness.drawn
             found.seconds = time.monotonic() - begun
@@ -288,3 +289,67 @@ def quiet_optuna() -> Iterator[None]:
         yield
     finally:
         optuna.logging.set_verbosity(level)
+
+
+class WatchedStorage(InMemoryStorage):
+    """Notes which trials are read.
+
+    Attributes:
+        asked: Whether :func:`optuna_dp.fidelity` was called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = False
+        self._own: int | None = None
+        self._seen: set[str] = set()
+
+    @contextmanager
+    def watching(self, own: int) -> Iterator[set[str]]:
+        """Yields the names of methods by which trials other than ``own`` are read meanwhile."""
+        self._own, self._seen = own, set()
+        try:
+            yield self._seen
+        finally:
+            self._own = None
+
+    def _note(self, name: str, trial_id: int | None = None) -> None:
+        if self._own is None:
+            return
+        ours = _functions_of_this_package()
+        self.asked |= "fidelity" in ours
+        if not ours and trial_id != self._own:
+            self._seen.add(name)
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        self._note("get_trial", trial_id)
+        return super().get_trial(trial_id)
+
+    def get_all_trials(self, *args: Any, **kwargs: Any) -> list[FrozenTrial]:
+        self._note("get_all_trials")
+        return super().get_all_trials(*args, **kwargs)
+
+    def get_best_trial(self, study_id: int) -> FrozenTrial:
+        self._note("get_best_trial")
+        own, self._own = self._own, None  # It reads trials in its turn.
+        try:
+            return super().get_best_trial(study_id)
+        finally:
+            self._own = own
+
+    def get_n_trials(self, *args: Any, **kwargs: Any) -> int:
+        self._note("get_n_trials")
+        return super().get_n_trials(*args, **kwargs)
+
+
+def _functions_of_this_package() -> list[str]:
+    """Returns which of our functions asked Optuna: ``fidelity`` reads the plan at trial 0."""
+    found = []
+    for frame, _ in traceback.walk_stack(sys._getframe(2)):
+        package = str(frame.f_globals.get("__name__", "")).split(".")[0]
+        if frame.f_globals.get("__name__") == __name__ or package == "optuna":
+            continue
+        if package != "optuna_dp":
+            break
+        found.append(frame.f_code.co_name)
+    return found

@@ -1,9 +1,14 @@
-"""Checks of an objective before any budget is spent: :func:`check_objective`."""
+"""Checks of an objective, or of a training, before any budget is spent."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
+import os
 import secrets
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,19 +16,34 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.testing import gradient_steps
 from optuna_dp.testing import objective_faults as faults
 from optuna_dp.testing.checked_run import Bench, CheckedRun, Stage
-from optuna_dp.testing.data_reads import Batches, watched
-from optuna_dp.testing.forked import repeats
+from optuna_dp.testing.data_reads import watched
+from optuna_dp.testing.gradient_canaries import GradientCanaries
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
 from optuna_dp.testing.objective_faults import Finding
-from optuna_dp.testing.training_check import of_neighbours
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.trial import Trial
 
     from optuna_dp.budget.plan import BudgetPlan
+
+# Records are replaced in turn, until one of each scale has moved a step; few are in no batch at
+# all. Where a model saturates, on one side or far out, a record has no gradient.
+_SCALES = (-1e3, 1e3, -10.0, 10.0)
+_MOST_NEIGHBOURS = 8
+
+NORMALISATION = "BatchNorm and statistics of private records"
+CLIPPING = f"clipping, {NORMALISATION}"
+BATCHES = "who joins the batches"
+
+# Seconds that two copies of the process have at least.
+_AT_LEAST = 10.0
+
+# What a run takes: the trial, and what is written down of it.
+_Objective = Callable[[Any, CheckedRun], Any]
 
 
 @dataclass(frozen=True)
@@ -140,49 +160,107 @@ def check_objective(
         validation.positive("time_limit", time_limit)
     others = variants(data) if data is not None else []
     stages = _stages(event, plan)
-    bench = Bench(
-        _on(objective, data), plan, direction, time_limit, progress or (lambda words: None)
-    )
-    check = _Check(bench, public_score, 0 if data is None else records_in(data))
-    try:
-        for stage in stages:
-            check.stage(stage)
-        if data is not None and check.may_go_on:
-            check.neighbours(lambda row, scale: _on(objective, with_odd_record(data, row, scale)))
-            for words, other in others:
-                check.variant(words, _on(objective, other))
-    finally:
-        bench.randomness.restore()
+
+    def on(given: Any) -> _Objective:
+        if data is None:
+            return lambda trial, run: objective(trial)
+        return lambda trial, run: objective(trial, watched(given, run.batches))
+
+    bench = Bench(on(data), plan, direction, time_limit, progress or (lambda words: None))
+    check = _Check(bench, "public" if public_score else "private", data)
+    check.run(stages, on, others)
     if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
         check.findings.append(faults.of_no_fidelity())
     return ObjectiveReport(
-        tuple(_once(check.findings)),
+        check.found(),
         (*faults.not_checked(check.stages, check.records, check.moved), *check.unknown),
         bench.runs,
     )
 
 
+def check_training(
+    train: Callable[..., Any], event: Any, data: Any, *, opacus: bool
+) -> tuple[tuple[Finding, ...], list[str]]:
+    """Returns what is found in a training beside its canaries, and what could not be seen.
+
+    Args:
+        train: Takes data, after a :class:`GradientCanaries` unless it uses Opacus.
+        event: What it costs.
+        data: An array or tensor of records, or several of equal length.
+        opacus: Whether its steps are those of Opacus.
+    """
+
+    def on(given: Any) -> _Objective:
+        def once(trial: Trial, run: CheckedRun) -> float:
+            records = watched(given, run.batches)
+            if opacus:
+                train(records)
+            else:
+                canaries = GradientCanaries.none()
+                run.steps = canaries.steps
+                train(canaries, records)
+            return 0.0
+
+        return once
+
+    bench = Bench(on(data), None, "maximize", None, lambda words: None)
+    check = _Check(bench, "none", data)
+    check.run(_stages(event, None), on, [])
+    unseen = [] if check.moved else [CLIPPING]
+    if not any(faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages):
+        unseen.append(BATCHES)
+    return check.found(), unseen
+
+
 class _Check:
     """The runs of one check, and what they have shown so far."""
 
-    def __init__(self, bench: Bench, public_score: bool, records: int) -> None:
+    def __init__(
+        self, bench: Bench, scores: Literal["private", "public", "none"], data: Any
+    ) -> None:
         self.findings: list[Finding] = []
         self.unknown: list[str] = []
         self.stages: list[tuple[Stage, list[CheckedRun]]] = []
-        self.records = records
+        self.records = 0 if data is None else records_in(data)
         self.moved: bool | None = None
-        self._bench, self._public_score = bench, public_score
+        self._bench, self._scores, self._data = bench, scores, data
         self._seeds: list[int] = []
         self._repeats = False
 
     @property
-    def may_go_on(self) -> bool:
+    def _may_go_on(self) -> bool:
         """Whether further runs make sense: each would take the whole time limit."""
         return not any(run.kind == "time limit" for _, pair in self.stages for run in pair)
 
-    def stage(self, stage: Stage) -> None:
-        """Runs one kind of run, and judges it."""
-        if not self.may_go_on:
+    def run(
+        self,
+        stages: Sequence[Stage],
+        on: Callable[[Any], _Objective],
+        others: Sequence[tuple[str, Any]],
+    ) -> None:
+        """Runs each kind of run, then the last kind with one record replaced and on other data."""
+        try:
+            for stage in stages:
+                self._stage(stage)
+            if self._data is not None and self._may_go_on:
+                self._neighbours(on)
+                stage, (base, *_) = self.stages[-1]
+                for words, other in others:
+                    seed = secrets.randbits(63)
+                    again = self._bench.run(words, stage, seed, base, objective=on(other))
+                    self.findings += faults.of_other_data(words, again, base)
+        finally:
+            self._bench.randomness.restore()
+
+    def found(self) -> tuple[Finding, ...]:
+        """Returns each kind of finding once: a pilot's is as good as the last run's."""
+        seen: dict[tuple[str, str], Finding] = {}
+        for found in self.findings:
+            seen.setdefault((found.name, found.about), found)
+        return tuple(seen.values())
+
+    def _stage(self, stage: Stage) -> None:
+        if not self._may_go_on:
             return
         bench = self._bench
         self._seeds = [secrets.randbits(63) for _ in range(3)]
@@ -192,14 +270,14 @@ class _Check:
         if first is not None and first.kind == "time limit":
             pair.append(first)
         for seed in self._seeds[:2]:
-            if self.may_go_on:
+            if self._may_go_on:
                 like = pair[0] if pair else None
                 pair.append(bench.run("fresh randomness", stage, seed, like, draws=True))
-        if not self.may_go_on:
+        if not self._may_go_on:
             self.findings += faults.of_endings(pair)
             return
-        self.findings += faults.of_pair(pair, first, stage, public_score=self._public_score)
-        if not self._public_score and faults.may_have_stopped(pair, stage):
+        self.findings += faults.of_pair(pair, first, stage, self._scores)
+        if self._scores != "public" and faults.may_have_stopped(pair, stage):
             seed = secrets.randbits(63)
             third = bench.run("as short as the one before?", stage, seed, pair[0])
             self.findings += faults.of_lengths([*pair, third], stage)
@@ -222,7 +300,7 @@ class _Check:
             third = repeated(0, pair[0])
             # Equal numbers twice cannot be chance, nor can those of two copies of the process.
             known = third.value is not None and third.outcome() == again.outcome()
-            if known or repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds):
+            if known or _repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds):
                 self.findings.append(faults.of_what_is_left())
             else:
                 self.unknown.append(
@@ -232,7 +310,7 @@ class _Check:
         elif unlike:
             # It may be a library that begins otherwise than it goes on.
             self.findings.append(replace(faults.of_what_is_left(), certain=False))
-        elif not self._public_score and not any(run.reads for run in pair):
+        elif self._scores == "private" and not any(run.reads for run in pair):
             found = list(faults.of_repeated(pair[0], again, pair[1], stage))
             if not found and faults.may_be_frozen(pair, self.findings):
                 found += faults.of_frozen(pair[0], self._with_fresh_end(stage, pair[0]))
@@ -250,33 +328,34 @@ class _Check:
             "fresh randomness after the training", stage, self._seeds[0], like, at_step=reseed
         )
 
-    def neighbours(self, objective: Callable[[int, float], Any]) -> None:
-        """Runs with one record replaced and the randomness of the first run of the last stage."""
-        stage, pair = self.stages[-1]
-        self.moved = False
-        if not self._repeats or not pair[0].steps.sums or stage.event is None:
-            return
+    def _neighbours(self, on: Callable[[Any], _Objective]) -> None:
+        """Replaces one record after the other, with the randomness of the last stage's first run.
 
-        def run(row: int, scale: float) -> CheckedRun:
-            return self._bench.run(
-                "one record replaced", stage, self._seeds[0], pair[0],
-                objective=objective(row, scale),
-            )  # fmt: skip
+        Ends when four have moved a step.
+        """
+        stage, (base, *_) = self.stages[-1]
+        seen = 0
+        if self._repeats and base.steps.sums and stage.event is not None:
+            rows = list(_rows(base.batches.sets, self.records))[:_MOST_NEIGHBOURS]
+            for number, row in enumerate(rows):
+                data = with_odd_record(self._data, row, _SCALES[number % len(_SCALES)])
+                odd = self._bench.run(
+                    "one record replaced", stage, self._seeds[0], base, objective=on(data)
+                )
+                found = faults.of_neighbour(base, odd, stage)
+                seen += found is not None or not gradient_steps.same(base.steps, odd.steps)
+                if found is not None:
+                    self.findings.append(found)
+                if found is not None or seen == len(_SCALES):
+                    break
+        self.moved = seen > 0
 
-        found, self.moved = of_neighbours(pair[0], run, stage, self.records)
-        self.findings += found
 
-    def variant(self, words: str, objective: Any) -> None:
-        """Runs on made-up data."""
-        stage, pair = self.stages[-1]
-        again = self._bench.run(words, stage, secrets.randbits(63), pair[0], objective=objective)
-        self.findings += faults.of_other_data(words, again, pair[0])
-
-
-def _on(objective: Callable[..., Any], data: Any) -> Callable[[Trial, Batches], Any]:
-    if data is None:
-        return lambda trial, batches: objective(trial)
-    return lambda trial, batches: objective(trial, watched(data, batches))
+def _rows(batches: Sequence[Any], records: int) -> Iterator[int]:
+    """Yields records to replace: of the first batch if it is known, else any."""
+    for batch in batches[:1]:
+        yield from batch[:4].tolist()
+    yield from (records * (2 * i + 1) // (2 * _MOST_NEIGHBOURS) for i in range(_MOST_NEIGHBOURS))
 
 
 def _of_a_score(run: CheckedRun) -> str:
@@ -293,10 +372,55 @@ def _stages(event: Any, plan: BudgetPlan | None) -> list[Stage]:
         raise InvalidArgumentError("plan", plan, "it must be what plan_budget returned") from None
 
 
-def _once(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yields each kind of finding once: a pilot's is as good as the last run's."""
-    seen = set()
-    for found in findings:
-        if (found.name, found.about) not in seen:
-            seen.add((found.name, found.about))
-            yield found
+def _repeats(run: Callable[[], str], seconds: float) -> bool:
+    """Returns whether two copies of this process, which run at the same time, get the same.
+
+    If they do, everything that the run draws is under control, and what differs between two runs
+    of *this* process is what the first has left behind. False where processes cannot be copied.
+
+    Args:
+        run: What is repeated; it returns "" if it failed.
+        seconds: How long it took here.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads that wait do no harm
+            found = _in_copies(run, _AT_LEAST + 5.0 * seconds)
+    except (
+        ValueError,
+        AssertionError,
+        OSError,
+    ):  # no fork, or a process that may have no children
+        return False
+    return len(found) == 2 and found[0] == found[1] != ""
+
+
+def _in_copies(run: Callable[[], str], seconds: float) -> list[str]:
+    context = multiprocessing.get_context("fork")
+    both = context.Barrier(2)  # what one writes to a file, the other should not read
+    copies = []
+    for _ in range(2):
+        ours, theirs = context.Pipe(duplex=False)
+        copy = context.Process(target=_say, args=(run, both, theirs), daemon=True)
+        copy.start()
+        theirs.close()
+        copies.append((copy, ours))
+    found = []
+    for copy, ours in copies:
+        with contextlib.suppress(EOFError):
+            if ours.poll(seconds):
+                found.append(ours.recv())
+        copy.kill()
+        copy.join()
+    return found
+
+
+def _say(run: Callable[[], str], both: Any, to: Any) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)  # threads do not survive the copy
+    both.wait(_AT_LEAST)
+    to.send(run())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from optuna_dp.exact_values import common_unit, is_share
 from optuna_dp.testing import data_reads, draws
@@ -43,28 +43,24 @@ class Finding:
 
 
 def of_pair(
-    runs: Sequence[CheckedRun], first: CheckedRun | None, stage: Stage, *, public_score: bool
+    runs: Sequence[CheckedRun],
+    first: CheckedRun | None,
+    stage: Stage,
+    scores: Literal["private", "public", "none"],
 ) -> Iterator[Finding]:
     """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
     yield from _of_reads(runs)
     yield from of_endings(runs)
-    if not public_score:
+    if scores == "private":
         # What other trials are made of says nothing about this one's score.
         if not any(run.reads for run in runs):
             yield from _of_scores(runs, first, stage)
         yield from _of_reports(runs, stage)
+    if scores != "public":
         yield from of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
-
-
-def of_training(runs: Sequence[CheckedRun], stage: Stage, records: int) -> Iterator[Finding]:
-    """Yields what two runs of a training show that has no score."""
-    yield from _of_seeds(runs, stage)
-    yield from of_lengths(runs, stage)
-    yield from of_batches(runs, stage, records)
-    yield from _of_opacus(runs, stage)
 
 
 def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:

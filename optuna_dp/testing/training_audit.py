@@ -19,14 +19,9 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing import gradient_canaries as gradients
 from optuna_dp.testing import guessing_bound
+from optuna_dp.testing.objective_check import BATCHES, CLIPPING, NORMALISATION, check_training
 from optuna_dp.testing.objective_faults import Finding
 from optuna_dp.testing.stated_training import StatedTraining, training_in
-from optuna_dp.testing.training_check import (
-    BATCHES,
-    CLIPPING,
-    NORMALISATION,
-    check_training,
-)
 
 Verdict = Literal["violates", "not refuted", "too weak to tell"]
 Included = npt.NDArray[np.bool_]
@@ -210,16 +205,16 @@ def audit_training(
     found = _by_gradients(given, stated, guarantee, delta, error)
     if data is None:
         unseen = [CLIPPING if not given.before_clipping else NORMALISATION, BATCHES, "fixed seeds"]
-        findings: list[Finding] = []
+        findings: tuple[Finding, ...] = ()
     else:
         findings, unseen = check_training(train, event, data, opacus=access == "opacus")
     if given.longer:
-        findings = [_of_long_canaries(given.longer), *findings]
+        findings = (_of_long_canaries(given.longer), *findings)
     certain = any(finding.certain for finding in findings)
     return replace(
         found,
         verdict="violates" if certain else found.verdict,
-        findings=tuple(findings),
+        findings=findings,
         not_seen=(*unseen, _BEFORE),
     )
 

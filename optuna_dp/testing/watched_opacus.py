@@ -32,7 +32,6 @@ class OpacusRun:
         noise: Noise multiplier of each step as measured: the noise's root mean square over the
             clipping norm.
         precision: Relative standard error of each of ``noise``.
-        set_noise: Noise multipliers that the optimizers were set to.
         sample_rates: Of the Poisson loaders that were made.
         samples: Some of the noise of each step, in clipping norms.
     """
@@ -40,10 +39,8 @@ class OpacusRun:
     def __init__(self, at_end: Callable[[int], None] = lambda step: None) -> None:
         self.steps = 0
         self.batch_sizes: list[int] = []
-        self.expected: list[float] = []
         self.noise: list[float] = []
         self.precision: list[float] = []
-        self.set_noise: set[float] = set()
         self.sample_rates: set[float] = set()
         self.samples: list[FloatArray] = []
         self._pending = 0
@@ -68,9 +65,7 @@ class OpacusRun:
         self.noise.append(float(np.sqrt(np.mean(values**2))) / scale)
         self.precision.append(1.0 / math.sqrt(2.0 * values.size))
         self.samples.append(values[:_SAMPLE] / scale)
-        self.set_noise.add(float(optimizer.noise_multiplier))
         self.batch_sizes.append(self._pending)
-        self.expected.append(float(optimizer.expected_batch_size or 0))
         self._pending = 0
         self.steps += 1
         self._at_end(self.steps)

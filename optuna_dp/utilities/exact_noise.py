@@ -35,11 +35,11 @@ class DiscreteLaplace:
                 "noise scale", scale, f"it must be in (0, {_LARGEST_SCALE:g}]", "Raise epsilon."
             )
         self.scale = scale
-        self._sampler: Any = _opendp_sampler(scale)
+        self.measurement: Any = _opendp_sampler(scale)
 
     def draw(self, size: int) -> IntArray:
         """``size`` independent draws."""
-        return np.asarray(self._sampler([0] * size), dtype=np.int64)
+        return np.asarray(self.measurement([0] * size), dtype=np.int64)
 
     def uniform_words(self, size: int) -> npt.NDArray[np.uint64]:
         """``size`` independent uniform 64-bit words from the operating system's entropy."""
@@ -57,7 +57,7 @@ class DiscreteLaplace:
         if d <= 0:
             hits = np.flatnonzero(self.draw(len(gaps)) >= gaps)
             return int(hits[0]) if len(hits) else None
-        far_out = np.flatnonzero(self._reaches(d, len(gaps)))
+        far_out = np.flatnonzero(self.reaches(d, len(gaps)))
         if len(far_out) == 0:
             return None
         hits = far_out[d + self._non_negative(len(far_out)) >= gaps[far_out]]
@@ -71,7 +71,7 @@ class DiscreteLaplace:
             kept = np.concatenate([kept, drawn[drawn >= 0]])
         return kept[:size]
 
-    def _reaches(self, d: int, size: int) -> npt.NDArray[np.bool_]:
+    def reaches(self, d: int, size: int) -> npt.NDArray[np.bool_]:
         """``size`` independent events of probability ``p = P[X >= d]``, for d >= 1.
 
         A uniform number in [0, 1) is compared with p from its highest bits down. 64 bits settle
@@ -102,7 +102,7 @@ def laplace_for(sensitivity: int, epsilon: float) -> DiscreteLaplace:
     map, which rounds toward a larger epsilon, does not exceed ``epsilon``.
     """
     scale = sensitivity / epsilon
-    while (noise := DiscreteLaplace(scale))._sampler.map(sensitivity) > epsilon:
+    while (noise := DiscreteLaplace(scale)).measurement.map(sensitivity) > epsilon:
         scale = math.nextafter(scale, math.inf)
     return noise
 

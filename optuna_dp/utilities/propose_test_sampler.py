@@ -170,7 +170,7 @@ class ProposeTestSampler(UtilitySampler):
         plan = self._plan_of(study, trial)
         if self._proposer is not None and final_choice(study, plan) is not None:
             study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
-            self._stop(study)
+            self.stop(study)
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         if self._proposer is not None:
@@ -218,7 +218,7 @@ class ProposeTestSampler(UtilitySampler):
         assert choice is not None  # Without a timeout there is always an answer.
         if choice.finished:
             storage.set_trial_system_attr(trial_id, GATE_KEY, True)
-            self._stop(study)
+            self.stop(study)
             raise optuna.TrialPruned("The loop has ended; the study's choice has been made.")
         storage.set_trial_system_attr(trial_id, WAITS_KEY, False)
 

@@ -22,11 +22,13 @@ The title of a curator's figure says so.
 
 from __future__ import annotations
 
-from optuna_dp.visualization.composition import plot_epsilon_by_trials
 from optuna_dp.visualization.density import plot_sampling_density
-from optuna_dp.visualization.plans import plot_plan
-from optuna_dp.visualization.privacy import plot_privacy_profile
-from optuna_dp.visualization.votes import plot_votes
+from optuna_dp.visualization.figures import (
+    plot_epsilon_by_trials,
+    plot_plan,
+    plot_privacy_profile,
+    plot_votes,
+)
 
 __all__ = [
     "plot_epsilon_by_trials",

@@ -80,12 +80,13 @@ class Skellam:
         pieces = -(-rate // _LARGEST_RATE)
         total = np.zeros(size, dtype=np.int64)
         for _ in range(pieces):
-            total += _poisson_draws(rate / pieces, size, self._random_bytes or os.urandom)
+            total += poisson_draws(rate / pieces, size, self._random_bytes or os.urandom)
         return total
 
 
-def _poisson_draws(rate: Fraction, size: int, random_bytes: RandomBytes) -> IntArray:
-    table = _table(rate)
+def poisson_draws(rate: Fraction, size: int, random_bytes: RandomBytes) -> IntArray:
+    """Returns exact Poisson draws, shape (size,), by inversion of words of 64 bits and more."""
+    table = table_of(rate)
     words = np.frombuffer(random_bytes(8 * size), dtype=np.uint64)
     result = np.searchsorted(table, words, side="right").astype(np.int64)
     # The table's entries are within one of the truth: a word that near has not decided.
@@ -103,7 +104,7 @@ def _distance(a: WordArray, b: WordArray) -> WordArray:
 
 
 @functools.lru_cache(maxsize=64)
-def _table(rate: Fraction) -> WordArray:
+def table_of(rate: Fraction) -> WordArray:
     """Cumulative probabilities times 2^64, each within one, while they are below the top."""
     values = [min(value, _TOP) for value in cumulative(rate, _WORD, _TOP - 1)]
     table = np.array(values, dtype=np.uint64)

@@ -127,8 +127,8 @@ def with_larger_pair(epsilon: float, rest: DominatingPair) -> Product:
 def _coarse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer points make the bound larger, and what it rests on is the same."""
     if "many" in request.node.name or "some" in request.node.name:
-        coarse = {"_POINTS": 80, "_CHOICE_POINTS": 400}
-        coarse |= {"_FEWEST_PIECES": 24, "_PIECES_PER_UNIT": 24}
+        coarse = {"POINTS": 80, "CHOICE_POINTS": 400}
+        coarse |= {"FEWEST_PIECES": 24, "PIECES_PER_UNIT": 24}
         for name, value in coarse.items():
             monkeypatch.setattr(bounded_range, name, value)
 

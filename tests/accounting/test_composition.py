@@ -12,7 +12,7 @@ from scipy.stats import norm
 import optuna_dp as odp
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.attacks.attainable import attainable_pairs
-from optuna_dp.attacks.selection_attack import selection_attack_delta
+from optuna_dp.attacks.selection_attack import AttackSearch
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 
 DELTA = 1e-5
@@ -204,7 +204,8 @@ def test_the_pair_stays_above_the_attack() -> None:
     (attainable,) = attainable_pairs(run)
     epsilons = np.array([0.0, 0.05, 0.1, 0.3, 0.7, 1.2, 1.7])
     for side, one_way in ((pair, attainable), (pair.reversed(), attainable.reversed())):
-        attack = selection_attack_delta(one_way, trials, epsilons)
+        search = AttackSearch(one_way, trials)
+        attack = np.array([search.delta(float(epsilon)) for epsilon in epsilons])
         assert np.all(attack <= np.asarray(side.delta(epsilons)) + 1e-12)
 
 

@@ -26,6 +26,7 @@ from optuna_dp.accounting.events import (
 from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent, approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.bounded_range import BoundedRangeDpEvent, bounded_range
 from optuna_dp.accounting.kinds.curve import RdpDpEvent, rdp
+from optuna_dp.accounting.kinds.profile import ProfileDpEvent
 from optuna_dp.accounting.kinds.worst_case import WorstCaseDpEvent, worst_case
 from optuna_dp.accounting.opacus import from_opacus
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
@@ -171,6 +172,8 @@ TREES = [
     zcdp(1 / 3),
     approximate_dp(1 / 3, 1e-300),
     rdp([1.5, 8.0, math.inf], [0.1, math.inf, 7.0]),
+    ProfileDpEvent((0.0, 1 / 3), (0.1 + 0.2, 1e-300)),
+    ProfileDpEvent((0.0, 1.0), (0.3, 0.1), (0.3, 0.0)),
     compose(worst_case(SGD, gaussian(np.float64(5.0))), zcdp(0.1), pure_dp(0.25)),
     compose(bounded_range(0.25), SGD),
     PrivateSelectionDpEvent(SGD, Geometric(mean=10)),

@@ -26,8 +26,6 @@ BOUNDS = (0.75, 2.0)
     "law",
     [
         odp.NegativeBinomial(shape=-0.5, mean=1e6),
-        odp.NegativeBinomial(shape=30.0, mean=1e6),
-        odp.Poisson(1e6),
         odp.Geometric(1e6).capped(10**6),
     ],
     ids=repr,
@@ -42,11 +40,9 @@ def test_laws_too_long_for_the_history_bound_leave_it_out_and_say_so(law: odp.Tr
 def test_a_heavy_tail_is_cut_and_charged() -> None:
     """T above 2000 has probability 1.1e-4: known at a delta of 1e-3, not at 1e-5."""
     law = odp.NegativeBinomial(shape=-0.9, mean=20)
-    guarantee = odp.selection_guarantee(RUN, law, density_bounds=BOUNDS)
-    assert guarantee.by_method(1e-3)["history_profile"] < math.inf
-    assert guarantee.by_method(1e-5)["history_profile"] == math.inf
-    assert guarantee.epsilon(1e-5) == pytest.approx(2.373, rel=1e-3)
-    profile = PointwiseProfile(pair_of(RUN), law, BOUNDS)
+    profile = PointwiseProfile(pair_of(RUN), law, BOUNDS, cells=24)
+    assert profile.epsilon(1e-3) < math.inf
+    assert profile.epsilon(1e-5) == math.inf
     assert profile.missing >= law.tail(2000)
     assert np.all(profile.delta([1.0, 30.0]) >= law.tail(2000))
 
@@ -83,8 +79,9 @@ def test_the_grid_of_a_pair_far_from_zero_is_small() -> None:
     assert grid.size + grid.pad_left + grid.pad_right < 10_000
 
 
-@pytest.mark.parametrize("epsilon", [1e-320, 1e-170, 1e-30, 1e-12])
-@pytest.mark.parametrize("delta", [0.0, 1e-8])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-320, 1e-8), (1e-170, 0.0), (1e-30, 1e-8), (1e-12, 0.0)]
+)
 def test_tiny_epsilons(epsilon: float, delta: float) -> None:
     run = odp.approximate_dp(epsilon, delta)
     guarantee = odp.selection_guarantee(run, odp.Geometric(20), density_bounds=BOUNDS)
@@ -150,7 +147,7 @@ LONG: list[Any] = [
 def test_long_sums_are_those_of_horners_rule(law: Any) -> None:
     s = np.concatenate([[0.0, 1.0], 1.0 - np.logspace(-17, 0, 60)])
     expected = np.zeros_like(s)
-    for weight in law._weights[::-1]:
+    for weight in law.weights[::-1]:
         expected = expected * s + weight
     np.testing.assert_allclose(law.pgf_derivative(s), expected, rtol=2e-12, atol=1e-290)
 

@@ -82,7 +82,7 @@ def test_where_outputs_may_tell_everything_there_is_none() -> None:
 
 def test_it_rounds_up_on_a_coarse_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = odp.Guarantee(odp.gaussian(2.0)).mu()
-    monkeypatch.setattr("optuna_dp.accounting.gaussian_dp._POINTS", 12)
+    monkeypatch.setattr("optuna_dp.accounting.gaussian_dp.POINTS", 12)
 
     def delta(epsilons: np.ndarray) -> np.ndarray:
         return np.array([float(exact_delta(0.5, e)) for e in epsilons])

@@ -21,7 +21,6 @@ from optuna_dp.accounting.events import compose, gaussian, laplace, zcdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
 from optuna_dp.accounting.kinds.worst_case import worst_case
-from optuna_dp.accounting.pld_of_event import pld_of
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.accounting.run_rdp import rdp_of
@@ -112,15 +111,6 @@ class TestTrees:
             pair_of(gaussian(2.0)).epsilon(1e-5), rel=1e-5
         )
 
-    def test_pld_of_composes_further(self) -> None:
-        pld = pld_of(compose(gaussian(4.0), worst_case(gaussian(5.0), pure_dp(0.1))))
-        assert pld.get_epsilon_for_delta(1e-5) == pytest.approx(
-            both(pair_of(compose(gaussian(4.0), worst_case(gaussian(5.0), pure_dp(0.1)))), 1e-5),
-            rel=1e-4,
-        )
-        assert pld_of(dp_event.NoOpDpEvent()).get_epsilon_for_delta(1e-5) == 0.0
-        assert pld_of(dp_event.NonPrivateDpEvent()).get_epsilon_for_delta(0.5) == math.inf
-
     def test_a_pair_on_a_grid_still_dominates(self) -> None:
         pair = pair_of(sgd(0.71))
         eps = np.linspace(0.0, 4.0, 200)
@@ -150,8 +140,8 @@ class TestSelection:
 
     @staticmethod
     def forget() -> None:
-        run_profile._pair_cached.cache_clear()
-        run_profile._pair_of_part.cache_clear()
+        run_profile.pair_of_key.cache_clear()
+        run_profile.pair_of_part.cache_clear()
 
     def test_comes_from_the_selection_bound(self, stand_in: list[Any]) -> None:
         event = PrivateSelectionDpEvent(sgd(1.0), Geometric(mean=10))

@@ -21,6 +21,7 @@ import pytest
 from budget.budget_support import budget
 from optuna.trial import Trial, TrialState, create_trial
 from scipy import stats
+from support import ask
 
 import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE as BUDGET
@@ -46,6 +47,7 @@ KINDS = ["rand_tune"] * 10 + ["rand_tune of a space"] * 6 + ["dp_hypo"] + ["budg
 
 
 def well(trial: Trial) -> float:
+    ask(trial)
     return trial.suggest_float("x", 0.0, 1.0)
 
 
@@ -356,12 +358,12 @@ def check_laws(counts: list[int], drawn: list[float]) -> None:
 
 
 def test_random_studies() -> None:
-    ends = play(range(60))
-    assert ends["released"] > 30
+    ends = play(range(40))
+    assert ends["released"] > 20
 
 
 @pytest.mark.slow
-def test_a_thousand_random_studies() -> None:
-    ends = play(range(1000, 1700))
-    assert sum(ends.values()) >= 1000
-    assert min(ends[way] for way in ("released", "new study", "copy")) > 30
+def test_hundreds_of_random_studies() -> None:
+    ends = play(range(1000, 1350))
+    assert sum(ends.values()) >= 500
+    assert min(ends[way] for way in ("released", "new study", "copy")) > 15

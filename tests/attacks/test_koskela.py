@@ -13,7 +13,7 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.attacks.comparisons.koskela import koskela_applies, koskela_delta
+from optuna_dp.attacks.comparisons import koskela_applies, koskela_delta
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 

@@ -14,7 +14,7 @@ from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.attacks import history_attack
 from optuna_dp.attacks.attainable import attainable_pairs
-from optuna_dp.attacks.data_attack import data_attack
+from optuna_dp.attacks.data_attack import data_attack, trade_off_vertices
 from optuna_dp.attacks.history_attack import (
     HistoryAttack,
     policy_vertices,
@@ -22,7 +22,6 @@ from optuna_dp.attacks.history_attack import (
 )
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.attacks.selection_attack import strongest_attack
-from optuna_dp.attacks.trade_off import trade_off
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
@@ -40,7 +39,7 @@ def bound_of(event, trials, bounds, kind):
     return max(kind(side, trials, bounds).epsilon(DELTA) for side in (pair, pair.reversed()))
 
 
-@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.71, 4.18), (0.6, 7.0)])
+@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.6, 7.0)])
 def test_history_attack_reaches_the_reference(noise, reference) -> None:
     event = sgd(noise)
     attack = strongest_policy_attack(
@@ -48,7 +47,6 @@ def test_history_attack_reaches_the_reference(noise, reference) -> None:
     )
     assert attack.epsilon > reference
     assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, PointwiseProfile)
-    assert "earlier outputs" in attack.describe()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,6 @@ def test_data_attack_breaks_the_history_bound() -> None:
     )
     assert attack.epsilon > bound_of(event, Geometric(10), BOUNDS, PointwiseProfile) + 1.0
     assert attack.epsilon < bound_of(event, Geometric(10), BOUNDS, DataProfile)
-    assert "the data" in attack.describe()
 
 
 def _response_instance(pmf, prior, bounds):
@@ -259,7 +256,7 @@ def test_data_attack_matches_its_closed_form_without_adaptivity() -> None:
     pmf = np.array([Geometric(3).pmf(k) for k in range(1, 200)])
     on, off = data_attack(pair, pmf, np.array([[1.0]]), np.array([[0.2]]), np.array([[0.3]]))
     phi = Geometric(3).pgf
-    block = float(trade_off(pair, 0.2))
+    block = float(np.interp(0.2, *trade_off_vertices(pair)))
     inside = 0.3 * math.exp(-1.0)
     assert on[0] == pytest.approx(phi(0.8) - phi(0.5), rel=1e-9)
     assert off[0] == pytest.approx(phi(1 - block) - phi(1 - block - inside), rel=1e-9)
@@ -280,7 +277,7 @@ def test_without_room_for_a_policy_it_is_the_plain_attack(policy) -> None:
     attack = strongest_policy_attack(pair, Geometric(10), (1.0, 1.0), DELTA, policy)
     plain = strongest_attack(pair, Geometric(10), DELTA)
     assert attack.epsilon == plain.epsilon
-    assert attack.describe() == plain.describe()
+    assert attack.plain == plain
 
 
 @pytest.mark.parametrize("policy", ["history", "data"])
@@ -293,7 +290,6 @@ def test_edges_give_no_nan(policy) -> None:
         found = strongest_policy_attack(pair, Geometric(3), BOUNDS, DELTA, policy)
         assert not math.isnan(found.epsilon)
         assert found.epsilon >= 0.0
-        assert found.describe()
 
 
 def test_unknown_policy_is_refused() -> None:

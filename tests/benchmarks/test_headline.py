@@ -21,11 +21,7 @@ from tasks import REPETITIONS, SMALL, size_of, split
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "headline"
 FIGURE = ROOT / "docs" / "_static" / "headline.svg"
-# Page -> the least number of arms it has a line of.
-PAGES = {
-    ROOT / "docs" / "explanation" / "what-tuning-costs.md": len(plans.ARMS),
-    ROOT / "README.md": 6,
-}
+PAGE = ROOT / "docs" / "explanation" / "what-tuning-costs.md"
 STORED = json.loads((FOLDER / "plans.json").read_text())
 PRIVATE = [arm for arm in plans.ARMS if arm not in plans.CEILINGS]
 
@@ -52,11 +48,11 @@ def test_every_arm_has_all_its_repetitions_everywhere() -> None:
     assert set(found.values()) == {1}
     assert set(found) == {
         (*cell, arm, repetition)
-        for arm in plans.ARMS
         for cell in plans.CELLS
+        for arm in plans.arms_of(cell[0])
         for repetition in range(REPETITIONS[cell[0]])
     }
-    assert all(REPETITIONS[name] >= 22 for name in SMALL)
+    assert all(REPETITIONS[name] >= 24 for name in SMALL)
 
 
 def recomputed(name: str, epsilon: float, arm: str) -> float:
@@ -70,13 +66,17 @@ def recomputed(name: str, epsilon: float, arm: str) -> float:
 @pytest.mark.parametrize("arm", PRIVATE)
 def test_what_an_arm_releases_is_within_its_budget(arm: str) -> None:
     for name, epsilon in plans.CELLS:
+        if arm not in plans.arms_of(name):
+            continue
         assert STORED[plans.key(name, epsilon, arm)]["epsilon"] <= epsilon
     assert recomputed("breast_cancer", 3.0, arm) <= 3.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", PRIVATE)
-@pytest.mark.parametrize(("name", "epsilon"), plans.CELLS)
+@pytest.mark.parametrize(
+    ("name", "epsilon", "arm"),
+    [(*cell, arm) for cell in plans.CELLS for arm in plans.arms_of(cell[0]) if arm in PRIVATE],
+)
 def test_every_budget_recomputed(name: str, epsilon: float, arm: str) -> None:
     found = recomputed(name, epsilon, arm)
     assert found <= epsilon
@@ -97,15 +97,41 @@ def test_a_record_is_in_one_part_and_the_partitions_are_not_too_many(name: str) 
     assert sizes[1] >= validation_records_needed(size.partitions)
 
 
-def test_the_tables_of_the_pages_are_those_that_are_printed() -> None:
+def test_one_run_is_what_known_without_data_promises() -> None:
+    """No search at all: what the page claims, and the lowest that was asked for."""
+    found: dict[tuple[str, float], list[float]] = {}
+    for row in rows():
+        if row["arm"] == "one run, rehearsal":
+            place = row["data"], float(row["epsilon"])
+            found.setdefault(place, []).append(float(row["accuracy"]))
+    means = {place: 100 * sum(kept) / len(kept) for place, kept in found.items()}
+    least = {("digits", 1.0): 88.0, ("digits", 3.0): 91.8, ("digits", 8.0): 93.2}
+    assert all(means[place] >= floor for place, floor in least.items())
+
+
+def test_a_rate_that_follows_looks_at_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan with its first guess is made without the data."""
+
+    def refused(name: str) -> None:
+        raise AssertionError(name)
+
+    monkeypatch.setattr("tasks.load", refused)
+    monkeypatch.setattr("tasks.split", refused)
+    name, epsilon, arm = "digits", 3.0, "one run, rehearsal"
+    plan = plans.ARMS[arm](plans.size_for(name, epsilon, arm), epsilon)
+    assert plan.center == pytest.approx(STORED[plans.key(name, epsilon, arm)]["center"])
+
+
+def test_the_tables_of_the_page_are_those_that_are_printed() -> None:
     printed = script("tables").splitlines()
-    arms = "|".join(re.escape(arm) for arm in plans.ARMS)
+    with (FOLDER / "history.csv").open(newline="") as file:
+        earlier = {row["arm"] for row in csv.DictReader(file)}
+    arms = "|".join(re.escape(arm) for arm in {*plans.ARMS, *earlier})
     numbers = re.compile(rf"\| ({arms}) \| [-+]?\d+\.\d")
-    for page, arms_at_least in PAGES.items():
-        lines = [line for line in page.read_text("utf-8").splitlines() if numbers.match(line)]
-        assert len(lines) >= arms_at_least
-        for line in lines:
-            assert line in printed
+    lines = [line for line in PAGE.read_text("utf-8").splitlines() if numbers.match(line)]
+    assert len(lines) >= 2 * len(plans.ARMS)
+    for line in lines:
+        assert line in printed
     assert set(WORDS) == {name for name, _ in plans.CELLS}
 
 
@@ -126,7 +152,7 @@ def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
         # The stored ones were run; today's planner may end elsewhere in the last per cent, and
         # with less noise where a bound is smaller than it was.
         assert plan["noise"] <= 1.01 * STORED[name]["noise"], name
-        if name.split(", ", 2)[2] in PRIVATE and "RDP" not in name:  # these are judged by others
+        if name.split(", ", 2)[2] in PRIVATE:
             assert 0.99 * 3.0 <= plan["epsilon"] <= 3.0, name
     with (tmp_path / "runs.csv").open(newline="") as file:
         found = list(csv.DictReader(file))

@@ -6,7 +6,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import FloatDistribution
-from support import objective, study_of
+from support import asking, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.budget.fidelity import PaidRuns
@@ -48,7 +48,7 @@ def finished(
     plan: BudgetPlan | None = None, function: Any = objective, **kwargs: Any
 ) -> optuna.Study:
     study = study_of(sampler(plan, **kwargs))
-    study.optimize(function, catch=(RuntimeError,))
+    study.optimize(asking(function), catch=(RuntimeError,))
     return study
 
 

@@ -13,7 +13,7 @@ from budget.budget_support import budget, sampler
 from optuna.distributions import FloatDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler
-from support import study_of
+from support import asking, study_of
 from utilities.utility_support import LOOP, run
 
 import optuna_dp as odp
@@ -89,7 +89,7 @@ def piloted(
             budget(pilots), search_space=space, proposer=proposer(name), pilot_batch_size=batch
         )
     )
-    study.optimize(objective, catch=(RuntimeError,))
+    study.optimize(asking(objective), catch=(RuntimeError,))
     release = odp.release(study)
     assert release.params in [t.params for t in study.trials[:pilots]]
     assert f"proposed by {type(proposer(name)).__name__}" in release.statement()

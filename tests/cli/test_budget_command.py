@@ -36,6 +36,7 @@ def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> 
     found, _ = asked
     plan = odp.plan_budget(epsilon=3.0, records=500, batch_size=50, epochs=2, pilots=(3, 1))
     assert odp.BudgetPlan.from_json(found["plan"]) == plan
+    assert found["remark"] in repr(plan)
     assert 2.97 <= found["epsilon"] <= 3.0
 
 
@@ -67,6 +68,7 @@ def test_the_script_runs_as_it_is(asked: tuple[dict[str, Any], Path]) -> None:
 def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
     result = runner.invoke(app, arguments())
     assert result.exit_code == 0, result.output
+    assert "Remark: A batch of 50 for 20 steps has" in result.stdout
     for words in ("The plan", "What the same epsilon buys", "Recommended:", "odp.fidelity(trial)"):
         assert words in result.stdout
 
@@ -97,7 +99,7 @@ def test_bad_input_gets_one_clear_line(changed: dict[str, str], words: str) -> N
 
 def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    asked_for = ["budget", "--epsilon", "3", "--records", "1348", "--epochs", "4"]
+    asked_for = ["budget", "--epsilon", "3", "--records", "500", "--epochs", "2"]
     result = runner.invoke(app, [*asked_for, "--pilots", "0", "--script", str(script), "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

@@ -221,7 +221,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
 
 
 def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "_PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(dashboard, "PACKAGES", ("no_such_package",))
     with pytest.raises(MissingExtraError, match="dashboard"):
         dashboard.DashboardCallback()
 

@@ -82,14 +82,18 @@ def page(url: str, profile: Path) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", source)).split())
 
 
+Storages = tuple[str, dict[str, str]]
+
+
 @pytest.fixture(scope="module")
-def storages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """One storage with a private study of each kind, one with what each has released."""
+def storages(tmp_path_factory: pytest.TempPathFactory) -> Storages:
+    """One storage with a private study of each kind, and one for what each has released."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = tmp_path_factory.mktemp("storages")
-    curator, public = (f"sqlite:///{folder / name}.db" for name in ("curator", "public"))
+    curator = f"sqlite:///{folder / 'curator'}.db"
+    public = {kind: f"sqlite:///{folder / kind}.db" for kind in KINDS}
     for kind, make in KINDS.items():
-        odp.publish(odp.release(make(storage=curator, study_name=kind)), public, kind)
+        odp.publish(odp.release(make(storage=curator, study_name=kind)), public[kind], kind)
     return curator, public
 
 
@@ -111,7 +115,9 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_curators_page(kind: str, storages: tuple[str, str], tmp_path: Path) -> None:
+def test_the_curators_page(
+    kind: str, storages: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
     with served(storages[0], NUMBER[kind]) as url:
         front = page(url, tmp_path / "profile")
     for text in ("What is guaranteed", *SHOWN[kind], *SECRET[kind]):
@@ -119,8 +125,10 @@ def test_the_curators_page(kind: str, storages: tuple[str, str], tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_published_page(kind: str, storages: tuple[str, str], tmp_path: Path) -> None:
-    with served(storages[1], NUMBER[kind]) as url:
+def test_the_published_page(
+    kind: str, storages: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    with served(storages[1][kind], 1) as url:
         front = page(url, tmp_path / "profile")
     for text in ("What is guaranteed", *SHOWN[kind]):
         assert text in front, text
@@ -128,7 +136,7 @@ def test_the_published_page(kind: str, storages: tuple[str, str], tmp_path: Path
         assert text not in front, text
 
 
-def test_the_notes(storages: tuple[str, str], tmp_path: Path) -> None:
+def test_the_notes(storages: Storages, tmp_path: Path) -> None:
     number = NUMBER["dp_hypo"]
     with served(storages[0], number) as url:
         curators = page(f"{url}/note", tmp_path / "profile")
@@ -144,7 +152,7 @@ def test_the_notes(storages: tuple[str, str], tmp_path: Path) -> None:
 
 
 def test_a_study_with_a_budget_may_be_shown_and_says_so(
-    storages: tuple[str, str], tmp_path: Path
+    storages: tuple[str, dict[str, str]], tmp_path: Path
 ) -> None:
     """Before its release and after it, with every pilot that is paid for."""
     pages = []

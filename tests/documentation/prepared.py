@@ -16,10 +16,6 @@ def _score(trial: optuna.Trial) -> float:
     return -(trial.suggest_float("x", -1.0, 1.0) ** 2)
 
 
-def _readme() -> dict[str, Any]:
-    return {"objective": _score}
-
-
 def _existing_script() -> dict[str, Any]:
     return {
         "optuna": optuna,
@@ -92,7 +88,6 @@ def _workers() -> dict[str, Any]:
 
 
 _PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
-    "README.md": _readme,
     "docs/tutorials/from-an-existing-script.md": _existing_script,
     "docs/how-to/audit.md": _audit,
     "docs/how-to/many-workers.md": _workers,

@@ -31,3 +31,8 @@ def test_the_stored_difference_is_the_one_between_the_scripts(name: str) -> None
     assert (FOLDER / f"{name}.diff").read_text() == difference(name)
     page = (ROOT / "docs" / "tutorials" / "three-scripts.md").read_text()
     assert f"examples/existing_scripts/{name}.diff" in page
+
+
+def test_the_front_page_shows_the_script_that_ci_runs() -> None:
+    script = (ROOT / "examples" / "quickstart.py").read_text()
+    assert f"```python\n{script}```" in (ROOT / "README.md").read_text()

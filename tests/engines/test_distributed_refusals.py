@@ -145,7 +145,7 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
     with joblib.parallel_config("threading"):
         assert "threads cannot be ended" in refused(study_maker(), run_timeout=60)
     dask: Any = Dask.__new__(Dask)
-    dask._client = Client()
+    dask.client = Client()
     for engine in (dask, OfJoblib(None, "spark")):
         monkeypatch.setattr(call_module, "engine_here", lambda _, engine=engine: engine)
         assert 'parallel_config("loky")' in refused(study_maker(), run_timeout=60)
@@ -156,7 +156,7 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_limit_where_two_workers_share_a_process_after_all(crew: Crew) -> None:
-    with worker_module._alone:  # As the other one has it.
+    with worker_module.alone:  # As the other one has it.
         assert "Give every worker" in refused(study_maker(), run_timeout=60)
 
 
@@ -278,8 +278,8 @@ def test_a_stranger_is_not_served() -> None:
             stranger.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "another")
         stranger.close()
         assert "secret" not in repr(proxy)
-        assert proxy._secret not in repr(vars(stranger))
-    late = SecretProxy("127.0.0.1", proxy._port, proxy._secret)
+        assert proxy.secret not in repr(vars(stranger))
+    late = SecretProxy("127.0.0.1", proxy._port, proxy.secret)
     with pytest.raises(grpc.RpcError):  # The server has gone with the call.
         late.get_all_studies()
     late.close()

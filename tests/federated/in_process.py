@@ -90,7 +90,7 @@ def votes(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[np.ndarray]]:
     from optuna_dp.federated import client
 
     made: dict[int, list[np.ndarray]] = {}
-    real = client._answer
+    real = client.answer_to
 
     def noted(*arguments: Any) -> np.ndarray:
         vote = real(*arguments)
@@ -98,7 +98,7 @@ def votes(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[np.ndarray]]:
         made.setdefault(context.node_id - 1001, []).append(vote.copy())
         return vote
 
-    monkeypatch.setattr(client, "_answer", noted)
+    monkeypatch.setattr(client, "answer_to", noted)
     return made
 
 

@@ -33,7 +33,7 @@ class Replay(Wire):
     """Answers as recorded clients did, but for some replies; the server's side alone is run."""
 
     def __init__(self, wire: Wire) -> None:
-        self._nodes = wire._nodes
+        self.nodes = wire.nodes
         self._recorded: dict[tuple[str, int], Message] = {}
         for stage, reply in wire.transcript:
             self._recorded[stage, reply.metadata.src_node_id] = reply
@@ -64,7 +64,7 @@ class Replay(Wire):
     def _shares(self, message: Message, node: int) -> ConfigRecord:
         """What the client would answer: who is active differs from what was recorded."""
         asked = message.content["secaggplus_configs"]
-        state = self._nodes[node][1].state["secaggplus_state"]
+        state = self.nodes[node][1].state["secaggplus_state"]
         nids, shares = [], []
         for who, which in (("active_nids", "rd_seed"), ("dead_nids", "sk1")):
             name = f"{which}_share_dict"
@@ -84,7 +84,7 @@ def recorded(transport: Any) -> tuple[Any, Replay, list[int]]:
     wire = Wire(CLIENTS)
     chosen = vote(max_dropout=ALLOWED, secure_aggregation=transport)
     with one_name():
-        release = chosen.start(wire, wire.server_context())
+        release = copy.copy(chosen).start(wire, wire.server_context())
     plan = chosen.plan(CLIENTS)
     chosen.plan = lambda clients: plan  # the same for every replay
     return chosen, Replay(wire), release.attributes["noisy_votes"]
@@ -185,7 +185,7 @@ def damaged(rng: random.Random, reply: Message) -> Message | None:
 def tried(chosen: Any, grid: Replay) -> list[int] | None:
     """The noisy votes; None if the vote failed as votes should."""
     failed = None
-    chosen._held = chosen._asked = 0  # every replay is the first vote
+    chosen = copy.copy(chosen)  # every replay is the first vote
     try:
         with one_name():
             release = chosen.start(grid, grid.server_context())
@@ -214,7 +214,7 @@ def held_with_damaged(transport: Any, stage: str, count: int, seed: int) -> dict
     outcomes = {"as without it": 0, "without that client": 0, "failed": 0}
     planted = 0
     while planted < count:
-        faulty = rng.sample(sorted(grid._nodes), rng.choice([1, 1, 1, 2]))
+        faulty = rng.sample(sorted(grid.nodes), rng.choice([1, 1, 1, 2]))
         planted += len(faulty)
 
         def change(at: str, node: int, reply: Message, who: Any = faulty) -> Any:

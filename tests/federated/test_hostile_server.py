@@ -47,9 +47,9 @@ def hostile(clients: int = 5, *, epsilon: float = 1.0, **options: Any) -> Hostil
 @pytest.fixture(autouse=True)
 def unread() -> Iterator[None]:
     """A query that was read while a defence was gone is read again."""
-    queries._parsed.cache_clear()
+    queries.parsed.cache_clear()
     yield
-    queries._parsed.cache_clear()
+    queries.parsed.cache_clear()
 
 
 def test_what_an_honest_server_asks_is_answered() -> None:
@@ -113,11 +113,11 @@ REMOVED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "another list for everyone": unbound("clients"),
     "another plan for the others": unbound("query"),
     "a key of another client": lambda patch: patch.setattr(
-        secure_messages, "_is_key", lambda text: True
+        secure_messages, "is_key", lambda text: True
     ),
     "over and over": lambda patch: patch.setattr(StateLedger, "append", lambda *a, **k: None),
     "candidates of its own": lambda patch: patch.setattr(
-        queries, "_external", lambda name, distribution, i, number: number
+        queries, "external_value", lambda name, distribution, i, number: number
     ),
 }
 
@@ -167,7 +167,7 @@ def test_a_shared_secret_of_two_pairs_makes_two_masks(
 
 def paid(server: HostileServer, node: int) -> int:
     """How many votes a client without a file has written down."""
-    record = server.grid._nodes[node][1].state.config_records["optuna_dp_ledger"]
+    record = server.grid.nodes[node][1].state.config_records["optuna_dp_ledger"]
     return sum("event" in json.loads(line) for line in record["lines"])
 
 
@@ -211,7 +211,7 @@ def test_shares_for_two_lists_of_clients_at_once(kept: bool, tmp_path: Path) -> 
     server = one_node(kept, tmp_path)
     node = server.nodes[0]
     assert server.set_up_all(server.nodes, server.query(), 5, 5)
-    _, context = server.grid._nodes[node]
+    _, context = server.grid.nodes[node]
     state = copy.deepcopy(context.state)
     assert server.share(node, server.nodes)
     context.state = state
@@ -225,7 +225,7 @@ def test_two_answers_at_once_for_one_set_up(kept: bool, tmp_path: Path) -> None:
     server = one_node(kept, tmp_path)
     node = server.nodes[0]
     assert server.introduced(server.query())
-    _, context = server.grid._nodes[node]
+    _, context = server.grid.nodes[node]
     state = copy.deepcopy(context.state)
     assert server.collect(node)
     opened = copy.deepcopy(context.state)
@@ -258,7 +258,7 @@ def test_a_query_of_another_set_up_is_not_taken_over(monkeypatch: pytest.MonkeyP
     server = hostile(policy=VotePolicy(max_epsilon=9.0, total_epsilon=99.0))
     assert server.introduced(server.query())
     node = server.nodes[0]
-    _, context = server.grid._nodes[node]
+    _, context = server.grid.nodes[node]
     before = secure_messages.query_of(context)
 
     def fails(*arguments: Any) -> None:
@@ -320,7 +320,7 @@ def test_a_query_is_read_in_proportion_to_its_text(
     data["plan"]["candidates"] = many
     assert not sent(server, json.dumps(data))
     too_long = " " * (queries.LARGEST_TEXT + 1)
-    monkeypatch.setattr(queries, "_parsed", None)
+    monkeypatch.setattr(queries, "parsed", None)
     assert not sent(server, too_long)
     found = reasons(caplog)
     assert len(found) == 5
@@ -385,7 +385,7 @@ def test_nothing_that_an_objective_raises_escapes(
     def answer(*arguments: Any) -> None:
         raise kind("patient 17 has the flu")
 
-    monkeypatch.setattr(client_side, "_answer", answer)
+    monkeypatch.setattr(client_side, "answer_to", answer)
     assert server.introduced(server.query())
     assert not server.collect(server.nodes[0])  # which asserts that "refused" is all that is said
 

@@ -414,7 +414,7 @@ def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:
         calls.append(1)
         return 0.0
 
-    wire._nodes = InProcessGrid(made, [{}] * 4)._nodes
+    wire.nodes = InProcessGrid(made, [{}] * 4).nodes
     chosen = vote(rounds=2)
     for i in (1, 2):
         chosen.start(wire, wire.server_context())

@@ -138,7 +138,7 @@ def test_strong_masks_are_in_use_on_both_sides(monkeypatch: pytest.MonkeyPatch) 
 
 def test_flowers_own_modules_are_left_alone() -> None:
     masks.client_module(), masks.server_module()
-    for name in (masks._CLIENT, masks._SERVER):
+    for name in (masks.CLIENT, masks.SERVER):
         module: Any = importlib.import_module(name)
         assert module.pseudo_rand_gen is secaggplus_utils.pseudo_rand_gen
         assert module.MessageType.TRAIN == "train"
@@ -177,7 +177,7 @@ def test_nothing_of_an_exception_leaves_the_client() -> None:
         raise ValueError("patient 17 has the flu")
 
     wire = Wire(4)
-    wire._nodes = InProcessGrid(made, [{}] * 4)._nodes
+    wire.nodes = InProcessGrid(made, [{}] * 4).nodes
     release = vote(secure_aggregation=PlainSum()).start(wire, wire.server_context())
     assert release.params is not None  # all candidates are equally bad
     assert b"patient" not in everything(wire)
@@ -189,7 +189,7 @@ def test_a_failing_vote_is_reported_without_its_reason(monkeypatch: pytest.Monke
     def broken(*args: Any) -> None:
         raise RuntimeError("patient 17 has the flu")
 
-    monkeypatch.setattr(client, "_answer", broken)
+    monkeypatch.setattr(client, "answer_to", broken)
     for transport in (PlainSum(), SecAggPlus()):
         wire = Wire(4)
         with pytest.raises(VoteFailedError):
@@ -216,7 +216,7 @@ def test_clients_evaluate_once_for_all_attempts() -> None:
         return 0.0
 
     wire = Wire(4, failing(1, stage="plain", times=1))
-    wire._nodes = InProcessGrid(made, [{}] * 4)._nodes
+    wire.nodes = InProcessGrid(made, [{}] * 4).nodes
     release = vote(secure_aggregation=PlainSum(), retries=1).start(wire, wire.server_context())
     assert release.design.settings["attempts"] == 2
     assert len(calls) == 4 * 21

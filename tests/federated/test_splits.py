@@ -76,7 +76,7 @@ def chosen() -> Any:
 
 def held(chosen: Any, change: Change, to: Iterable[int]) -> list[int] | None:
     """The noisy votes, None if none came out."""
-    chosen._held, chosen._asked = 0, 0
+    chosen = copy.copy(chosen)  # each is a first vote
     wire = Split(change, to)
     try:
         return list(chosen.start(wire, wire.server_context()).attributes["noisy_votes"])
@@ -347,8 +347,7 @@ def test_what_is_harmless_changes_nothing(name: str, chosen: Any, votes: dict[in
 def test_no_field_is_left_out(chosen: Any) -> None:
     """What an honest server sends, field by field, is what is split above."""
     wire = Split(nothing, ())
-    chosen._held = chosen._asked = 0
-    chosen.start(wire, wire.server_context())
+    copy.copy(chosen).start(wire, wire.server_context())
     tried = set(REFUSED) | set(HARMLESS)
     for message in wire.sent:
         stage = stage_of(message)
@@ -367,19 +366,17 @@ def test_another_run_is_another_vote(
     chosen: Any, votes: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One client in two runs at once is no two clients of one sum."""
-    chosen._held = chosen._asked = 0
     wire = Split(nothing, ())
-    wire._nodes[1001][1].run_id = 2
+    wire.nodes[1001][1].run_id = 2
     with caplog.at_level(logging.WARNING, logger="optuna_dp"), pytest.raises(VoteFailedError):
-        chosen.start(wire, wire.server_context())
+        copy.copy(chosen).start(wire, wire.server_context())
     assert votes == {}
     assert CANNOT_READ in refusals(caplog)
 
 
 def test_other_settings_of_the_run_are_harmless(chosen: Any, votes: Any) -> None:
     """They may change what an objective does: a ballot has k ones whatever it does."""
-    chosen._held = chosen._asked = 0
     wire = Split(nothing, ())
-    wire._nodes[1001][1].run_config = {"other": 1}
-    assert chosen.start(wire, wire.server_context()).params
+    wire.nodes[1001][1].run_config = {"other": 1}
+    assert copy.copy(chosen).start(wire, wire.server_context()).params
     assert set(votes) == set(range(CLIENTS))

@@ -30,7 +30,7 @@ from federated.malformed import (
 )
 from optuna_dp.federated import PlainSum, SecAggPlus, masks
 from optuna_dp.federated.query import VoteQuery
-from optuna_dp.federated.secagg import _SecAggGrid, _StopError
+from optuna_dp.federated.secagg import SecAggGrid, StopError
 from optuna_dp.federated.transport import Server, entry_bound
 
 MANY = 10_000
@@ -68,10 +68,10 @@ def test_at_every_stage_of_the_secure_sum(stage: str) -> None:
     chosen, grid, honest = recorded(SecAggPlus())
     plan = chosen.plan(CLIENTS)
     assert tried(chosen, grid) == honest  # and the server's messages are kept
-    asked = [grid.asked[stage, node] for node in sorted(grid._nodes)]
+    asked = [grid.asked[stage, node] for node in sorted(grid.nodes)]
     module = masks.server_module()
     query = VoteQuery(SPACE, tuple(chosen.candidates), "minimize", plan, "recorded")
-    set_up = grid.asked["setup", min(grid._nodes)].content["secaggplus_configs"]
+    set_up = grid.asked["setup", min(grid.nodes)].content["secaggplus_configs"]
     outcomes = {"rejected": 0, "silent": 0, "released": 0, "failed": 0}
 
     class Network:
@@ -85,12 +85,12 @@ def test_at_every_stage_of_the_secure_sum(stage: str) -> None:
     def passed() -> Message | None:
         """What is left of it after the server's checks."""
         server = Server(network, grid.server_context(), None, lambda text: None)  # type: ignore[arg-type]
-        checked = _SecAggGrid(server, query, module)
-        checked._numbers = dict(set_up)
+        checked = SecAggGrid(server, query, module)
+        checked.numbers = dict(set_up)
         kept: list[Message] = []
-        check = checked._checked
-        checked._checked = lambda *a: kept.extend(check(*a)) or list(kept)  # type: ignore[method-assign]
-        with contextlib.suppress(_StopError):  # a node is lost
+        check = checked.checked
+        checked.checked = lambda *a: kept.extend(check(*a)) or list(kept)  # type: ignore[method-assign]
+        with contextlib.suppress(StopError):  # a node is lost
             checked.send_and_receive(asked)
         assert len(kept) == CLIENTS - (network.last is None)
         return kept[-1]

@@ -57,7 +57,7 @@ def _on_an_engine(objective: Any = objective, sampler: Any = None) -> None:
 
 def _out_of_reach() -> None:
     told = ConnectionError("connection to db.cluster, port 5432 failed: Connection refused")
-    with mock.patch("optuna_dp.distributed.worker._study_of", side_effect=told):
+    with mock.patch("optuna.load_study", side_effect=told):
         _on_an_engine()
 
 

@@ -39,6 +39,8 @@ EVENTS = [
     Case("A delta of 1", lambda: odp.approximate_dp(1.0, 1.0)),
     Case("Renyi-DP points of unequal length", lambda: odp.rdp([2.0, 4.0], [0.1])),
     Case("An order of 1", lambda: odp.rdp([1.0], [0.1])),
+    Case("A profile that is not convex", lambda: odp.from_profile([0, 1, 2], [0.5, 0.49, 0.0])),
+    Case("Something else than a PLD", lambda: odp.from_pld(1.1)),
     Case("Composing nothing", lambda: odp.compose()),
     Case("Something else than an event", lambda: odp.compose(RUN, 1.0)),
     Case("Something else than an engine", lambda: odp.from_opacus("engine")),

@@ -12,7 +12,7 @@ import optuna
 import pytest
 from budget.budget_support import budget
 from optuna.trial import Trial
-from support import RUN, exactly, study_of
+from support import RUN, asking, exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
@@ -116,10 +116,10 @@ def test_what_objectives_do_to_themselves_is_an_outcome_of_a_run_of_a_budget(nam
     study = study_of(odp.BudgetSampler(budget(COUNT - 1), search_space=X))
     if expected is None:
         with pytest.raises(PlanError, match="No pilot ended with a score"):
-            study.optimize(objective, catch=(Exception,))
+            study.optimize(asking(objective), catch=(Exception,))
         study.enqueue_trial({"x": 0.5})
-    study.optimize(objective, catch=(Exception,))
-    found = odp.release(study)
+    study.optimize(asking(objective), catch=(Exception,))
+    found = odp.release(study, vouched="These attributes are made of no data.")
     assert len(found.pilots) == COUNT - 1
     assert set(found.attributes) <= {"pilots", "last run"}
     if expected is float:

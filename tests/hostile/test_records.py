@@ -43,6 +43,7 @@ TREE = odp.compose(
     odp.bounded_range(0.5),
     odp.rdp([2.0, float("inf")], [0.1, 1.0]),
     odp.zcdp(0.1),
+    odp.from_profile([0.0, 1.0], [0.2, 1e-6], reverse_deltas=[0.2, 1e-7]),
     PrivateSelectionDpEvent(odp.approximate_dp(0.1, 1e-6), LAWS[2], (0.5, 2.0), "data"),
 )
 

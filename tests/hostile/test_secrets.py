@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import optuna
 import pytest
 from budget.budget_support import budget
+from optuna.trial import TrialState, create_trial
 from support import RUN, exactly, logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError
 from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.evidence.statement_data import digest
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, read_plan
+from optuna_dp.protocol.claims import CLAIM_KEY
+from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, SlotRecord, read_plan
 from optuna_dp.protocol.waiting import Waiting
 
 SECRET = 41
@@ -155,6 +159,114 @@ def test_exceptions_do_not_tell_t() -> None:
     said += refusals(other)
     assert len(said) >= 6
     assert not [text for text in said if tells(text, SECRET)]
+
+
+def in_full(error: BaseException) -> str:
+    """The text of an error as a traceback shows it, with those that it came from."""
+    return "".join(traceback.format_exception_only(error)) + (
+        in_full(error.__cause__ or error.__context__)  # type: ignore[arg-type]
+        if error.__cause__ or (error.__context__ and not error.__suppress_context__)
+        else ""
+    )
+
+
+def told_while_it_starts(study: optuna.Study) -> None:
+    """Marks each trial as failed when its worker has just been given it."""
+    storage, write = study._storage, study._storage.set_trial_system_attr
+
+    def told(trial_id: int, key: str, value: Any) -> None:
+        if key == GATE_KEY:
+            storage.set_trial_state_values(trial_id, TrialState.FAIL)
+        write(trial_id, key, value)
+
+    storage.set_trial_system_attr = told  # type: ignore[method-assign]
+    try:
+        study.optimize(well)
+    finally:
+        storage.set_trial_system_attr = write  # type: ignore[method-assign]
+
+
+def well(trial: optuna.Trial) -> float:
+    return trial.suggest_float("x", 0.0, 1.0)
+
+
+def enqueued(study: optuna.Study) -> None:
+    study.enqueue_trial({"x": 0.5})
+    study.optimize(well)
+
+
+def copied(study: optuna.Study) -> None:
+    last = study.trials[-1]
+    study.add_trial(
+        create_trial(
+            state=TrialState.WAITING,
+            params={"x": 0.5},
+            distributions=X,
+            system_attrs={**study.trials[0].system_attrs, "failed_trial": last.number},
+        )
+    )
+    study.optimize(well)
+
+
+def anothers(study: optuna.Study) -> None:
+    study.add_trial(create_trial(state=TrialState.WAITING))
+    trial = study.trials[-1]
+    study._storage.set_trial_system_attr(
+        trial._trial_id, f"{CLAIM_KEY}:{trial.number}:other", "won"
+    )
+    optuna.Trial(study, trial._trial_id)
+
+
+def of_another_sampler(study: optuna.Study) -> None:
+    study.sampler = optuna.samplers.RandomSampler()
+    study.optimize(well, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
+    odp.fidelity(study.ask())
+
+
+def described_late(study: optuna.Study) -> None:
+    odp.release(study, RUN)
+    odp.describe(study, dataset="late")
+
+
+AFTER_THE_END: list[Callable[[optuna.Study], Any]] = [
+    lambda study: study.optimize(well),
+    lambda study: study.optimize(well, n_jobs=3),
+    lambda study: study.ask().suggest_float("x", 0.0, 1.0),
+    lambda study: study.ask().suggest_float("y", 0.0, 1.0),
+    lambda study: odp.fidelity(study.ask()),
+    enqueued,
+    copied,
+    anothers,
+    told_while_it_starts,
+    of_another_sampler,
+    described_late,
+    lambda study: study.optimize(well, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))]),
+    lambda study: odp.recover(study, fail=[3]),
+    lambda study: (study.ask(), odp.recover(study, fail=[10**6])),
+    lambda study: odp.release(study),
+    lambda study: odp.release(study, odp.gaussian(9.0), delta=2.0),
+    lambda study: odp.release(study, RUN, failures="lost"),
+    lambda study: odp.publish(odp.release(study, RUN), study._storage, "public"),
+    lambda study: odp.report_utilities(study.ask(), [0.5]),
+]
+
+
+@pytest.mark.parametrize("what", range(len(AFTER_THE_END)))
+def test_no_exception_warning_or_log_after_the_end_tells_t(what: int) -> None:
+    """Nor the numbers of later trials, which are T and a few more."""
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.optimize(well)
+    said: list[str] = []
+    with logged() as lines, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            AFTER_THE_END[what](study)
+        except (OptunaDPError, optuna.TrialPruned) as error:
+            said.append(in_full(error))
+    said += [line for line in lines if not line.startswith("DEBUG")]
+    said += [str(one.message) for one in warned]
+    for number in range(SECRET - 1, SECRET + 9):
+        assert not [text for text in said if re.search(rf"(?<![\w.-]){number}(?![\w.%-])", text)]
 
 
 def released() -> tuple[odp.Release, optuna.Study]:

@@ -10,10 +10,9 @@ import pytest
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models import surrogate
-from optuna_dp.models.forest import RandomForest
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
 
-MODELS = [GaussianProcess(), RandomForest(trees=20)]
+MODELS = [GaussianProcess()]
 
 
 def _data(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -88,7 +87,7 @@ def test_posterior_agrees_with_scikit_learn(repeats: int) -> None:
     x = np.tile(base, (repeats, 1))
     y = np.sin(5 * x).sum(axis=1) + 0.1 * np.random.default_rng(2).normal(size=len(x))
     model = GaussianProcess()
-    k = model._kernel(x, y)
+    k = model.kernel(x, y)
     kernel = ConstantKernel(k.amplitude) * Matern(k.lengths, nu=2.5) + WhiteKernel(k.noise)
     z = (y - y.mean()) / y.std()
     reference = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-10).fit(x, z)
@@ -103,7 +102,7 @@ def test_posterior_agrees_with_scikit_learn(repeats: int) -> None:
 
 def test_length_scales_tell_a_parameter_that_matters_from_one_that_does_not() -> None:
     x = np.random.default_rng(4).random((64, 2))
-    kernel = GaussianProcess()._kernel(x, np.sin(6 * x[:, 0]))
+    kernel = GaussianProcess().kernel(x, np.sin(6 * x[:, 0]))
     assert kernel.lengths[1] > 3 * kernel.lengths[0]
 
 
@@ -127,7 +126,7 @@ def test_predictions_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyP
     x, y = _data(30, 2)
     points = np.random.default_rng(6).random((100, 2))
     whole = GaussianProcess().fit(x, y).predict(points)
-    monkeypatch.setattr(surrogate._Posterior, "block", 7)
+    monkeypatch.setattr(surrogate.Posterior, "block", 7)
     np.testing.assert_allclose(GaussianProcess().fit(x, y).predict(points), whole, rtol=1e-9)
 
 
@@ -162,5 +161,3 @@ def test_bad_settings_are_refused() -> None:
     for bad in ({"fit_points": 1}, {"max_points": 0}, {"max_points": 1.5}):
         with pytest.raises(InvalidArgumentError):
             GaussianProcess(**bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="trees"):
-        RandomForest(trees=1)

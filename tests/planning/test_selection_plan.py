@@ -82,7 +82,6 @@ def test_chances(plan: SelectionPlan) -> None:
     adaptive = row_of(plan, "geometric", 10, adaptive=True)
     assert adaptive.hit_worst == pytest.approx(0.04 / (0.04 + 0.1 * 0.96))
     assert adaptive.hit_best == pytest.approx(0.0625 / (0.0625 + 0.1 * 0.9375))
-    assert row.likely_runs == odp.Geometric(10).quantile(0.95) == 29
 
 
 def test_no_policy_hits_more_often_than_the_planner_says() -> None:
@@ -101,12 +100,9 @@ def test_price_and_rival(plan: SelectionPlan) -> None:
     row = row_of(plan, "geometric", 10, adaptive=True)
     assert row.price == row.epsilon - plain.epsilon > 0.0
     assert plain.price is plain.rival_mean is None
-    assert row.any_schedule is not None
-    assert row.any_schedule > row.epsilon
     assert row.rival_mean is not None
     rival = odp.selection_guarantee(RUN, odp.Geometric(row.rival_mean)).epsilon(DELTA)
     assert 0.99 * row.epsilon <= rival <= row.epsilon
-    assert row.rival_hit == odp.Geometric(row.rival_mean).hit_probability(0.05)
 
 
 def test_json_holds_every_figure(plan: SelectionPlan) -> None:

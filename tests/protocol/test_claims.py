@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,21 +113,45 @@ def test_ask_gives_the_loser_the_next_trial() -> None:
     assert [t.state for t in study.trials[1:]] == [TrialState.RUNNING] * 2
 
 
-@pytest.mark.parametrize("how", ["well", "fails"])
-@pytest.mark.parametrize("name", ["rand_tune", "budget"])
+ENDS = {"well": "COMPLETE", "fails": "FAIL", "is pruned": "PRUNED", "reports": "COMPLETE"}
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "second"),
+    [
+        ("rand_tune", "well", "process"),
+        ("budget", "fails", "process"),
+        ("budget", "is pruned", "process"),
+        ("rand_tune", "reports", "process that dies"),
+        ("budget", "is pruned", "process that dies"),
+        ("rand_tune", "well", "thread"),
+        ("budget", "is pruned", "thread"),
+    ],
+)
 def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
-    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, how: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its update of the state comes between the other worker's last one and this one's claim."""
-    url, studies = f"sqlite:///{tmp_path / 'studies.db'}", []
-    for _ in range(2):
-        study = study_of(SAMPLERS[name](), storage=url, study_name="study", load_if_exists=True)
-        studies.append(study)
+    """Its update of the state comes between the other worker's last one and this one's claim.
+
+    If the second worker is a thread, Optuna's cache shows it the trial as ended. If it dies before
+    it claims the trial, ``recover`` gives the trial its end back.
+    """
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    shared = optuna.storages.get_storage(url)
+    studies = [
+        study_of(SAMPLERS[name](), storage=storage, study_name="study", load_if_exists=True)
+        for storage in (shared, shared if second == "thread" else url, url)
+    ]
     called: list[int] = []
 
     def objective(trial: Trial) -> float:
         called.append(trial.number)
-        return run_of(trial) if how == "well" or trial.number != 1 else float("nan")
+        score = run_of(trial)
+        if trial.number == 1 and how in ("is pruned", "reports"):
+            trial.report(score, step=1)
+            if how == "is pruned":
+                raise optuna.TrialPruned
+        return float("nan") if trial.number == 1 and how == "fails" else score
 
     studies[0].optimize(objective, n_trials=1)
     studies[0].add_trial(create_trial(state=TrialState.WAITING))
@@ -135,14 +160,21 @@ def test_a_trial_that_sqlite_gives_away_after_its_end_keeps_its_result(
 
     def meanwhile(trial_id: int, state: TrialState) -> None:
         check(trial_id, state)
-        if state == TrialState.WAITING:
-            others.pop().optimize(objective, n_trials=1)
+        if state == TrialState.WAITING and others:
+            study = others.pop()
+            with ThreadPoolExecutor() as threads:
+                threads.submit(study.optimize, objective, n_trials=1).result()
+                threads.submit(study.get_trials).result()  # Fills the cache.
 
     monkeypatch.setattr(backend, "check_trial_is_updatable", meanwhile)
+    if second == "process that dies":
+        studies[1]._pop_waiting_trial_id()
+        assert studies[1].trials[1].state == TrialState.RUNNING
+        assert odp.recover(studies[1]) == []
     studies[1].optimize(objective, n_trials=1)
     assert called == [0, 1, 2]
-    states = [t.state.name for t in studies[1].trials]
-    assert states == ["COMPLETE", "COMPLETE" if how == "well" else "FAIL", "COMPLETE"]
+    for study in studies[1:]:
+        assert [t.state.name for t in study.trials] == ["COMPLETE", ENDS[how], "COMPLETE"]
     studies[1].optimize(objective)
     released(studies[1], name)
     for study in studies:

@@ -16,7 +16,7 @@ import optuna
 import pytest
 from budget.budget_support import budget
 from optuna.trial import TrialState
-from support import RUN, exactly, study_of
+from support import RUN, ask, exactly, study_of
 
 import optuna_dp as odp
 from optuna_dp.protocol.records import SLOT_KEY, read_plan
@@ -37,7 +37,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
 
 def kept_by(sampler: Any) -> int:
     """How many trials a sampler has under way in this process."""
-    return sum(map(len, sampler._under_way._known.values()))
+    return sum(map(len, sampler.under_way.known.values()))
 
 
 def live(study: optuna.Study, rng: random.Random) -> list[float]:
@@ -50,6 +50,7 @@ def live(study: optuna.Study, rng: random.Random) -> list[float]:
         if rng.random() < 0.2:
             study.sampler = pickle.loads(pickle.dumps(study.sampler))
         try:
+            ask(trial)
             drawn.append(trial.suggest_float("x", 0.0, 1.0))
             if rng.random() < 0.5:
                 drawn.append(trial.suggest_float("y", 0.0, 1.0))
@@ -167,13 +168,13 @@ def test_what_stands_under_an_id_is_taken_for_its_own_trial_only() -> None:
     study.ask().suggest_float("x", 0, 1)
     (other,) = study.trials
     other.system_attrs[SLOT_KEY] = {**other.system_attrs[SLOT_KEY], "nonce": "0" * 32}
-    assert study.sampler._under_way.drop(study, other) is None  # type: ignore[attr-defined]
+    assert study.sampler.under_way.drop(study, other) is None  # type: ignore[attr-defined]
 
 
 def test_what_is_kept_of_one_storage_is_bounded() -> None:
     """A trial forgotten before it was told is read from the storage instead."""
     sampler = odp.RandTuneSampler(trials=exactly(5))
-    sampler._under_way = UnderWay(most=2)
+    sampler.under_way = UnderWay(most=2)
     study = study_of(sampler)
     trials = [study.ask() for _ in range(5)]
     first = [trial.suggest_float("x", 0, 1) for trial in trials]

@@ -234,10 +234,10 @@ def _many_processes(tmp_path: Path, kind: str, sampler: str, studies: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
-def test_eight_processes_make_exactly_t_runs_in_fifty_studies(
+def test_eight_processes_make_exactly_t_runs_in_twenty_five_studies(
     tmp_path: Path, kind: str, sampler: str
 ) -> None:
-    _many_processes(tmp_path, kind, sampler, studies=50)
+    _many_processes(tmp_path, kind, sampler, studies=25)
 
 
 def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_it_stops_the_study_by_itself() -> None:
     callback = odp.PrivacyCallback(RUN)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "optuna_dp.protocol.slots.SlotSampler._stop", staticmethod(lambda study: None)
+            "optuna_dp.protocol.slots.SlotSampler.stop", staticmethod(lambda study: None)
         )
         study.optimize(objective, n_trials=50, callbacks=[callback])
     assert len(study.trials) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -25,34 +26,63 @@ def a_release(storage: object = None, name: str | None = None) -> odp.Release:
     return odp.release(study, RUN)
 
 
-@pytest.mark.parametrize("kind", ["journal", "sqlite"])
-def test_what_a_file_still_holds_of_a_deleted_study_is_not_published(
-    kind: str, tmp_path: Path
+@pytest.mark.parametrize("secure", [0, 1], ids=["left", "erased"])
+@pytest.mark.parametrize("given", ["url", "file: url", "object"])
+def test_nothing_is_published_to_a_file_that_has_held_a_study(
+    given: str, secure: int, tmp_path: Path
 ) -> None:
-    path = tmp_path / "file"
-    storage = (
-        JournalStorage(JournalFileBackend(str(path)))
-        if kind == "journal"
-        else RDBStorage(f"sqlite:///{path}")
+    """Where SQLite erases what is deleted, the size of the file still tells how much there was."""
+    path = tmp_path / "file.db"
+    storage = RDBStorage(f"sqlite:///{path}")
+    sqlalchemy.event.listen(
+        storage.engine,
+        "connect",
+        lambda opened, _: opened.execute(f"PRAGMA secure_delete={secure}"),
     )
-    if isinstance(storage, RDBStorage):
-        # Some builds of SQLite erase what is deleted unless told otherwise; most do not.
-        sqlalchemy.event.listen(
-            storage.engine, "connect", lambda opened, _: opened.execute("PRAGMA secure_delete=0")
-        )
-        storage.engine.dispose()
+    storage.engine.dispose()
     found = a_release(storage, "curator")
     optuna.delete_study(study_name="curator", storage=storage)
-    assert b"optuna_dp:slot" in path.read_bytes()
-    with pytest.raises(ReleaseRefusedError, match="deleting does not erase"):
+    assert (b"optuna_dp:slot" in path.read_bytes()) == (not secure)
+    storage.engine.dispose()
+    url = f"sqlite:///file:{path}?uri=true" if given == "file: url" else f"sqlite:///{path}"
+    with pytest.raises(ReleaseRefusedError, match="is not new") as caught:
+        odp.publish(found, storage if given == "object" else url, "result")
+    storage.engine.dispose()
+    assert "a file that does not exist yet: publish(release, 'sqlite:///PATH'" in str(caught.value)
+    odp.publish(found, f"sqlite:///{tmp_path / 'new.db'}", "result")
+    assert b"optuna_dp:slot" not in (tmp_path / "new.db").read_bytes()
+
+
+def test_nothing_is_published_to_a_journal_that_has_held_a_study(tmp_path: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "old")))
+    found = a_release(storage, "curator")
+    optuna.delete_study(study_name="curator", storage=storage)
+    with pytest.raises(ReleaseRefusedError, match="keeps records of a study that was deleted"):
         odp.publish(found, storage, "result")
-    if isinstance(storage, RDBStorage):
-        storage.engine.dispose()
-    # The way out.
-    fresh = JournalStorage(JournalFileBackend(str(tmp_path / "new")))
-    odp.publish(found, fresh, "result")
-    odp.publish(found, fresh, "another")
+    odp.publish(found, JournalStorage(JournalFileBackend(str(tmp_path / "new"))), "result")
     assert b"optuna_dp:slot" not in (tmp_path / "new").read_bytes()
+
+
+def test_nothing_is_published_where_studies_were_numbered_before() -> None:
+    """As a database on a server, whose numbers of trials go on after a study is deleted."""
+    storage = InMemoryStorage()
+    found = a_release(storage, "curator")
+    optuna.delete_study(study_name="curator", storage=storage)
+    with pytest.raises(ReleaseRefusedError, match="given numbers to studies before"):
+        odp.publish(found, storage, "result")
+    assert storage.get_all_studies() == []
+
+
+def test_the_size_of_a_published_file_is_the_same_for_every_number_of_runs(tmp_path: Path) -> None:
+    sizes = set()
+    for count in (3, 60):
+        study = study_of(odp.RandTuneSampler(trials=exactly(count)))
+        study.optimize(lambda trial: 0.5 + 0.0 * trial.suggest_float("x", 0, 1))
+        release = dataclasses.replace(odp.release(study, RUN), params={"x": 0.5})
+        release = dataclasses.replace(release, design=a_release().design)
+        odp.publish(release, f"sqlite:///{tmp_path / str(count)}.db", "result")
+        sizes.add((tmp_path / f"{count}.db").stat().st_size)
+    assert len(sizes) == 1
 
 
 @pytest.mark.parametrize("score", [float("inf"), -float("inf")])
@@ -74,7 +104,7 @@ def test_the_json_of_a_release_is_json(score: float) -> None:
 def test_beside_a_study_that_was_not_published() -> None:
     storage = InMemoryStorage()
     optuna.create_study(storage=storage, study_name="notes")
-    with pytest.raises(ReleaseRefusedError, match=r"'notes', .* not published"):
+    with pytest.raises(ReleaseRefusedError, match="it holds the study 'notes'"):
         odp.publish(a_release(), storage, "result")
 
 

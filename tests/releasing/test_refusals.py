@@ -223,12 +223,12 @@ def test_a_trial_never_told_leaves_nothing_to_a_later_storage() -> None:
     abandoned = study_of(mine)
     abandoned.ask()
     frozen = abandoned.trials[0]
-    left = mine._under_way.get(abandoned, frozen)
+    left = mine.under_way.get(abandoned, frozen)
     assert left is not None
 
     study = study_of(odp.RandTuneSampler(trials=exactly(1)))
     begun = study.ask()
-    mine._under_way.put(study, study.trials[0], left)
+    mine.under_way.put(study, study.trials[0], left)
     study.sampler = mine
     continued = optuna.trial.Trial(study, begun._trial_id)
     study.tell(begun, continued.suggest_float("x", -1.0, 1.0))

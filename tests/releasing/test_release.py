@@ -233,7 +233,7 @@ def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"
     study = finished_study(storage=storage)
     release = odp.release(study, RUN)
-    with pytest.raises(ReleaseRefusedError, match="curator's study"):
+    with pytest.raises(ReleaseRefusedError, match="is not new"):
         odp.publish(release, storage, "result")
     assert len(optuna.get_all_study_names(storage)) == 1
 
@@ -321,8 +321,11 @@ def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> Non
     release = odp.release(finished_study(), RUN)
     storage = f"sqlite:///{tmp_path / 'public.db'}"
     odp.publish(release, storage, "result")
-    with pytest.raises(InvalidArgumentError, match="study_name="):
-        odp.publish(release, storage, "result")
+    with pytest.raises(ReleaseRefusedError, match=r"the file public\.db exists"):
+        odp.publish(release, storage, "another")
+    for bad in ("", 3):
+        with pytest.raises(InvalidArgumentError, match="study_name="):
+            odp.publish(release, "sqlite://", bad)  # type: ignore[arg-type]
     for bad in (None, 3, "garbage", f"sqlite:///{tmp_path / 'missing' / 'x.db'}"):
         with pytest.raises(InvalidArgumentError, match="storage="):
             odp.publish(release, bad, "result")  # type: ignore[arg-type]

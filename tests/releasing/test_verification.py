@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 from budget.budget_support import budget
+from support import asking
 from typer.testing import CliRunner
 
 import optuna_dp as odp
 from optuna_dp.cli import app
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.statement_data import digest
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 LAW = odp.Geometric(mean=3)
@@ -46,7 +49,7 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> None:
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)))
     run = odp.pure_dp(0.1)  # Quickly accounted for.
     release = odp.release(study, run if kind in PRIVATE_RUNS else None)
     release = release.with_training(run) if trained else release
@@ -130,6 +133,187 @@ def test_every_lie_is_found(honest: dict[str, Any], lie: str) -> None:
     assert not found.ok
     assert "DIFFERS" in str(found)
     assert str(found).endswith("It does NOT hold.")
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where everything is in JSON values."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from paths(value[key], (*path, key))
+
+
+def at(data: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        data = data[key]
+    return data
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {**value, "extra": 1}
+    if isinstance(value, list):
+        return [*value, 1]
+    if isinstance(value, bool) or value is None:
+        return not value
+    return value - abs(value) / 2 - 0.5 if isinstance(value, int | float) else value + "x"
+
+
+def holds(data: Any) -> bool:
+    try:
+        return odp.verify(data, time_limit=100.0).ok
+    except InvalidArgumentError:
+        return False
+
+
+# Said to be unchecked; and what is true all the same: a weaker attack, a bound at a lower order.
+TRUE = [("versions",), ("attack",), ("rdp", "orders")]
+
+
+@pytest.mark.parametrize("part", ["guarantee", "design", "content", "others"])
+def test_every_field_that_is_changed_is_noticed(honest: dict[str, Any], part: str) -> None:
+    """Each by itself: a number smaller, a text longer, a key more."""
+    statement = honest["statement"]
+    large = ("guarantee", "design", "content")
+    of = {path: path[0] if path[0] in large else "others" for path in paths(statement) if path}
+    within = [path for path in of if of[path] == part]
+    assert len(within) > 5
+    for path in within:
+        data = copy.deepcopy(statement)
+        at(data, path[:-1])[path[-1]] = changed(at(data, path))
+        if not any(path[: len(true)] == true for true in TRUE):
+            assert not holds(data), path
+
+
+def test_versions_are_named_as_unchecked(honest: dict[str, Any]) -> None:
+    data = copy.deepcopy(honest)
+    data["statement"]["versions"]["numpy"] = "0.1"
+    found = odp.verify(data)
+    assert found.ok
+    assert any("numpy 0.1" in text for text in found.unchecked)
+    # The words of another version are not known here.
+    data["statement"]["versions"]["optuna-dp"] = "9.9"
+    data["statement"]["assumptions"] = ["none"]
+    found = odp.verify(data)
+    assert found.believed == ("none",)
+    assert any("Assumptions: these are not the words" in text for text in found.unchecked)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, "x", [], {}, -1, 10**400, 1e299, [[]], {"epsilon": 1}, "inf"]
+)
+def test_whatever_stands_in_a_field_is_refused_or_differs(
+    honest: dict[str, Any], value: Any
+) -> None:
+    for key, stated in honest["statement"].items():
+        if key in ("versions", "attack", "content") and value in (None, {}, -1):
+            continue
+        if stated != value and not (key == "epsilon" and value in (None, 1e299)):
+            assert not holds({**honest["statement"], key: value}), key
+
+
+def nested(levels: int) -> str:
+    return '{"format": "optuna-dp release", "statement": ' + "[" * levels + "]" * levels + "}"
+
+
+def of_event(honest: dict[str, Any], event: dict[str, Any]) -> str:
+    data = copy.deepcopy(honest)
+    data["statement"]["guarantee"]["event"] = event
+    return json.dumps(data)
+
+
+def repeated(count: int) -> dict[str, Any]:
+    one = {"type": "GaussianDpEvent", "noise_multiplier": 1e7}
+    inner = {"type": "SelfComposedDpEvent", "event": one, "count": 10**6}
+    return {"type": "SelfComposedDpEvent", "event": inner, "count": count}
+
+
+def different(count: int) -> dict[str, Any]:
+    events = [{"type": "GaussianDpEvent", "noise_multiplier": 1.0 + i} for i in range(count)]
+    return {"type": "ComposedDpEvent", "events": events}
+
+
+BOMBS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
+    "deep": (lambda honest: nested(200), "nested too deeply"),
+    "very deep": (lambda honest: nested(200_000), "nested too deeply"),
+    "large": (lambda honest: '"' + "x" * 11_000_000 + '"', "bytes"),
+    "many": (lambda honest: json.dumps([0] * 300_000), "values"),
+    "huge number": (
+        lambda honest: json.dumps(honest).replace('"delta": 1e-05', '"delta": 1' + "0" * 400),
+        "beyond 1e300",
+    ),
+    "infinite number": (
+        lambda honest: json.dumps(honest).replace('"delta": 1e-05', '"delta": 1e999'),
+        "beyond 1e300",
+    ),
+    "digits": (
+        lambda honest: json.dumps(honest).replace('"delta": 1e-05', '"delta": 1' + "0" * 9999),
+        "digits",
+    ),
+    "NaN": (
+        lambda honest: json.dumps(honest).replace('"delta": 1e-05', '"delta": NaN'),
+        "NaN is no number",
+    ),
+    "twins": (
+        lambda honest: json.dumps(honest).replace(
+            '"delta": 1e-05', '"delta": 0.1, "delta": 1e-05'
+        ),
+        "'delta' is there twice",
+    ),
+    "steps": (lambda honest: of_event(honest, repeated(10**6)), "steps"),
+    "events": (lambda honest: of_event(honest, different(5000)), "parts"),
+    "no digest": (
+        lambda honest: json.dumps({**honest, "statement": without(honest["statement"], "digest")}),
+        "'digest' is missing",
+    ),
+    "unknown key": (lambda honest: json.dumps({**honest, "more": 1}), "'more' is unknown"),
+    "no JSON": (lambda honest: "{", "Expecting"),
+    "no text": (lambda honest: "\udcff\x00", "Expecting value"),
+    "number": (lambda honest: "3", "another format"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_is_made_to_harm_is_refused_in_one_line(
+    bomb: str, honest: dict[str, Any], tmp_path: Path
+) -> None:
+    make, words = BOMBS[bomb]
+    file = tmp_path / "release.json"
+    file.write_text(make(honest), errors="surrogateescape")
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        odp.verify(file)
+    assert len(str(caught.value)) < 1000
+    found = CliRunner().invoke(app, ["verify", str(file)])
+    assert found.exit_code == 2
+    assert found.output.count("\n") == 1
+    assert "Traceback" not in found.output
+
+
+def test_what_takes_too_long_is_given_up(
+    honest: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = threading.Event()
+    monkeypatch.setattr(odp.Guarantee, "by_method", lambda self, delta: never.wait())
+    with pytest.raises(InvalidArgumentError, match="takes longer to compute"):
+        odp.verify(honest, time_limit=0.05)
+    never.set()
+    with pytest.raises(InvalidArgumentError, match="time_limit="):
+        odp.verify(honest, time_limit=0.0)
+
+
+def test_a_forged_statement_with_a_digest_of_its_own(honest: dict[str, Any]) -> None:
+    """A digest is no signature: what it covers can be changed with it, and the rest differs."""
+    data = copy.deepcopy(honest)
+    data["params"]["x"] = data["statement"]["content"]["params"]["x"] = 0.25
+    statement = data["statement"]
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    found = odp.verify(data)
+    assert found.ok
+    assert "can release it again, and gets the same digest" in " ".join(found.unchecked)
+    cheaper = odp.Guarantee(odp.gaussian(noise_multiplier=40.0))
+    statement["guarantee"] = json.loads(json.dumps(cheaper.to_json()))
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    assert not odp.verify(data).ok
 
 
 def test_a_larger_epsilon_than_needed_is_no_lie(honest: dict[str, Any]) -> None:

@@ -109,18 +109,28 @@ class Crew:
         return [number for number, _ in self.ledger(job, workers)]
 
     def ledger(self, job: Job, workers: int) -> Ledger:
-        """Has that many workers do the job at once; returns what they noted."""
+        """Has that many workers do the job at once; returns what they noted.
+
+        Every answer is read before anything is raised: one that is left would be taken for the
+        answer to the next job, whose study would seem to have runs made twice, and others missing.
+        """
         crew = self._workers[:workers]
         for _, connection in crew:
             connection.send(job)
         noted: Ledger = []
+        failures: list[str] = []
         deadline = time.monotonic() + _ANSWER_WITHIN
         for _, connection in crew:
             if not connection.poll(max(0.0, deadline - time.monotonic())):
-                raise AssertionError(f"{job} hangs:\n{self._where_they_are()}")
+                stacks = self._where_they_are()
+                self.dismiss()  # Nothing that it says from now on is an answer to a later job.
+                raise AssertionError(f"{job} hangs:\n{stacks}")
             outcome, value = connection.recv()
-            assert outcome == "done", value
-            noted += value
+            if outcome == "done":
+                noted += value
+            else:
+                failures.append(value)
+        assert not failures, failures[0]
         return noted
 
     def _where_they_are(self) -> str:

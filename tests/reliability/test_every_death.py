@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.storages import InMemoryStorage
-from support import RUN, exactly
+from support import RUN, ask, exactly
 
 import optuna_dp as odp
 from optuna_dp import polling
@@ -51,6 +51,7 @@ class MortalStorage(InMemoryStorage):
 
 def work(storage: InMemoryStorage, kind: str, runs: list[int]) -> None:
     def objective(trial: optuna.Trial) -> float:
+        ask(trial)
         x = trial.suggest_float("x", -1.0, 1.0)
         runs.append(trial.number)
         return -((x - 0.3) ** 2)

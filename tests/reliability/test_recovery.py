@@ -285,7 +285,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
             dead = study.ask()
         dead.suggest_float("x", -1.0, 1.0)
         storage.record_heartbeat(dead._trial_id)
-        sampler._under_way = UnderWay()  # It was another process's trial.
+        sampler.under_way = UnderWay()  # It was another process's trial.
 
         def stops_beating() -> None:
             with storage._backend.engine.begin() as connection:
@@ -304,7 +304,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
 
 
 def test_the_command_lists_and_fails(tmp_path) -> None:
-    from optuna_dp.cli.recover import recover
+    from optuna_dp.cli.studies import recover
 
     url = f"sqlite:///{tmp_path / 'study.db'}"
     study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=url, study_name="digits")

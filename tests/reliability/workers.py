@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import random
@@ -22,7 +23,7 @@ import optuna_dp as odp
 from optuna_dp.budget.fidelity import PaidRuns
 from optuna_dp.budget.plan import assembled
 
-from .storages import open_storage
+from .storages import open_storage, opened
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 # Three pilots, the best two of them again, the last run, and one to spare.
@@ -101,7 +102,8 @@ def serve(connection: Connection, stacks: str) -> None:
     told = open(stacks, "a")  # noqa: SIM115 - open for as long as the process lives
     faulthandler.register(signal.SIGUSR1, told, all_threads=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storages: dict[str, BaseStorage] = {}
+    # One at a time: a small PostgreSQL server has no connections for pools that nobody uses.
+    still_open, url, storage = contextlib.ExitStack(), None, None
     while True:
         try:
             job: Job = connection.recv()
@@ -109,11 +111,12 @@ def serve(connection: Connection, stacks: str) -> None:
             return
         ledger: Ledger = []
         try:
-            if job.url not in storages:
-                storages[job.url] = open_storage(job.url)
+            if job.url != url:
+                still_open.close()
+                storage, url = still_open.enter_context(opened(job.url)), job.url
             study = optuna.load_study(
                 study_name=job.study,
-                storage=storages[job.url],
+                storage=storage,
                 sampler=PROCEDURES[job.sampler](job.law),
             )
             study.optimize(noting(ledger), n_jobs=job.n_jobs)

@@ -72,9 +72,9 @@ def test_a_word_that_agrees_with_the_probability_is_settled_by_more_bits():
 
     first, second = divmod(tail_bits(3.7, 5, 128), 1 << 64)
     for offset, below in ((-5, True), (5, False)):
-        assert Scripted([first, second + offset])._reaches(5, 1)[0] == below
-    assert Scripted([first - 2])._reaches(5, 1)[0]
-    assert not Scripted([first + 2])._reaches(5, 1)[0]
+        assert Scripted([first, second + offset]).reaches(5, 1)[0] == below
+    assert Scripted([first - 2]).reaches(5, 1)[0]
+    assert not Scripted([first + 2]).reaches(5, 1)[0]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_forgetting_to_restart_at_the_smallest_gap_is_noticed():
 def test_laplace_for_takes_opendps_own_word_for_the_epsilon():
     for epsilon in (0.1, 0.05, 1 / 3, 1e-3, 7.0):
         noise = laplace_for(1 << 20, epsilon)
-        assert noise._sampler.map(1 << 20) <= epsilon
+        assert noise.measurement.map(1 << 20) <= epsilon
         assert noise.scale == pytest.approx((1 << 20) / epsilon, rel=1e-12)
 
 

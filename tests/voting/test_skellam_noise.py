@@ -54,7 +54,7 @@ def test_draws_have_the_law_and_the_test_has_power(variance: Fraction) -> None:
 def test_agrees_with_duchon_and_duvignau(num: int, den: int) -> None:
     rng = random.Random(1)
     theirs = np.array([poisson(num, den, rng) for _ in range(20_000)])
-    ours = skellam_noise._poisson_draws(Fraction(num, den), 20_000, seeded(2))
+    ours = skellam_noise.poisson_draws(Fraction(num, den), 20_000, seeded(2))
     top = int(max(theirs.max(), ours.max()))
     table = np.array([np.bincount(a, minlength=top + 1) for a in (theirs, ours)])
     table = np.hstack(
@@ -87,15 +87,15 @@ def test_a_word_on_the_border_is_settled_by_more_bits() -> None:
     rest = truth - (border << 64)  # the next 64 bits of F(2)
     for low, expected in ((rest - 2, 2), (rest + 2, 3)):
         words = iter([border.to_bytes(8, "little"), low.to_bytes(8, "big")])
-        drawn = skellam_noise._poisson_draws(rate, 1, lambda size, w=words: next(w))
+        drawn = skellam_noise.poisson_draws(rate, 1, lambda size, w=words: next(w))
         assert drawn.tolist() == [expected]
 
 
 def test_the_highest_words_reach_beyond_the_table() -> None:
     top = b"\xff" * 8
     words = iter([top, top, b"\x00" * 8])
-    drawn = skellam_noise._poisson_draws(Fraction(1), 1, lambda size: next(words))
-    assert drawn[0] > len(skellam_noise._table(Fraction(1)))
+    drawn = skellam_noise.poisson_draws(Fraction(1), 1, lambda size: next(words))
+    assert drawn[0] > len(skellam_noise.table_of(Fraction(1)))
 
 
 def test_entropy_is_the_operating_systems(monkeypatch: pytest.MonkeyPatch) -> None:

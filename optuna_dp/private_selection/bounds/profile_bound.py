@@ -97,7 +97,7 @@ class DataProfile:
             self._floor, self._kinks = 0.0, np.ones(1)
             self._weights = np.array([1.0 - self._none])
             return
-        lines = _Lines(pair, trials, c, big_c)
+        lines = Lines(pair, trials, c, big_c)
         if lines.slack > 1.0:
             # Rounding outweighs the bound: say what holds always.
             self.grid_size = 0
@@ -140,11 +140,11 @@ def _reveals_nothing(pair: DominatingPair) -> bool:
     )
 
 
-class _Lines:
+class Lines:
     """Gain A(p) and cost B(p), from the vertices of the trade-off curve G."""
 
     def __init__(self, pair: DominatingPair, trials: TrialCount, c: float, big_c: float) -> None:
-        self._trials, self._c, self._big_c = trials, c, big_c
+        self._trials, self.c, self.big_c = trials, c, big_c
         prime = pair.mass_prime
         below = np.concatenate([[0.0], np.cumsum(pair.mass)])
         reached = pair.null_mass + np.concatenate([[0.0], np.cumsum(prime)])
@@ -167,18 +167,19 @@ class _Lines:
 
     def at(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (A(p), B(p))."""
-        c, big_c = self._c, self._big_c
+        c, big_c = self.c, self.big_c
         reached, missed = self.trade_off(p)
         one_minus_lo = np.minimum(1.0 - c * p, big_c * (1.0 - p))
         one_minus_hi = np.maximum(1.0 - big_c * reached, c * missed)
-        return big_c * self._slope(one_minus_lo), c * self._slope(one_minus_hi)
+        return big_c * self.slope(one_minus_lo), c * self.slope(one_minus_hi)
 
-    def _slope(self, s: FloatArray) -> FloatArray:
+    def slope(self, s: FloatArray) -> FloatArray:
+        """Returns phi'(s)."""
         return np.asarray(self._trials.pgf_derivative(np.clip(s, 0.0, 1.0)), dtype=np.float64)
 
 
 def _grid(
-    lines: _Lines, c: float, big_c: float, step: float
+    lines: Lines, c: float, big_c: float, step: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns (p, A(p), B(p)) for 0 = p_0 < ... < p_n = 1, close enough to change little per cell.
 

@@ -24,5 +24,5 @@ Notation, shared by every module (DP-HyPO is arXiv 2306.05734v2):
 =============  ================================================================================
 
 Modules: ``shares`` (exact integer probabilities), ``projection``, ``prior`` and ``informed``
-(laws of the candidates), ``surrogate`` and ``forest`` (score models), ``adaptive_density``.
+(laws of the candidates), ``surrogate`` (the score model), ``adaptive_density``.
 """

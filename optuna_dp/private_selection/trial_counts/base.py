@@ -23,6 +23,7 @@ WholeNumbers = int | list[int] | npt.NDArray[Any]
 _LARGEST_QUESTION = 10**300
 #: Bits of the uniform that :meth:`TrialCount.sample` inverts.
 UNIFORM_BITS = 128
+Mpf = Any  # A number of mpmath, which has no types.
 
 
 # Every law by its name, registered by the law's class. Ours are looked for in these files, by
@@ -118,7 +119,7 @@ class TrialCount(Record, ABC):
         """1 - phi(1 - fraction), without cancellation for small fractions."""
 
     @abstractmethod
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
         """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
 
     # ---- probabilities -------------------------------------------------------------------------
@@ -214,9 +215,9 @@ class TrialCount(Record, ABC):
                 and is for studies whose result is never released.
         """
         source = secrets.randbits if uniform_bits is None else uniform_bits
-        return self._invert(source(UNIFORM_BITS))
+        return self.invert(source(UNIFORM_BITS))
 
-    def _invert(self, u: int) -> int:
+    def invert(self, u: int) -> int:
         """Returns the smallest k with P[T <= k] >= (u + 1/2) / 2^128.
 
         A floating-point quantile is only the first guess; every decision is made on tails in
@@ -231,7 +232,7 @@ class TrialCount(Record, ABC):
 
         def beyond(k: int) -> bool:
             """Whether T > k, that is P[T > k] > v. Exact ties exist (gamma = 1/2)."""
-            return bool(k < 0 or self._exact_tail(ctx, k) - v > tie)
+            return bool(k < 0 or self.exact_tail(ctx, k) - v > tie)
 
         v_float = float(v)
         guess = self._search(lambda k: self._tail_at(k) <= v_float)

@@ -12,7 +12,7 @@ from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.trial_counts import exact_sums, special
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.base import Mpf, TrialCount
 
 # Whole numbers up to here are floats, and so are their ratios to the mean.
 _LARGEST_N = 10**15
@@ -100,5 +100,5 @@ class Binomial(TrialCount):
             return 1.0
         return -math.expm1(self.n * math.log1p(-self._p * fraction))
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
         return exact_sums.binomial_tail(ctx, n, self.n, self.mean)

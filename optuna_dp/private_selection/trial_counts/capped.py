@@ -12,7 +12,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.base import Mpf, TrialCount
 
 _LARGEST_CAP = 2_000_000
 # Coefficients that are summed at once.
@@ -53,7 +53,7 @@ class Capped(TrialCount):
         if n > _LARGEST_CAP:
             raise InvalidArgumentError("n", n, f"it must be at most {_LARGEST_CAP}")
         object.__setattr__(self, "n", n)
-        object.__setattr__(self, "mean", float(np.sum(self._weights)))
+        object.__setattr__(self, "mean", float(np.sum(self.weights)))
 
     def __repr__(self) -> str:
         return f"{self.base!r}.capped({self.n})"
@@ -88,7 +88,7 @@ class Capped(TrialCount):
         return p[: int(kept[-1]) + 1] if kept.size else p
 
     @cached_property
-    def _weights(self) -> FloatArray:
+    def weights(self) -> FloatArray:
         """k P[T = k] for k = 1, 2, ...: the coefficients of phi'."""
         p = self._probabilities
         return np.arange(1.0, p.size) * p[1:]
@@ -108,7 +108,7 @@ class Capped(TrialCount):
         return _polynomial(self._probabilities, s)
 
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
-        return _polynomial(self._weights, s)
+        return _polynomial(self.weights, s)
 
     def _hit(self, fraction: float) -> float:
         if fraction == 1.0:
@@ -117,8 +117,8 @@ class Capped(TrialCount):
         misses = -np.expm1(k * math.log1p(-fraction))
         return float(np.sum(self._probabilities * misses))
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
-        return self.base._exact_tail(ctx, n) if n < self.n else ctx.mpf(0)
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
+        return self.base.exact_tail(ctx, n) if n < self.n else ctx.mpf(0)
 
 
 def _polynomial(coefficients: FloatArray, s: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.trial_counts import exact
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.base import Mpf, TrialCount
 
 # Beyond it the law is a point to working precision, and its logarithms lose their digits.
 _LARGEST_SHAPE = 1e6
@@ -148,7 +148,7 @@ class NegativeBinomial(TrialCount):
             return fraction / (self.gamma + (1.0 - self.gamma) * fraction)
         return float(_other_shapes().hit(fraction, self.shape, self.gamma))
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
         if n <= 0 or self.gamma == 1.0:
             return ctx.mpf(n <= 0)
         if self.shape == 1.0:

@@ -12,7 +12,7 @@ from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.trial_counts import exact_sums, special
-from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.private_selection.trial_counts.base import Mpf, TrialCount
 
 _LARGEST_MEAN = 1e8
 
@@ -61,5 +61,5 @@ class Poisson(TrialCount):
     def _hit(self, fraction: float) -> float:
         return -math.expm1(-self.mean * fraction)
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:
+    def exact_tail(self, ctx: Any, n: int) -> Mpf:
         return exact_sums.poisson_tail(ctx, n, self.mean)

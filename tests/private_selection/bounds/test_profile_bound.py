@@ -17,7 +17,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.attacks.attainable import attainable_pairs
-from optuna_dp.attacks.comparisons.koskela import koskela_applies, koskela_delta
+from optuna_dp.attacks.comparisons import koskela_applies, koskela_delta
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile

@@ -15,7 +15,7 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.accounting.rdp_curves import rdp_to_delta
-from optuna_dp.attacks.comparisons.theorem_1 import theorem1_as_printed
+from optuna_dp.attacks.comparisons import theorem1_as_printed
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.renyi import (
     negative_binomial_rdp,

@@ -20,7 +20,6 @@ from optuna.distributions import (
 from scipy import stats
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.forest import RandomForest
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.models.scores import RunOutcome, clean_scores
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, describe_model
@@ -121,7 +120,6 @@ def test_equal_bounds_never_ask_the_surrogate() -> None:
         ("kl", GaussianProcess()),
         ("l2", GaussianProcess()),
         (Penalized(0.5), GaussianProcess()),
-        ("kl", RandomForest(trees=10)),
     ],
 )
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -237,8 +235,8 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
         AdaptiveDensity(projection=Penalized(float("inf")), tau=1),
         AdaptiveDensity(projection="l2"),
         AdaptiveDensity(beta=1),
-        AdaptiveDensity(surrogate=RandomForest()),
-        AdaptiveDensity(surrogate=RandomForest(seed=1)),
+        AdaptiveDensity(surrogate=GaussianProcess(fit_points=9)),
+        AdaptiveDensity(surrogate=_Stub(0.0)),
         AdaptiveDensity(candidates=7),
         AdaptiveDensity(standardize=False),
     ]
@@ -251,7 +249,6 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
 def test_importing_the_density_loads_nothing_heavy() -> None:
     code = (
         "import sys; import optuna_dp.private_selection.densities.adaptive_density; "
-        "import optuna_dp.models.forest; "
         "print([m for m in ('sklearn', 'cvxpy', 'scipy.stats') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

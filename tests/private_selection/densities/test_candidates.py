@@ -158,13 +158,13 @@ def _check(name: str, n: int) -> None:
 
 
 def test_density_bounds_hold_for_an_adversarial_policy() -> None:
-    _check("mixed", 6000)
+    _check("mixed", 3000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_density_bounds_hold_for_an_adversarial_policy_on_every_space(name: str) -> None:
-    _check(name, 6000 if name == "sobol" else 12_000)
+    _check(name, 6000)
 
 
 def _wider(

@@ -1,8 +1,13 @@
-"""Koskela, Redberg & Wang's bound on the privacy profile of private selection.
+"""The bounds of others, shown beside a guarantee: no part of it, and independent checks of ours.
 
-"Privacy Profiles for Private Selection", ICML 2024 (arXiv 2402.06701v1). It serves as an
-independent check of :mod:`optuna_dp.private_selection.bounds.profile_bound`, never looser.
-Runs must be drawn from the prior (C = c = 1).
+===============  ============================================================================
+``koskela``      Koskela, Redberg & Wang (arXiv 2402.06701v1), non-adaptive
+``theorem_1``    DP-HyPO's Theorem 1 as printed (arXiv 2306.05734v2)
+===============  ============================================================================
+
+Koskela, Redberg & Wang, "Privacy Profiles for Private Selection", ICML 2024: runs must be drawn
+from the prior (C = c = 1). It is never tighter than
+:mod:`optuna_dp.private_selection.bounds.profile_bound`.
 
 The recipe: with s = P(<= y) on D and s' on D', the winner's densities are P(dy) phi'(s) and
 P'(dy) phi'(s'). If phi'(s) <= R phi'(s') whenever (s, s') is possible, then
@@ -19,16 +24,80 @@ direction at a time, in ``docs/explanation/profile-bound.md``.
 
 from __future__ import annotations
 
+import functools
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp.accounting import run_rdp
+from optuna_dp.accounting.bounds import Method, ProfileMethod
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.accounting.event_json import canonical_key, event_from_json
+from optuna_dp.accounting.rdp_curves import (
+    DEFAULT_ORDERS,
+    at_orders_above_one,
+    checked_curve,
+    over_order,
+    running_minimum,
+)
+from optuna_dp.accounting.renyi_method import RdpMethod
+from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.bounds.renyi import selection_term, why_no_rdp
+from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.binomial import Binomial
 from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 from optuna_dp.private_selection.trial_counts.poisson import Poisson
+
+
+class _Koskela:
+    def __init__(self, pair: DominatingPair, event: PrivateSelectionDpEvent) -> None:
+        self._pair, self._trials = pair, event.trials
+
+    def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
+        return koskela_delta(self._pair, self._trials, epsilons)
+
+
+def comparisons_of(event: Any, relation: str, delta: float) -> dict[str, tuple[float, str]]:
+    """Returns epsilon at ``delta`` by each bound that covers the event, and why it is inf."""
+    if not isinstance(event, PrivateSelectionDpEvent):
+        return {}
+    key = canonical_key(event)
+    methods = _methods(key, relation)
+    return {
+        name: (epsilon, methods[name].why_infinite(delta))
+        for name, epsilon in _epsilons(key, relation, delta).items()
+    }
+
+
+@functools.lru_cache(maxsize=1024)
+def _epsilons(key: str, relation: str, delta: float) -> Mapping[str, float]:
+    return {name: method.epsilon(delta) for name, method in _methods(key, relation).items()}
+
+
+@functools.lru_cache(maxsize=64)
+def _methods(key: str, relation: str) -> Mapping[str, Method]:
+    event = event_from_json(json.loads(key))
+    bounds = event.density_bounds
+    found: dict[str, Method] = {}
+    if koskela_applies(event.trials, bounds):
+        pair = pair_of(event.run, relation)
+        backward = pair.reversed()
+        found["koskela"] = ProfileMethod(_Koskela(pair, event), _Koskela(backward, event))
+    if bounds != (1.0, 1.0):
+        orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
+        run = run_rdp.rdp_of(event.run, relation)
+        found["theorem_1"] = RdpMethod(
+            theorem1_as_printed(orders, run, event.trials, bounds),
+            why_no_rdp(event.trials) or "it covers negative binomial laws only",
+        )
+    return found
 
 
 def koskela_applies(trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)) -> bool:
@@ -98,3 +167,27 @@ def _log_ratios(pair: DominatingPair, trials: TrialCount, a: FloatArray) -> Floa
         "the bound of Koskela, Redberg & Wang covers NegativeBinomial, Poisson and Binomial laws",
         "Use the profile bound, which covers every law.",
     )
+
+
+def theorem1_as_printed(
+    orders: npt.ArrayLike,
+    run_rdp: npt.ArrayLike,
+    trials: TrialCount,
+    density_bounds: tuple[float, float],
+) -> FloatArray:
+    """Returns DP-HyPO's Theorem 1 (arXiv:2306.05734v2) as printed, for comparison.
+
+    eps(a) + (a/(a-1) + 1 + eta) log(C/c) + log(m)/(a-1)
+    + (1+eta) min over b of [(1-1/b) eps(b) + log(1/gamma)/b].
+
+    The statement is true (it follows from :func:`negative_binomial_rdp`), its printed proof is
+    not. ``inf`` for laws outside the truncated negative binomial family.
+    """
+    a, run = checked_curve(orders, run_rdp)
+    c, big_c = density_bounds
+    if not isinstance(trials, NegativeBinomial):
+        return np.full_like(a, np.inf)
+    log_ratio = math.log(big_c) - math.log(c)
+    term = selection_term(a, run, trials, 0.0, 0.0) + (2.0 + trials.shape) * log_ratio
+    per_order = over_order(a, math.log(trials.mean) + log_ratio)
+    return running_minimum(a, at_orders_above_one(a, run + per_order + term))

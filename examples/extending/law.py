@@ -1,0 +1,56 @@
+"""A distribution of T of your own: whole-number weights of T = 1, 2, 3, ..."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+import optuna_dp as odp
+
+
+@dataclass(frozen=True)
+class Weighted(odp.TrialCount):
+    weights: tuple[int, ...]
+    law: ClassVar[str] = "weighted"  # its name in records; import this file before reading one
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(self.weights))  # a list, out of a record
+        if not all(isinstance(w, int) and w > 0 for w in self.weights) or not self.weights:
+            raise odp.errors.InvalidArgumentError("weights", self.weights, "whole and positive")
+
+    @property
+    def mean(self) -> float:
+        return sum(k * p for k, p in self._known())
+
+    @property
+    def maximum(self) -> int:
+        return len(self.weights)
+
+    def _known(self) -> list[tuple[int, float]]:
+        return [(k, w / sum(self.weights)) for k, w in enumerate(self.weights, 1)]
+
+    def _pmf(self, k: np.ndarray) -> np.ndarray:
+        return sum(np.where(k == at, p, 0.0) for at, p in self._known())
+
+    def _tail(self, n: int) -> float:  # P[T > n]
+        return sum(self.weights[n:]) / sum(self.weights)
+
+    def _pgf(self, s: np.ndarray) -> np.ndarray:  # E[s^T]
+        return sum(p * s**k for k, p in self._known())
+
+    def _pgf_derivative(self, s: np.ndarray) -> np.ndarray:
+        return sum(k * p * s ** (k - 1) for k, p in self._known())
+
+    def _hit(self, fraction: float) -> float:  # 1 - E[(1 - fraction)^T], without cancellation
+        return float(-sum(p * np.expm1(k * np.log1p(-fraction)) for k, p in self._known()))
+
+    def _exact_tail(self, ctx: Any, n: int) -> Any:  # P[T > n] in arbitrary precision
+        return ctx.mpf(sum(self.weights[n:])) / sum(self.weights)
+
+
+if __name__ == "__main__":
+    law = Weighted((3, 2, 1))
+    assert odp.TrialCount.from_json(law.to_json()) == law
+    guarantee = odp.selection_guarantee(odp.gaussian(4.0), law)
+    attack, bound = guarantee.bounds(1e-5)
+    print(f"{law}: T = {law.sample()} this time; epsilon from {attack:.3f} to {bound:.3f}")

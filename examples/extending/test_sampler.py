@@ -1,0 +1,20 @@
+"""The contract suite on the sampler of this folder: ``pytest examples/extending``."""
+
+from typing import Any
+
+import optuna
+from sampler import BracketSampler, bracket
+
+import optuna_dp as odp
+from optuna_dp.testing import SamplerContract
+
+
+class TestBracketSampler(SamplerContract):
+    def make(self, trials: odp.TrialCount, seed: int | None = None) -> Any:
+        return BracketSampler(trials=trials, seed=seed)
+
+    def make_different(self, trials: odp.TrialCount) -> Any:
+        return BracketSampler(width=8, trials=trials)
+
+    def objective(self, trial: optuna.Trial) -> float:
+        return bracket(trial, lambda setting, length: length - abs(setting["rate"] - 0.3))[0]

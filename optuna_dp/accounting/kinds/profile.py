@@ -1,0 +1,284 @@
+"""Mechanisms that are known by points of their privacy profile, or by what implies such points.
+
+Between points nothing is assumed. A profile is convex in e^epsilon, so it lies below the chord of
+any two upper bounds; it does not increase, so beyond the last point it lies below that one; and
+before the first it lies below the chord from delta = 1 at e^epsilon = 0
+(:meth:`optuna_dp.accounting.dominating_pairs.DominatingPair.from_profile`). So any choice among
+the points is sound, and the 500 that are kept are spread evenly over log(delta).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import attr
+import numpy as np
+import numpy.typing as npt
+from dp_accounting.pld import privacy_loss_distribution
+
+from optuna_dp import validation
+from optuna_dp.accounting import plds
+from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
+from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+
+# A record of a study holds them all.
+MOST_POINTS = 500
+# Points that lie above the line between their neighbours by more were not read off a profile.
+# Convolutions and minima over Rényi orders leave some that lie above it by less.
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-9
+# Below this a delta is as good as none when points are chosen.
+_FLOOR = 1e-18
+# At so many epsilons a trade-off curve is read; what is lost to rounding there.
+_READ, _ROUNDING = 4000, 1e-15
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InvalidArgumentError(name, values, "it must be a sequence of numbers")
+    found = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
+    for i, value in enumerate(found):
+        if not 0.0 <= value < math.inf:
+            raise InvalidArgumentError(f"{name}[{i}]", value, "it must be finite and at least 0")
+    return found
+
+
+def _given(values: Any) -> tuple[float, ...]:
+    return cast("tuple[float, ...]", values)  # Checked when the names of all are known.
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ProfileDpEvent(OwnEvent):
+    """A mechanism of which upper bounds of its privacy profile are known at some epsilons.
+
+    Attributes:
+        epsilons: Shape (n,), at least 0, ascending.
+        deltas: Shape (n,), in [0, 1], convex in e^epsilon, not increasing.
+        reverse_deltas: The like for the other direction (dp-accounting's "add"), or empty, if
+            ``deltas`` hold for both.
+    """
+
+    epsilons: tuple[float, ...] = attr.ib(converter=_given)
+    deltas: tuple[float, ...] = attr.ib(converter=_given)
+    reverse_deltas: tuple[float, ...] = attr.ib(default=(), converter=_given)
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("epsilons", "deltas", "reverse_deltas"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        at = np.array(self.epsilons)
+        _check_ascending("epsilons", at)
+        for name in ("deltas", "reverse_deltas")[: 2 if self.reverse_deltas else 1]:
+            _check_curve(name, getattr(self, name), at, _share_in_t)
+
+    def words(self, of: Callable[[Any], str]) -> str:
+        """See :class:`OwnEvent`."""
+        last = max(self._last)
+        ends = f"delta at most {last:.3g} from epsilon {self.epsilons[-1]:.3g} on"
+        return f"a mechanism with a given privacy profile ({len(self.epsilons)} points, {ends})"
+
+    def not_private(self) -> str | None:
+        """See :class:`OwnEvent`."""
+        return "a ProfileDpEvent has no delta below 1" if max(self._last) >= 1.0 else None
+
+    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
+        """See :class:`OwnEvent`."""
+        return DominatingPair.from_profile(
+            self.epsilons, self.deltas, self.reverse_deltas or self.deltas
+        )
+
+    def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
+        """See :class:`OwnEvent`."""
+        both = np.maximum(self.deltas, self.reverse_deltas or self.deltas)
+        return self.epsilons[int(np.argmin(both))] if both[-1] == 0.0 else math.inf
+
+    @property
+    def _last(self) -> tuple[float, float]:
+        return self.deltas[-1], (self.reverse_deltas or self.deltas)[-1]
+
+
+def from_profile(
+    epsilons: npt.ArrayLike, deltas: npt.ArrayLike, *, reverse_deltas: npt.ArrayLike = ()
+) -> ProfileDpEvent:
+    """Returns the event of any mechanism with these points on or above its privacy profile.
+
+    For every point and all neighbouring data sets the mechanism must be
+    (``epsilons[i]``, ``deltas[i]``)-DP, under the neighbouring relation of the guarantee.
+
+    Args:
+        epsilons: Shape (n,), at least 0, ascending.
+        deltas: Shape (n,), in [0, 1], not increasing, convex in e^epsilon. Upper bounds, both for
+            a record that is removed and for one that is added.
+        reverse_deltas: Shape (n,): if they differ, those for a record that is added, and
+            ``deltas`` are those for one that is removed.
+
+    Returns:
+        The event. Of more than 500 points it keeps 500, evenly over log(delta).
+
+    Raises:
+        InvalidArgumentError: If the points are no such curve; the message names the point.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> run = odp.from_profile([0.0, 0.5, 1.0, 1.5], [0.2, 0.03, 1e-3, 1e-6])
+        >>> round(odp.selection_guarantee(run, odp.Geometric(mean=10)).epsilon(1e-4), 2)
+        2.99
+    """
+    whole = ProfileDpEvent(epsilons, deltas, reverse_deltas)
+    if len(whole.epsilons) <= MOST_POINTS:
+        return whole
+    at, one, other = (np.array(v) for v in attr.astuple(whole))
+    keep = _evenly(np.maximum(one, other) if other.size else one)
+    return ProfileDpEvent(at[keep], one[keep], other[keep] if other.size else ())
+
+
+def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
+    """Returns the event of a mechanism given by its privacy loss distribution.
+
+    Args:
+        pld: A ``dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution``, a
+            pessimistic estimate, for the neighbouring relation of the guarantee. It speaks of
+            both directions: one made with ``symmetric=True``, as
+            ``from_two_probability_mass_functions`` does unasked, says that they are alike.
+        applications: At least as many mechanisms as were composed into it. What the Fourier
+            transform may have lost is added to every delta: 1.5e-10 for the default.
+
+    Returns:
+        The event of 500 points of its profile.
+
+    Raises:
+        InvalidArgumentError: If it is no such distribution, or an optimistic estimate.
+
+    Example:
+        >>> from dp_accounting.pld import privacy_loss_distribution
+        >>> import optuna_dp as odp
+        >>> pld = privacy_loss_distribution.from_gaussian_mechanism(4.0)
+        >>> best = odp.selection_guarantee(odp.from_pld(pld), odp.Geometric(mean=10))
+        >>> round(best.epsilon(delta=1e-5), 2)
+        1.43
+    """
+    if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
+        raise InvalidArgumentError(
+            "pld", pld, "it must be a PrivacyLossDistribution of dp_accounting"
+        )
+    if not plds.is_pessimistic(pld):
+        raise InvalidArgumentError(
+            "pld",
+            pld,
+            "it must be known to be a pessimistic estimate",
+            "An optimistic one may lie below the truth. Make it with pessimistic_estimate=True.",
+        )
+    slack = plds.fft_slack(validation.whole("applications", applications, 1))
+    pair = plds.pair_of_pld(pld, slack)
+    losses = np.abs(pair.losses)
+    at = np.union1d([0.0], losses[losses <= LARGEST_EPSILON])
+    # Their first point is the same up to rounding.
+    forward, reverse = (np.minimum.accumulate(p.delta(at)) for p in (pair, pair.reversed()))
+    return from_profile(at, forward, reverse_deltas=reverse)
+
+
+def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEvent:
+    """Returns the event of a mechanism given by points below its trade-off curve.
+
+    Whoever tests whether a record is in the data, and is wrong with probability at most
+    ``alphas[i]`` where it is not, must be wrong with probability at least ``betas[i]`` where it
+    is, and the other way round (f-DP: Dong, Roth & Su, arXiv 1905.02383v3).
+
+    The curve f is not interpolated. It does not increase, so f >= betas[i] up to alphas[i], and
+    the delta at epsilon, the largest 1 - f(a) - e^epsilon a, is at most the largest
+    1 - betas[i] - e^epsilon alphas[i - 1] (with alphas[-1] = 0, and betas = 0 beyond the last).
+    So the points should be dense, in geometric steps: what happens below the smallest positive
+    alpha counts as delta.
+
+    Args:
+        alphas: Shape (n,), in [0, 1], ascending.
+        betas: Shape (n,), in [0, 1 - alphas], not increasing, convex.
+
+    Raises:
+        InvalidArgumentError: If the points are no such curve; the message names the point.
+
+    Example:
+        >>> import numpy as np, optuna_dp as odp
+        >>> alphas = np.append(0.0, np.geomspace(1e-12, 1.0, 5000))
+        >>> run = odp.from_trade_off(alphas, 1.0 - np.minimum(2.0 * alphas, (1.0 + alphas) / 2))
+        >>> round(odp.Guarantee(run).epsilon(delta=1e-6), 3) >= round(float(np.log(2)), 3)
+        True
+    """
+    alpha, beta = (
+        np.array(_numbers(name, v)) for name, v in (("alphas", alphas), ("betas", betas))
+    )
+    _check_ascending("alphas", alpha)
+    _check_curve("betas", beta, alpha, _share)
+    if np.any(too_large := beta > 1.0 - alpha + _ABSOLUTE):
+        i = int(np.argmax(too_large))
+        raise InvalidArgumentError(
+            f"betas[{i}]", float(beta[i]), "it must be at most 1 - alpha: guessing does as well"
+        )
+    starts, powers = np.append(0.0, alpha), 1.0 - np.append(beta, 0.0)
+    ends = np.log(powers[starts > 0.0]) - np.log(starts[starts > 0.0])
+    at = np.linspace(0.0, min(max(ends.max(initial=0.0), 1e-9), LARGEST_EPSILON), _READ)
+    t, found = np.exp(at), np.zeros(at.size)
+    for start, power in zip(starts, powers, strict=True):
+        np.maximum(found, power - t * start, out=found)
+    return from_profile(at, np.minimum(found + _ROUNDING, 1.0))
+
+
+class _Three(NamedTuple):
+    left: FloatArray
+    middle: FloatArray
+    right: FloatArray
+
+
+def _share(x: _Three) -> FloatArray:
+    """How far the middle lies between left and right, in [0, 1]."""
+    return (x.middle - x.left) / (x.right - x.left)
+
+
+def _share_in_t(x: _Three) -> FloatArray:
+    """The same of their exponentials, without overflow."""
+    shrunk = np.exp(x.middle - x.right)
+    return shrunk * np.expm1(x.left - x.middle) / np.expm1(x.left - x.right)
+
+
+def _check_ascending(name: str, at: FloatArray) -> None:
+    if at.size == 0:
+        raise InvalidArgumentError(name, (), "it must not be empty")
+    if np.any(falls := np.diff(at) <= 0.0):
+        i = int(np.argmax(falls)) + 1
+        raise InvalidArgumentError(f"{name}[{i}]", float(at[i]), "they must ascend")
+
+
+def _check_curve(
+    name: str, values: Any, at: FloatArray, share: Callable[[_Three], FloatArray]
+) -> None:
+    """Refuses what is not convex in what ``share`` measures, grows, or is no probability."""
+    y = np.asarray(values, dtype=np.float64)
+    if y.shape != at.shape:
+        raise InvalidArgumentError(name, len(y), f"it must have as many points, {at.size}")
+
+    def refuse(bad: Any, offset: int, allowed: str, fix: str = "") -> None:
+        if np.any(bad):
+            i = int(np.argmax(bad)) + offset
+            raise InvalidArgumentError(f"{name}[{i}]", float(y[i]), allowed, fix)
+
+    refuse(y > 1.0, 0, "it must be at most 1")
+    refuse(np.diff(y) > 0.0, 1, "it must not be larger than the one before")
+    if y.size > 2:
+        part = share(_Three(at[:-2], at[1:-1], at[2:]))
+        line = y[:-2] + part * (y[2:] - y[:-2])
+        refuse(
+            y[1:-1] > line * (1.0 + _RELATIVE) + _ABSOLUTE,
+            1,
+            "it lies above the line between its neighbours, which no such curve does",
+            "Were they read off a curve? Bounds that are not convex say more without this one.",
+        )
+
+
+def _evenly(deltas: FloatArray) -> npt.NDArray[np.intp]:
+    """Returns the indices of at most MOST_POINTS points, the first and the last among them."""
+    depth = -np.log(np.maximum(deltas, _FLOOR))
+    wanted = np.linspace(depth[0], depth[-1], MOST_POINTS - 1)
+    found = np.minimum(np.searchsorted(depth, wanted), depth.size - 1)
+    return np.unique(np.append(found, [0, depth.size - 1]))

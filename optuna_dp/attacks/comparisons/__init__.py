@@ -1,1 +1,0 @@
-"""Bounds of others, for comparison. No guarantee rests on them."""

@@ -1,0 +1,107 @@
+"""What runs of a budget asked for, and what their trainings' own accountants say they spent.
+
+Each is a note in the trial's system attributes, with its number, so that a copied trial has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+ASKED = "optuna_dp:asked"
+SPENT = "optuna_dp:spent"
+SCORED = "optuna_dp:scored"
+# Where the costs of two events are compared, if it cannot be seen which is smaller.
+_DELTAS = tuple(10.0**-k for k in range(1, 13))
+_TOLERANCE = 1e-3
+
+
+def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
+    """Writes a note into a trial that is under way."""
+    record = {"number": trial.number, **facts}
+    trial.study._storage.set_trial_system_attr(trial._trial_id, key, record)
+
+
+def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
+    """Returns a trial's own note, None if there is none."""
+    record = trial.system_attrs.get(key)
+    own = isinstance(record, Mapping) and record.get("number") == trial.number
+    return record if own else None
+
+
+def spent_event(what: Any) -> dp_event.DpEvent:
+    """Returns the event of what a training spent: an event, or what its accountant recorded.
+
+    Args:
+        what: A ``DpEvent``; an Opacus engine or accountant; a ``dp_accounting`` accountant, by its
+            ledger; or anything with an event as ``dp_event``, such as a plan of JAX Privacy.
+
+    Raises:
+        InvalidArgumentError: If it is none of these, or an accountant that has recorded nothing.
+    """
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from dp_accounting import PrivacyAccountant, dp_event
+
+    if isinstance(what, dp_event.DpEvent):
+        return what
+    if isinstance(what, PrivacyAccountant):
+        return what.ledger
+    if isinstance(getattr(what, "dp_event", None), dp_event.DpEvent):
+        return what.dp_event
+    if hasattr(getattr(what, "accountant", what), "history"):
+        # Lazy: only trainings with Opacus need it.
+        from optuna_dp.accounting.opacus import from_opacus
+
+        return from_opacus(what)
+    raise InvalidArgumentError(
+        "what",
+        type(what).__name__,
+        "it must be what the training's own accountant says",
+        "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, or an "
+        "object with a dp_event.",
+    )
+
+
+def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:
+    """Returns whether an event costs at most what another does.
+
+    Of two DP-SGD trainings, the one with no less noise, no larger sampling rate and no more steps
+    costs no more. Otherwise epsilon is compared at deltas from 0.1 to 1e-12: one that is larger by
+    more than 0.1 % is more. That finds mistakes; it is no proof that every delta agrees.
+    """
+    mine, other = _as_sgd(event), _as_sgd(allowed)
+    if mine is not None and other is not None:
+        excess = [mine[1] - other[1], mine[2] - other[2], other[0] - mine[0]]
+        scale = [other[1], other[2], other[0]]
+        if all(more <= 1e-9 * size for more, size in zip(excess, scale, strict=True)):
+            return True
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.guarantee import Guarantee
+
+    found, limit = Guarantee(event, neighboring_relation), Guarantee(allowed, neighboring_relation)
+    return all(
+        found.epsilon(delta) <= limit.epsilon(delta) * (1.0 + _TOLERANCE) for delta in _DELTAS
+    )
+
+
+def _as_sgd(event: Any) -> tuple[float, float, int] | None:
+    """Returns noise multiplier, sampling rate and steps of a DP-SGD training, None of others."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from dp_accounting import dp_event
+
+    steps = 1
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        event, steps = event.event, event.count
+    if not isinstance(event, dp_event.PoissonSampledDpEvent):
+        return None
+    if not isinstance(event.event, dp_event.GaussianDpEvent):
+        return None
+    return event.event.noise_multiplier, event.sampling_probability, steps

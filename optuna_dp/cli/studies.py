@@ -1,0 +1,208 @@
+"""``optuna-dp recover``, ``optuna-dp release`` and ``optuna-dp verify``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from optuna_dp.cli.common import AsJson, clear_errors, option
+from optuna_dp.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+    from optuna.study import Study
+
+Storage = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORAGE", help="Optuna storage URL of the curator's study, or a journal file."
+    ),
+]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
+
+_WHAT = "Give an Optuna storage URL or the path of a journal file."
+
+
+def recover(
+    storage: Storage,
+    study: StudyName,
+    fail: Annotated[
+        list[int] | None,
+        option("NUMBER", "Number of a trial whose worker has died. Give it again for more."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the open trials of a study, and mark those of dead workers as failed.
+
+    Without --fail nothing is changed. A run that was marked as failed counts as a run; it is not
+    repeated. Choose by whether the worker is alive, not by how long the run takes.
+
+    Example: optuna-dp recover sqlite:///curator.db digits --fail 12
+    """
+    with clear_errors(recover):
+        from optuna_dp.protocol.recovery import recover as recover_study  # Lazy: start-up time.
+
+        failed = sorted(set(fail or ()))
+        found = recover_study(load_study(storage, study), fail=failed)
+    if as_json:
+        record = {"marked_as_failed": failed, "open": [dataclasses.asdict(t) for t in found]}
+        typer.echo(json.dumps(record, indent=2, default=str))
+        return
+    if failed:
+        typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
+    for trial in found:
+        since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
+        what = "others wait for its plan" if trial.leads else "nothing done yet"
+        note = f" ({what})" if trial.leads or trial.did_nothing else ""
+        typer.echo(f"trial {trial.number}: open{since}{note}")
+    typer.echo(
+        "If a worker has died, name its trial with --fail; restart workers as you started them."
+        if found
+        else "No trial is open."
+    )
+
+
+def release(
+    storage: Storage,
+    study: StudyName,
+    as_json: AsJson = False,
+    publish_to: Annotated[
+        str | None,
+        option(
+            "URL", "Also publish to this new storage (sqlite:///NEW_FILE): a study safe to show."
+        ),
+    ] = None,
+    publish_as: Annotated[
+        str | None, option("NAME", "Name of the published study (default: release).")
+    ] = None,
+    failures: Annotated[
+        str | None, option("chance|lost", "Why failed runs stand together, if release asks.")
+    ] = None,
+) -> None:
+    """Release the result of a finished study.
+
+    Prints the chosen hyperparameters, the score and the privacy statement, and nothing else. The
+    cost of one run must have been recorded by PrivacyCallback.
+
+    Example: optuna-dp release sqlite:///curator.db digits --json > release.json
+    """
+    with clear_errors(release, storage="--publish-to", study_name="--publish-as"):
+        # Lazy: start-up time.
+        from optuna_dp.releasing.make_release import release as release_study
+        from optuna_dp.releasing.publishing import publish
+
+        if publish_as is not None and publish_to is None:
+            raise InvalidArgumentError(
+                "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
+            )
+        found = release_study(load_study(storage, study), failures=cast(Any, failures))
+        if publish_to is not None:
+            # Not by the curator's own name for it, which may tell what was tried.
+            publish(found, publish_to, publish_as or "release")
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
+        return
+    if found.params is None:
+        typer.echo("No run succeeded: there is nothing to choose. That is an outcome like others.")
+    score = {} if found.value is None else {"score": found.value}
+    for name, value in {**score, **(found.params or {}), **found.attributes}.items():
+        typer.echo(f"{name}: {value!r}")
+    typer.echo(f"\n{found.statement()}")
+
+
+def verify(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The JSON of a release or of its statement.")
+    ],
+    artifact: Annotated[
+        str | None, option("FILE", "The file said to be the released model.")
+    ] = None,
+    time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
+    as_json: AsJson = False,
+) -> None:
+    """Check a release: compute its guarantee and its digest again from its JSON.
+
+    Needs neither the study nor the data. Says what agrees, what could not be checked, and what
+    remains to be believed. Exit code 0 if everything agrees, 1 if not, 2 if FILE is no release
+    or cannot be computed in time.
+
+    Example: optuna-dp verify release.json
+    """
+    from optuna_dp.releasing.verification import verify as check  # start-up time
+
+    with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit"):
+        found = check(file, artifact=artifact, time_limit=time_limit)
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+    raise typer.Exit(code=0 if found.ok else 1)
+
+
+def load_study(storage: str, study_name: str) -> Study:
+    """Loads a study from a storage URL or the file of a journal; never creates a storage.
+
+    Raises:
+        InvalidArgumentError: If there is no such storage or study.
+    """
+    import optuna  # Lazy: start-up time.
+
+    try:
+        backend = _open(storage)
+        names = sorted(optuna.get_all_study_names(backend))
+        if study_name not in names:
+            has = f"It has: {', '.join(map(repr, names)) or 'none'}."
+            raise InvalidArgumentError("STUDY", study_name, "the storage has no such study", has)
+        return optuna.load_study(study_name=study_name, storage=backend)
+    except InvalidArgumentError:
+        raise
+    except Exception as error:  # drivers, databases and damaged files raise what they like
+        # Optuna's errors about a storage have the driver's as their cause.
+        text = str(error.__cause__ or error).strip() or type(error).__name__
+        line = text.splitlines()[0].rstrip(". ")
+        raise InvalidArgumentError(
+            "STORAGE", _shown(storage), f"it cannot be read ({line})", _WHAT
+        ) from error
+
+
+def _open(storage: str) -> BaseStorage:
+    """Returns the storage; makes neither a file nor tables."""
+    # Lazy: start-up time.
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
+    from sqlalchemy.engine import make_url
+
+    if "://" not in storage:
+        _check_file(Path(storage), is_sqlite=False)
+        return JournalStorage(JournalFileBackend(storage))
+    url = make_url(storage)
+    if url.get_backend_name() == "sqlite":
+        # SQLite takes "file:" names with options of its own after the path.
+        name = (url.database or ":memory:").removeprefix("file:").partition("?")[0]
+        _check_file(Path(name), is_sqlite=True)
+    return RDBStorage(storage, skip_table_creation=True)
+
+
+def _check_file(path: Path, *, is_sqlite: bool) -> None:
+    if not path.is_file():
+        reason = "it is not a file" if path.exists() else "there is no such file"
+        raise InvalidArgumentError("STORAGE", str(path), reason, _WHAT)
+    with path.open("rb") as file:
+        found = file.read(16) == b"SQLite format 3\0"
+    if found != is_sqlite:
+        reason = "it is a SQLite database" if found else "it is no SQLite database"
+        fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
+        raise InvalidArgumentError("STORAGE", str(path), reason, fix)
+
+
+def _shown(storage: str) -> str:
+    """Returns the storage as it may be printed: without a password."""
+    # Lazy: start-up time.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(storage).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        return storage

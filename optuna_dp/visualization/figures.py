@@ -1,0 +1,336 @@
+"""The figures that are made of a design, a plan or a release, and of no run but the counted ones.
+
+Guaranteed epsilon against delta; the cost of the first k runs beside the guarantee of all; the
+planner's table; the noisy votes of a federated search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import optuna
+from dp_accounting import dp_event
+
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.budget.plan import BudgetPlan
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.federated.query import read_search
+from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.planning.selection_plan import SelectionPlan
+from optuna_dp.releasing.release import Release
+from optuna_dp.utilities.choice import read_trace
+from optuna_dp.utilities.settings import PROPOSE_TEST
+from optuna_dp.visualization import theme
+from optuna_dp.visualization.targets import (
+    Composition,
+    budget_of,
+    composition_of,
+    opened,
+    runs_of,
+    target_of,
+)
+from optuna_dp.voting.plan import VotePlan
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_DECADES_BELOW, _DECADES_ABOVE = 3, 2
+_EPSILONS = 24
+_ATTACKS = 4
+_POINTS = 14
+_LARGEST_BARS = 30
+
+
+def plot_privacy_profile(
+    target: Guarantee | BudgetPlan | Release | optuna.Study,
+    *,
+    delta: float | None = None,
+    attack: bool = True,
+) -> go.Figure:
+    """Plots the guaranteed epsilon against delta, and the strongest known attack beneath it.
+
+    What lies between the two lines is not known; no analysis can go below the attack. Dashed
+    lines are parts of the whole, each by itself: one run (one pilot of each rung and the last
+    run, with a budget); one iteration; the search and the final training.
+
+    **Public.** The figure is made of the design of the search and of the event of one run, even if
+    ``target`` is a study; nothing of its runs is read.
+
+    Args:
+        target: A :class:`~optuna_dp.Guarantee`, a :class:`~optuna_dp.BudgetPlan`, a
+            :class:`~optuna_dp.Release` of any kind, or a study of any sampler of optuna-dp. What a
+            run costs must be recorded (:class:`~optuna_dp.PrivacyCallback`), where runs are
+            private.
+        delta: The delta that is marked, in (0, 1); by default that of the plan, the release or the
+            study, else 1e-5.
+        attack: Whether to look for attacks, most of the work (some seconds). There is no line
+            where no attack is known.
+
+    Raises:
+        InvalidArgumentError: If ``target`` is anything else, or ``delta`` is not in (0, 1).
+        PlanError: If a study has no plan, or what a run costs is not recorded.
+        MissingExtraError: If plotly is not installed.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
+        >>> figure = odp.visualization.plot_privacy_profile(search)
+    """
+    guarantee, marked = target_of(target, delta)
+    low, high = marked * 10.0**-_DECADES_BELOW, min(marked * 10.0**_DECADES_ABOVE, 0.5)
+    figure = theme.figure("What is guaranteed", x="delta", y="epsilon")
+    figure.update_xaxes(type="log", exponentformat="power", dtick=1)
+    if attack:
+        tried = np.geomspace(low, high, _ATTACKS)
+        found = [(float(d), guarantee.bounds(float(d))[0]) for d in tried]
+        known = [(d, epsilon) for d, epsilon in found if math.isfinite(epsilon)]
+        if any(epsilon > 0.0 for _, epsilon in known):
+            look: dict[str, Any] = {"dash": "dot", "markers": True}
+            theme.line(figure, known, "strongest known attack", theme.ATTACK, **look)
+    theme.line(
+        figure,
+        _curve(guarantee, low, high),
+        "all of it: guaranteed",
+        theme.GUARANTEE,
+        width=3,
+        fill="tonexty" if figure.data else None,
+        fillcolor=theme.FILL,
+    )
+    composition = composition_of(target, guarantee)
+    parts = [] if composition is None else [(p.name, p.event) for p in composition.parts]
+    if isinstance(target, Release) and target.training is not None:
+        search = target.search_guarantee.event
+        parts = [("the search by itself", search), ("the final training", target.training)]
+    for (name, event), colour in zip(parts, theme.PARTS, strict=False):
+        part = Guarantee(event, guarantee.neighboring_relation)
+        theme.line(figure, _curve(part, low, high), name, colour, dash="dash")
+    epsilon = guarantee.epsilon(marked)
+    if math.isfinite(epsilon):
+        theme.points(
+            figure,
+            [(marked, epsilon)],
+            "marked",
+            theme.GUARANTEE,
+            size=11,
+            mode="markers+text",
+            text=[f"  epsilon {rounded_up(epsilon)} at delta {marked:g}"],
+            textposition="top right",
+            showlegend=False,
+        )
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _curve(guarantee: Guarantee, low: float, high: float) -> list[tuple[float, float]]:
+    """Returns points (delta, epsilon) of a profile between two deltas, by ascending delta."""
+    start, stop = guarantee.epsilon(high), guarantee.epsilon(low)
+    if stop == start:  # pure differential privacy: the same epsilon at every delta
+        return [(d, start) for d in (low, high)] if math.isfinite(start) else []
+    if math.isinf(start):
+        start = 0.0
+    if math.isinf(stop):
+        stop = 2.0 * start + 10.0
+    epsilons = np.linspace(stop, start, _EPSILONS)
+    points = [(guarantee.delta(float(eps)), float(eps)) for eps in epsilons]
+    return [(d, eps) for d, eps in points if 0.5 * low <= d <= 1.01 * high]
+
+
+def plot_epsilon_by_trials(
+    target: Guarantee | BudgetPlan | Release | optuna.Study, *, delta: float | None = None
+) -> go.Figure:
+    """Plots what the first 1, 2, 3, ... runs cost if they are published, against the guarantee.
+
+    ==================  ===========================================  ==========================
+    sampler             the rising line                              the level line
+    ==================  ===========================================  ==========================
+    with a budget       the outputs of so many runs, pilots first    the outputs of all runs
+    DP-HyPO, RandTune   publishing that many runs (composition)      releasing one choice,
+                                                                     however many runs there
+                                                                     were
+    propose-test        that many iterations                         the choice, charged for
+                                                                     all iterations that there
+                                                                     may be
+    ==================  ===========================================  ==========================
+
+    **Public** if ``target`` is anything but a study: how far the axis goes is part of the design.
+    **For the curator only** if ``target`` is a study, where the runs (or iterations) so far are
+    marked, unless the study has a budget: then nothing about it is secret.
+
+    Args:
+        target: A budget plan; the guarantee of a selection; a release or a study of one of these
+            samplers. What a run costs must be recorded (:class:`~optuna_dp.PrivacyCallback`),
+            where runs are private. A final training composed on top of a release is left out.
+        delta: In (0, 1); by default that of the plan, the release or the study, else 1e-5.
+
+    Raises:
+        InvalidArgumentError: If ``target`` is about something else, a vote for example, or
+            ``delta`` is not in (0, 1).
+        PlanError: If a study has no plan, or what a run costs is not recorded.
+        MissingExtraError: If plotly is not installed.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
+        >>> figure = odp.visualization.plot_epsilon_by_trials(search)
+    """
+    guarantee, marked = target_of(target, delta)
+    if isinstance(target, Release):
+        guarantee = target.search_guarantee
+    composition = composition_of(target, guarantee)
+    if composition is None:
+        raise InvalidArgumentError(
+            "target",
+            type(guarantee.event).__name__,
+            "it must be about a budget, a selection among runs, or the iterations of propose-test",
+            "Nothing else is composed of a number of runs.",
+        )
+    so_far = _so_far(target) if isinstance(target, optuna.Study) else 0
+    ends = np.cumsum([part.count for part in composition.parts])
+    spaced = np.rint(np.geomspace(1, ends[-1], _POINTS))
+    counts = sorted({int(k) for k in (*spaced, *ends, *(ends[:-1] + 1), so_far or 1)})
+    epsilons = [
+        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked)
+        for count in counts
+    ]
+    figure = theme.figure(
+        f"What publishing {composition.unit} costs",
+        x=composition.unit,
+        y=f"epsilon at delta {marked:g}",
+        curator=isinstance(target, optuna.Study) and budget_of(target) is None,
+    )
+    rising = zip(counts, epsilons, strict=True)
+    name = f"publishing that many {composition.unit}"
+    theme.line(figure, rising, name, theme.NAIVE, markers=True)
+    last, level = counts[-1], guarantee.epsilon(marked)
+    name = f"{composition.level}: {rounded_up(level)}"
+    across = [(0.5, level), (last + 0.5, level)]
+    theme.line(figure, across, name, theme.GUARANTEE, width=3)
+    if so_far:
+        at = [(so_far, epsilons[counts.index(so_far)])]
+        name = f"{composition.unit} so far: {so_far}"
+        theme.points(figure, at, name, theme.ATTACK, size=12, symbol="diamond")
+    whole = {"range": [0.5, last + 0.5], "tickformat": "d", "dtick": 1 if last <= 15 else None}
+    figure.update_xaxes(**whole)
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _first(count: int, composition: Composition) -> dp_event.DpEvent:
+    """Returns the event of the first ``count`` runs or iterations."""
+    events = []
+    for part in composition.parts:
+        used = min(count, part.count)
+        events += [dp_event.SelfComposedDpEvent(part.event, used)] if used else []
+        count -= used
+    return dp_event.ComposedDpEvent(events)
+
+
+def _so_far(study: optuna.Study) -> int:
+    """Returns how many runs have ended, or answers been given. For the curator only."""
+    loop = opened(study).plan.design.procedure == PROPOSE_TEST
+    return len(read_trace(study) if loop else runs_of(study))
+
+
+def plot_plan(plan: SelectionPlan) -> go.Figure:
+    """Plots what searches cost by their mean number of runs, or the noise that a target needs.
+
+    One line per law of T and density bounds. The dotted line is what publishing that many runs
+    would cost. Where the mean was solved for, a line is a point: how many runs the target allows.
+    Rows without a finite result are left out.
+
+    **Public**: a plan is made before any data are touched.
+
+    Args:
+        plan: What :func:`optuna_dp.selection_plan` returned.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+        MissingExtraError: If plotly is not installed.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> plan = odp.selection_plan(odp.gaussian(4.0), laws=["geometric"], means=[5, 20])
+        >>> figure = odp.visualization.plot_plan(plan)
+    """
+    if not isinstance(plan, SelectionPlan):
+        raise InvalidArgumentError(
+            "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
+        )
+    noise = plan.solved_for == "noise_multiplier"
+    lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    naive: dict[float, float] = {}
+    for row in plan.rows:
+        height = row.noise_multiplier if noise else row.epsilon
+        if row.mean is None or height is None or not math.isfinite(row.epsilon):
+            continue
+        lines[row.name].append((row.mean, height))
+        if not noise and row.naive is not None:
+            naive[row.mean] = row.naive
+    target = "" if plan.target_epsilon is None else f" within epsilon {plan.target_epsilon:g}"
+    figure = theme.figure(
+        f"What searches {'need' if noise else 'cost'}{target}",
+        x="mean number of runs",
+        y="noise multiplier" if noise else f"epsilon at delta {plan.delta:g}",
+    )
+    for i, (name, at) in enumerate(lines.items()):
+        colour = theme.SERIES[i % len(theme.SERIES)]
+        theme.line(figure, sorted(at), name, colour, markers=True)
+    if naive:
+        words = "publishing that many runs (naive composition)"
+        at = sorted(naive.items())
+        theme.line(figure, at, words, theme.OTHER, dash="dot", markers=len(at) == 1)
+    means = sorted({mean for at in lines.values() for mean, _ in at})
+    figure.update_xaxes(type="log", tickvals=means, ticktext=[f"{mean:.3g}" for mean in means])
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def plot_votes(release: Release) -> go.Figure:
+    """Plots the noisy number of votes of each candidate, the most votes first.
+
+    Bars beyond the thirtieth are left out. The whisker is one standard deviation of the noise.
+
+    **Public**: the noisy votes are what the vote releases.
+
+    Args:
+        release: What :meth:`optuna_dp.federated.FederatedVote.start` returned.
+
+    Raises:
+        InvalidArgumentError: If it is not the release of a vote.
+        MissingExtraError: If plotly is not installed.
+    """
+    if (
+        not isinstance(release, Release)
+        or release.design.procedure != "vote"
+        or "noisy_votes" not in release.attributes
+    ):
+        raise InvalidArgumentError(
+            "release", type(release).__name__, "it must be the release of a vote"
+        )
+    plan = VotePlan.from_json(release.design.settings["plan"])
+    votes = [float(count) for count in release.attributes["noisy_votes"]]
+    _, candidates = read_search(release.design.settings["search"])
+    names = [", ".join(f"{key}={_short(v)}" for key, v in c.items()) for c in candidates]
+    order = sorted(range(len(votes)), key=lambda i: -votes[i])[:_LARGEST_BARS]
+    colours = [theme.GUARANTEE] + [theme.rgba(theme.OTHER, 0.6)] * (len(order) - 1)
+    figure = theme.figure("Noisy votes", x="votes, with noise", y="")
+    noise = {"type": "constant", "value": math.sqrt(plan.variance), "color": theme.ATTACK}
+    bars = theme.graph_objects().Bar(
+        x=[votes[i] for i in order],
+        y=[names[i] for i in order],
+        orientation="h",
+        marker={"color": colours},
+        error_x=noise,
+        showlegend=False,
+    )
+    figure.add_trace(bars)
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_layout(height=170 + 24 * len(order))
+    return figure
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,373 @@
+"""A run asks what it may spend, says what it spent, and shows nothing that is not paid for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import optuna
+import pytest
+from budget_support import budget, sampler
+from dp_accounting.rdp import RdpAccountant
+from support import study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+
+PLAN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=3)
+CORRECT = np.arange(1000) < 900
+
+
+def trained(run: odp.Fidelity, noise: float = 1.0, steps: float = 1.0) -> Any:
+    """What a training costs that has so many times the noise and the steps of the plan."""
+    assert run.sample_rate is not None
+    return odp.dp_sgd(
+        noise_multiplier=noise * run.noise_multiplier,
+        sample_rate=run.sample_rate,
+        steps=int(steps * run.steps),
+    )
+
+
+def honest(trial: optuna.Trial) -> float:
+    run = odp.fidelity(trial)
+    trial.suggest_float("x", 0.0, 1.0)
+    run.spent(trained(run))
+    return run.score(CORRECT)
+
+
+def study_with(
+    objective: Callable[[optuna.Trial], Any], plan: odp.BudgetPlan = PLAN, **settings: Any
+) -> optuna.Study:
+    study = study_of(sampler(plan))
+    study.optimize(objective, **settings)
+    return study
+
+
+def only_in(number: int, other: Callable[[optuna.Trial], Any]) -> Callable[[optuna.Trial], Any]:
+    """An honest objective but for one run."""
+    return lambda trial: other(trial) if trial.number == number else honest(trial)
+
+
+def test_the_statement_says_what_was_checked() -> None:
+    release = odp.release(study_with(honest, callbacks=[odp.PrivacyCallback()]))
+    assert release.spending == {"runs": 4, "asked": 4, "checked": 4, "scored": 4}
+    statement = release.statement()
+    assert "checked against the training's own accountant: 4 of 4 runs" in statement
+    assert "added by this package in 4 of 4 runs" in statement
+    assert release.to_json()["spending"] == release.spending
+    assert odp.verify(release.to_json()).ok
+
+
+def test_what_is_said_of_spending_is_in_the_digest() -> None:
+    shown = odp.release(study_with(honest)).to_json()
+    shown["spending"]["checked"] = 3
+    assert not odp.verify(shown).ok
+
+
+def by_hand(trial: optuna.Trial) -> float:
+    run = odp.fidelity(trial)
+    noise = run.score_noise_multiplier
+    assert noise is not None
+    return odp.scoring.private_accuracy(CORRECT, size=1000, noise_multiplier=noise)
+
+
+def test_the_statement_says_what_was_not_checked() -> None:
+    statement = odp.release(study_with(by_hand)).statement()
+    assert "4 of 4 runs asked this package" in statement
+    assert "not checked against the training's own accountant" in statement
+    assert "not checked: added by the objective" in statement
+
+
+def never_asks(trial: optuna.Trial) -> float:
+    return trial.suggest_float("x", 0.0, 1.0)
+
+
+def test_the_callback_stops_a_study_whose_first_run_never_asked() -> None:
+    study = study_of(sampler(PLAN))
+    with pytest.raises(ReleaseRefusedError, match=r"run = odp\.fidelity\(trial\)") as caught:
+        study.optimize(never_asks, callbacks=[odp.PrivacyCallback()])
+    assert caught.value.trial_number == 0
+    assert len(study.trials) == 1
+
+
+def test_a_pilot_that_never_asked_is_vouched_for_or_refused() -> None:
+    study = study_with(only_in(1, never_asks))
+    with pytest.raises(ReleaseRefusedError, match="say how you know") as caught:
+        odp.release(study)
+    assert caught.value.trial_number == 1
+    with pytest.raises(ReleaseRefusedError):  # Later runs were made in view of it.
+        odp.release(study, give_up_last_run=True)
+    release = odp.release(study, vouched="Its noise is set by our own library.")
+    assert release.spending["asked"] == 3
+    assert "Its noise is set by our own library." in release.statement()
+
+
+def test_a_last_run_that_never_asked_can_be_given_up() -> None:
+    study = study_with(only_in(3, never_asks))
+    with pytest.raises(ReleaseRefusedError, match="give_up_last_run=True") as caught:
+        odp.release(study)
+    assert caught.value.trial_number == 3
+    release = odp.release(study, give_up_last_run=True)
+    assert (release.value, release.artifact) == (None, None)
+    assert release.params == study.trials[3].params
+    assert "given up" in release.statement()
+    assert release.spending == {"runs": 3, "asked": 3, "checked": 3, "scored": 3}
+    with pytest.raises(ReleaseRefusedError, match="released before"):
+        odp.release(study, vouched="I looked.")
+
+
+def test_a_run_that_failed_before_it_asked_shows_nothing() -> None:
+    def fails(trial: optuna.Trial) -> float:
+        raise RuntimeError
+
+    release = odp.release(study_with(only_in(1, fails), catch=(RuntimeError,)))
+    assert release.spending["runs"] == 3
+
+
+def test_a_note_that_was_copied_from_another_trial_counts_for_nothing() -> None:
+    study = study_with(only_in(1, never_asks))
+    asked = study.trials[0].system_attrs["optuna_dp:asked"]
+    storage: Any = study._storage
+    storage._get_trial(study.trials[1]._trial_id).system_attrs["optuna_dp:asked"] = asked
+    with pytest.raises(ReleaseRefusedError, match="never asked"):
+        odp.release(study)
+
+
+@pytest.mark.parametrize("vouched", ["", " ", 3])
+def test_to_vouch_takes_words(vouched: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="vouched"):
+        odp.release(study_with(honest), vouched=vouched)
+
+
+@pytest.mark.parametrize("option", [{"vouched": "why"}, {"give_up_last_run": True}])
+def test_only_budgets_take_them(option: Any) -> None:
+    study = study_of(odp.RandTuneSampler(trials=odp.Geometric(2)))
+    study.optimize(never_asks)
+    with pytest.raises(InvalidArgumentError, match="studies with a budget"):
+        odp.release(study, odp.gaussian(4.0), **option)
+
+
+# -- what was spent ---------------------------------------------------------------------------
+
+
+def spends(**more: float) -> Callable[[optuna.Trial], float]:
+    def objective(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(trained(run, **more))
+        return run.score(CORRECT)
+
+    return objective
+
+
+@pytest.mark.parametrize("more", [{"noise": 0.99}, {"steps": 1.1}])
+def test_a_run_that_spent_too_much_ends_there(more: dict[str, float]) -> None:
+    study = study_of(sampler(PLAN))
+    with pytest.raises(PlanError, match="spent more than it may"):
+        study.optimize(spends(**more))
+
+
+@pytest.mark.parametrize("more", [{"noise": 1.01}, {"steps": 0.5}, {"noise": 0.97, "steps": 0.4}])
+def test_a_run_may_spend_less(more: dict[str, float]) -> None:
+    assert odp.release(study_with(spends(**more))).spending["checked"] == 4
+
+
+def hides(trial: optuna.Trial) -> float:
+    run = odp.fidelity(trial)
+    with pytest.raises(PlanError):
+        run.spent(trained(run, noise=0.9))
+    return run.score(CORRECT)
+
+
+def test_release_refuses_what_an_objective_did_not_mind() -> None:
+    study = study_with(only_in(2, hides))
+    for way in ({}, {"vouched": "It is fine."}, {"give_up_last_run": True}):
+        with pytest.raises(ReleaseRefusedError, match="by its own accountant") as caught:
+            odp.release(study, **way)
+        assert caught.value.trial_number == 2
+    last = study_with(only_in(3, hides))
+    with pytest.raises(ReleaseRefusedError, match="give_up_last_run"):
+        odp.release(last, vouched="It is fine.")
+    assert odp.release(last, give_up_last_run=True).value is None
+
+
+class _WithAnEvent:
+    def __init__(self, event: Any) -> None:
+        self.dp_event = event
+
+
+class _Opacus:
+    """What Opacus' engines have."""
+
+    def __init__(self, run: odp.Fidelity) -> None:
+        self.accountant = self
+        self.history = [(run.noise_multiplier, run.sample_rate, run.steps)]
+
+
+def _of_dp_accounting(run: odp.Fidelity) -> Any:
+    assert run.sample_rate is not None
+    step = dp_accounting.PoissonSampledDpEvent(
+        run.sample_rate, dp_accounting.GaussianDpEvent(run.noise_multiplier)
+    )
+    return RdpAccountant().compose(step, run.steps)
+
+
+@pytest.mark.parametrize(
+    "says", [trained, _of_dp_accounting, _Opacus, lambda run: _WithAnEvent(trained(run))]
+)
+def test_accountants_that_are_understood(says: Callable[[odp.Fidelity], Any]) -> None:
+    PLAN.final.spent(says(PLAN.final))
+    half = says(PLAN.final)
+    with pytest.raises(PlanError, match="spent more"):
+        PLAN.final.spent(half, half)
+
+
+@pytest.mark.parametrize("what", [None, 3.0, "all", object()])
+def test_anything_else_is_no_account(what: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="accountant"):
+        PLAN.final.spent(what)
+
+
+def test_spending_is_told_once() -> None:
+    def twice(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(trained(run))
+        run.spent(trained(run))
+        return 0.0
+
+    with pytest.raises(PlanError, match="recorded already"):
+        study_with(twice)
+
+
+@pytest.mark.parametrize("sample", [None, 0.5])
+@pytest.mark.parametrize("score", ["training", "disjoint", None])
+def test_the_training_is_what_the_plan_says_of_it(sample: float | None, score: str | None) -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, sample=sample, score=score
+    )
+    for run in (plan.pilot, plan.final):
+        assert run.training == trained(run)
+        run.spent(run.training)
+
+
+def test_a_plan_of_a_function_knows_its_training() -> None:
+    assert budget(2).final.training == odp.gaussian(2.0)
+    with pytest.raises(PlanError, match="spent more"):
+        budget(2).final.spent(odp.gaussian(1.9))
+
+
+# -- scores -----------------------------------------------------------------------------------
+
+
+def test_a_score_has_the_noise_that_is_paid_for() -> None:
+    run = PLAN.pilot
+    assert run.score_noise_multiplier is not None
+    scores = [run.score(CORRECT) for _ in range(400)]
+    # The mean of 400 lies within 5.5 of its standard errors, but once in ten million times; their
+    # spread is off by a fifth as seldom.
+    spread = run.score_noise_multiplier / 2000
+    assert abs(np.mean(scores) - 0.9) < 5.5 * spread / 20
+    assert 0.8 < np.std(scores) / spread < 1.2
+
+
+def test_a_run_has_one_score() -> None:
+    def twice(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        return max(run.score(CORRECT), odp.fidelity(trial).score(CORRECT))
+
+    with pytest.raises(PlanError, match="one score a run"):
+        study_with(twice)
+
+
+def test_public_scores_are_exact_and_unpaid_ones_are_not_computed() -> None:
+    public = odp.plan_budget(
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score=None
+    )
+    assert public.final.score(CORRECT) == 0.9
+    unpaid = odp.plan_budget(
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score_final=False
+    )
+    assert unpaid.final.score(CORRECT) == 0.0
+
+
+def test_scores_on_other_records_need_their_public_number() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score="disjoint"
+    )
+    with pytest.raises(InvalidArgumentError, match="public number of validation records"):
+        plan.final.score(CORRECT[:200])
+    assert abs(plan.final.score(np.ones(200, dtype=bool), size=200) - 1.0) < 1.0
+
+
+# -- what else a run shows ---------------------------------------------------------------------
+
+
+def reports(trial: optuna.Trial) -> float:
+    trial.report(0.875, 1)
+    return honest(trial)
+
+
+def test_values_that_are_reported_and_not_paid_for() -> None:
+    with pytest.raises(ReleaseRefusedError, match="reported values to a pruner"):
+        odp.release(study_with(reports))
+    study = study_of(sampler(PLAN))
+    with pytest.raises(ReleaseRefusedError, match="reported values to a pruner"):
+        study.optimize(reports, callbacks=[odp.PrivacyCallback()])
+    # Public records cost nothing, and a plan of a function may include what is reported.
+    public = odp.plan_budget(
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score=None
+    )
+    assert odp.release(study_with(reports, public)).value == 0.9
+
+
+@pytest.mark.parametrize("value", [0.875, {"accuracy": [0.875]}, True])
+def test_numbers_in_attributes_that_nothing_pays_for(value: Any) -> None:
+    def notes(trial: optuna.Trial) -> float:
+        trial.set_user_attr("exact", value)
+        trial.set_user_attr("model", "model.pt")
+        return honest(trial)
+
+    study = study_with(notes)
+    with pytest.raises(ReleaseRefusedError, match="'exact' holds numbers"):
+        odp.release(study)
+    assert odp.release(study, output_attributes=["exact"]).attributes["exact"] == value
+    vouched = odp.release(study_with(notes), vouched="It is made of public records.")
+    assert "exact" not in vouched.attributes
+
+
+# -- a person's mistakes -----------------------------------------------------------------------
+
+
+def test_a_delta_that_would_allow_publishing_a_record() -> None:
+    with pytest.warns(UserWarning, match="publishing one whole record"):
+        odp.plan_budget(epsilon=3.0, delta=0.002, records=569, batch_size=64, epochs=5, pilots=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        odp.plan_budget(epsilon=3.0, delta=0.001, records=569, batch_size=64, epochs=5, pilots=0)
+
+
+def test_a_description_that_contradicts_the_plan() -> None:
+    study = study_with(honest)
+    with pytest.raises(InvalidArgumentError, match="made for 1,000 records"):
+        odp.describe(study, records=20)
+    odp.describe(study, records=1000)
+    assert "1,000 records" in odp.release(study).statement()
+
+
+def test_a_description_that_came_before_the_plan() -> None:
+    study = study_of(sampler(PLAN))
+    odp.describe(study, records=20)
+    study.optimize(honest)
+    with pytest.raises(ReleaseRefusedError, match="Describe it again"):
+        odp.release(study)
+    odp.describe(study, records=1000)
+    assert odp.release(study).value is not None
+
+
+def test_nothing_is_granted_after_the_end() -> None:
+    study = study_with(honest)
+    ended = optuna.trial.Trial(study, study.trials[0]._trial_id)
+    with pytest.raises(PlanError, match="has ended"):
+        odp.fidelity(ended)
