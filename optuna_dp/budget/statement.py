@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _CHOICES = {
     "best": "those of the pilot with the best score on the last rung",
-    "model": "those of the pilot of which a model of all pilots' scores expects most",
+    "evidence": "those of the first guess, if one was given and no pilot was clearly better on "
+    "the last rung; otherwise those of the pilot with the best score there",
 }
 _SAMPLES = (
     "each pilot trains and is scored on a secret sample of its own, which a record joins with "

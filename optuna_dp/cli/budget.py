@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.planning.batch import BatchChoices
     from optuna_dp.planning.budget_alternatives import Alternative
+    from optuna_dp.planning.pilot_worth import PilotWorth
 
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
@@ -37,10 +39,13 @@ def budget(
     delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
         str | None,
-        option("N,N", "Pilots of each rung, as 16,4 (the default) or 8; 0: none.", _SPENT),
+        option(
+            "N,N", "Pilots of each rung, as 16,4 or 8; default 12,3, short ones; 0: none.", _SPENT
+        ),
     ] = None,
     pilot_epochs: Annotated[
-        float | None, option("NUMBER", "Passes of a pilot; default --epochs.", _TRAINED)
+        float | None,
+        option("NUMBER", "Passes of a pilot; default --epochs with --pilots.", _TRAINED),
     ] = None,
     noise_increase: Annotated[
         float | None, option("NUMBER", "What the last run pays for the pilots, above 1.", _SPENT)
@@ -66,6 +71,7 @@ def budget(
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
+        from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
@@ -96,6 +102,8 @@ def budget(
                 neighboring_relation=plan.neighboring_relation,
             )
             remark = remark_on_batch(plan)
+            worth = pilot_worth(plan)
+            twice = noise_of_twice(plan)
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -110,12 +118,14 @@ def budget(
                 "doubled": asdict(batches.doubled),
             },
             "remark": remark or None,
+            "pilots": [rung.to_json() for rung in worth],
+            "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, batches, remark, found, given, script)
+    _print(Console(), plan, spent, batches, remark, worth, twice, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -150,6 +160,8 @@ def _print(
     spent: float,
     batches: BatchChoices,
     remark: str,
+    worth: list[PilotWorth],
+    twice: float,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -172,6 +184,8 @@ def _print(
         "from these numbers, for clipping norm 1 and features of order one.\n",
         style="dim",
     )
+    if worth:
+        _print_worth(console, worth, twice)
     rows = [
         (
             one.name,
@@ -195,6 +209,35 @@ def _print(
         typer.echo(_script(arguments))
     else:
         console.print(f"A script to start from is in {script}.")
+
+
+def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> None:
+    from optuna_dp.planning.pilot_worth import BLIND  # Lazy: start-up time.
+
+    rows = [
+        (
+            f"{rung.pilots} pilots",
+            str(rung.steps),
+            f"{rung.epsilon:.2g}",
+            "" if rung.spread is None else f"{100 * rung.spread:.2g}",
+        )
+        for rung in worth
+    ]
+    heads = ("rung", "steps", "epsilon of one", "spread, points")
+    console.print(table("What pilots can see", heads, rows))
+    more = f"{100 * (twice - 1):.2g} % more noise" if math.isfinite(twice) else "out of reach"
+    console.print(
+        "epsilon of one: a pilot sees what a training of this epsilon does. spread: of an "
+        f"accuracy, by the noise of its score alone. Twice as many pilots: {more} for the last "
+        "run.\n",
+        style="dim",
+    )
+    if any(rung.spread is not None and rung.spread > BLIND for rung in worth):
+        console.print(
+            "[bold]Remark:[/bold] Some pilots hardly see differences. A good first guess "
+            "(study.enqueue_trial) is worth more here than pilots; without doubts about it, train "
+            "once (--pilots 0).\n"
+        )
 
 
 def _script(arguments: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def test_every_search_is_on_file() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_fast_path_plans_what_the_package_plans(epsilon: float) -> None:
-    setting = Setting(epsilon, (16, 4), 1.15, score_share=0.1)
+    setting = Setting(epsilon, (16, 4), 1.15, score_share=0.2)
     fast = Experiment(setting, range(1), seed=0)
     plan = odp.plan_budget(
         epsilon=epsilon,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 
 PLANS = {
     "run": odp.plan_budget(
@@ -48,12 +48,16 @@ def test_nor_in_its_record(plan: odp.BudgetPlan, part: str, name: str) -> None:
     changes = {
         "noise_multiplier": 0.001,
         "steps": 10_000,
-        "seal": None if run["seal"] else "0",
+        "seal": "0",
         "event": other["rungs"][0]["event"] if part == "final" else other["final"]["event"],
     }
     run[name] = changes[name]
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(OptunaDPError):
         odp.BudgetPlan.from_json(data)
+    if name == "seal" and plan is PLANS["run"]:
+        del run["seal"]
+        with pytest.raises(OptunaDPError):
+            odp.BudgetPlan.from_json(data)
 
 
 def test_other_plans_may_be_made_of_the_same_runs() -> None:

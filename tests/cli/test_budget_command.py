@@ -40,6 +40,17 @@ def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> 
     assert 2.97 <= found["epsilon"] <= 3.0
 
 
+def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> None:
+    found, _ = asked
+    assert [rung["pilots"] for rung in found["pilots"]] == [3, 1]
+    assert found["noise_of_twice_the_pilots"] > 1.0
+    shown = runner.invoke(app, arguments())
+    assert "What pilots can see" in shown.output
+    assert "more noise for the last" in shown.output
+    assert "hardly see" not in shown.output
+    assert "hardly see" in runner.invoke(app, arguments(epsilon="0.3", records="200")).output
+
+
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
     """The least noise is that of no tuning; more runs, and learning, ask for more."""
     noise = [one["noise_multiplier"] for one in asked[0]["alternatives"]]
