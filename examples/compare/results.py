@@ -1,4 +1,7 @@
-"""Tables and the figure of what ``run.py`` found."""
+"""Tables and the figure of what ``run.py`` found.
+
+python results.py        # the table of docs/explanation/searches.md, from searches.csv
+"""
 
 from __future__ import annotations
 
@@ -82,3 +85,44 @@ def figure(path: Path, arms: list[str], to: Path) -> None:
     shown.tight_layout()
     shown.savefig(to)
     plt.close(shown)
+
+
+HERE = Path(__file__).parent
+PAGE_ARMS = ("one_good", "one_poor", "one_random", "budget", "budget_poor", "budget_none")
+PAGE_ARMS += ("randtune", "randtune30", "free_choice")
+
+
+SMALL = {"digits": 1348, "breast_cancer": 427, "diabetes": 332, "wine": 134}
+
+
+def falls_short(path: Path) -> list[str]:
+    """What was asked of a budget and does not hold, cell by cell."""
+    lines = []
+    for (task, epsilon), cell in read(path).items():
+        mean = {arm: float(np.mean(list(runs.values()))) for arm, runs in cell.items()}
+        small, large = task in SMALL, SMALL.get(task, 20_000) * float(epsilon)
+
+        def say(text: str, where: str = f"{task}, {epsilon}") -> None:
+            lines.append(f"* {where}: {text}")
+
+        lost = mean["one_good"] - mean["budget"]
+        if lost > (1.5 if small and epsilon == "1" else 1.0):
+            say(f"{lost:.1f} behind one run at the good default")
+        gained, room = (mean[arm] - mean["one_poor"] for arm in ("budget_poor", "free_choice"))
+        if room >= 8.0 and gained < 5.0:
+            known = "" if large >= 3000 else " (epsilon times records below 3,000)"
+            say(f"{gained:.1f} gained on the poor default, of {room:.1f}{known}")
+        for rival, name in (("randtune", "mean 10"), ("randtune30", "mean 30")):
+            ahead, half = paired(cell["budget_none"], cell[rival])
+            if ahead + half < 0.0:
+                say(f"RandTune, {name}, ahead by {-ahead:.1f} ± {half:.1f}")
+        random = mean["one_random"]
+        way = (mean["budget_none"] - random) / (mean["free_choice"] - random)
+        if epsilon == ("3" if small else "1") and way < (0.7 if small else 0.85):
+            say(f"{way:.2f} of the way from a random configuration to free choice")
+    return lines
+
+
+if __name__ == "__main__":
+    print(table(HERE / "searches.csv", list(PAGE_ARMS)))
+    print("\n".join(falls_short(HERE / "searches.csv")))

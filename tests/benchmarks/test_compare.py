@@ -16,6 +16,7 @@ from bench import Bench
 from landscape import FOLDER as LANDSCAPES
 from landscape import MEASURES, Landscape, bare_run, make, measured
 from networks import trained
+from results import PAGE_ARMS, falls_short, read, table
 from task import Task, choices, from_file, load
 
 import optuna_dp as odp
@@ -62,6 +63,26 @@ def test_a_landscape_has_every_configuration_of_its_task(name: str) -> None:
     # More noise is worse, on the whole.
     test = found.found[..., MEASURES.index("test")].mean(axis=(0, 1, 3))
     assert test[0] > test[-1]
+
+
+def test_the_page_has_what_is_on_file_and_all_that_falls_short() -> None:
+    page = (ROOT / "docs" / "explanation" / "searches.md").read_text()
+    path = FOLDER / "searches.csv"
+    for line in [*table(path, list(PAGE_ARMS)).splitlines(), *falls_short(path)]:
+        assert line in page
+    cells = read(path)
+    assert len(cells) == 30
+    assert all(len(runs) == 40 for cell in cells.values() for arm, runs in cell.items())
+
+
+def test_every_epsilon_follows_from_the_stored_guarantee() -> None:
+    stored = json.loads((FOLDER / "guarantees.json").read_text())
+    assert len(stored) == 30 * len(PAGE_ARMS)
+    for name in ("digits, epsilon 3, budget", "wine, epsilon 1, randtune30"):
+        again = odp.Guarantee.from_json(stored[name]["guarantee"]).epsilon(1e-5)
+        assert again == pytest.approx(stored[name]["epsilon"])
+    for name, kept in stored.items():
+        assert kept["epsilon"] <= float(name.split("epsilon ")[1].split(",")[0])
 
 
 def test_a_parameter_that_is_not_always_there_is_listed_only_where_it_is() -> None:
