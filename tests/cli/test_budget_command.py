@@ -52,7 +52,7 @@ def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> Non
 
 
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
-    """The least noise is that of no tuning; more runs, and learning, ask for more."""
+    """The least noise is that of one run; more runs, and learning, ask for more."""
     noise = [one["noise_multiplier"] for one in asked[0]["alternatives"]]
     this, alone, ten, thirty, adaptive, choice = noise
     assert alone < this
@@ -118,6 +118,7 @@ def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_pat
     assert found["plan"]["batch_size"] == found["batches"]["favored"]["batch_size"]
     assert found["alternatives"][0]["name"] == "one run (this plan)"
     assert "suggest_float" not in script.read_text()
+    assert "around" not in script.read_text()
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True
     )
