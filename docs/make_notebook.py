@@ -59,7 +59,7 @@ def notebook() -> dict[str, Any]:
 
 def _markdown(text: str) -> dict[str, Any]:
     text = re.sub(r"^<!-- .*? -->\n", "", text, flags=re.MULTILINE).strip()
-    text = text.replace(", or open this page as a\n{download}`notebook <first-study.ipynb>`", "")
+    text = text.replace(", or open this page as a {download}`notebook <first-study.ipynb>`", "")
     # The other pages are not beside it wherever it is opened.
     text = _LINK.sub("]", text)
     text = re.sub(r"\[([^\]]+)\](?!\()", r"*\1*", text)

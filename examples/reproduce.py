@@ -1,10 +1,10 @@
-"""Runs every reproduction of the five papers in its quick form, and prints what came out.
+"""Runs every reproduction of the papers in its quick form, and prints what came out.
 
     python examples/reproduce.py --output FOLDER          # some minutes on two cores
     python examples/reproduce.py --output FOLDER --full   # as the pages report them; hours
 
 Which figure or table of which paper each one is: docs/explanation/reproductions.md. Needs the
-extras visualization and federated; what misses one is said and left out, with exit code 1.
+extras visualization, federated and docs; what misses one is said and left out, with exit code 1.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # Script, arguments of the quick form, arguments that name the folder, packages it needs.
 SCRIPTS = (
+    ("laws/figures.py papernot_steinke", "--quick", "--output", ("plotly",)),
+    ("laws/figures.py koskela", "--quick", "--output", ("plotly",)),
     ("dp_hypo/experiments.py figure1", "--quick", "--results", ()),
     ("dp_hypo/experiments.py budgets", "--quick", "--results", ()),
+    ("dp_hypo/figures.py", "", "--folder", ("matplotlib",)),
     ("propose_test/table_1.py", "", "", ()),
     ("propose_test/revisiting_figure_1.py", "--quick", "--output", ("plotly",)),
     ("propose_test/revisiting_figure_2.py", "--quick", "--output", ("plotly",)),

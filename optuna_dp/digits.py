@@ -90,12 +90,19 @@ def cost_of_one_run(noise_ratio: float = 1.0) -> DpEvent:
 def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
     """Trains privately with the trial's hyperparameters and returns a private score."""
     data = load()
+    epochs = trial.suggest_categorical("epochs", EPOCHS)
+    rate = odp.learning_rate(
+        noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
+        steps=_steps(epochs, len(data.train_x)),
+        batch_size=BATCH,
+        noise_per_weight=trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True),
+    )
     weights = train(
         data.train_x,
         data.train_y,
-        learning_rate=trial.suggest_float("learning_rate", 0.01, 10.0, log=True),
-        clipping_norm=trial.suggest_float("clipping_norm", 0.05, 5.0, log=True),
-        epochs=trial.suggest_categorical("epochs", EPOCHS),
+        learning_rate=rate,
+        clipping_norm=1.0,
+        epochs=epochs,
         noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
     )
     return private_accuracy(

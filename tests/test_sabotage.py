@@ -151,9 +151,8 @@ def budget_study() -> tuple[odp.Release, float]:
         granted.append(odp.fidelity(trial))
         return trial.suggest_float("x", 0, 1) + 0.1 * np.random.default_rng().normal()
 
-    study = optuna.create_study(
-        direction="maximize", sampler=odp.BudgetSampler(plan, choose="model")
-    )
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    study.enqueue_trial({"x": 0.5})
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     odp.release(study).guarantee.bounds(DELTA)  # What is shown beside a guarantee.
     return odp.release(study), truth(granted)

@@ -104,19 +104,6 @@ def draw(data: dict[str, Any]) -> None:
 
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
     for law, points in data["laws"].items():
-        axes.plot(*series(points, "mean", "epsilon"), label=NAMES[law], color=colours[law])
-    rdp = series(data["laws"]["geometric"], "mean", "rdp")
-    axes.plot(*rdp, "--", color=colours["geometric"], label="geometric, by Rényi DP", lw=1)
-    axes.axhline(one, color="grey", lw=1)
-    axes.annotate("one run", (1.5, one), xytext=(0, -12), textcoords="offset points", color="grey")
-    axes.set(xscale="log", xlabel="mean number of runs", ylabel="epsilon of the whole search")
-    axes.set_ylim(0.8, 5.2)
-    axes.set_xticks([2, 5, 10, 20, 50, 100, 200], ["2", "5", "10", "20", "50", "100", "200"])
-    axes.legend(frameon=False, fontsize=9)
-    save(figure, "epsilon-by-mean")
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
-    for law, points in data["laws"].items():
         axes.plot(*series(points, "epsilon", "hit"), label=NAMES[law], color=colours[law])
     axes.axvline(one, color="grey", lw=1)
     axes.annotate("one run", (one, 0.9), xytext=(4, 0), textcoords="offset points", color="grey")
@@ -124,23 +111,6 @@ def draw(data: dict[str, Any]) -> None:
     axes.set(xlim=(1.0, 3.0), ylim=(0.0, 1.0))
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     save(figure, "hit-by-epsilon")
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
-    for name, label, style in (
-        ("theorem_1", "DP-HyPO, Theorem 1 as printed", "--"),
-        ("data_profile", "policy sees the data (schedule any)", "-"),
-        ("epsilon", "policy sees private outputs (schedule batch)", "-"),
-    ):
-        points = [p for p in data["ratios"] if p[name] is not None]
-        axes.plot(*series(points, "ratio", name), style, label=label)
-    plain = data["ratios"][0]["epsilon"]
-    axes.axhline(plain, color="grey", lw=1)
-    axes.annotate(
-        "no adaptivity", (5.2, plain), xytext=(0, 4), textcoords="offset points", color="grey"
-    )
-    axes.set(xlabel="C/c", ylabel="epsilon, geometric law of mean 10", ylim=(0.0, 11.0))
-    axes.legend(frameon=False, fontsize=9)
-    save(figure, "epsilon-by-ratio")
 
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(6.4, 4.6), sharey=True, layout="constrained"

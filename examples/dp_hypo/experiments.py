@@ -1,7 +1,7 @@
 """DP-HyPO's experiments (arXiv 2306.05734v2, section 4.2 and appendix E), and what it left out.
 
 Each part can be run by itself, resumes where it stopped, and writes ``results/<part>.json``, which
-``figures.py`` and ``docs/explanation/experiments.md`` are made from::
+``figures.py`` and the tables of ``README.md`` are made from::
 
     python examples/dp_hypo/experiments.py figure1     # Figure 1, Tables 1 and 2
     python examples/dp_hypo/experiments.py budgets     # what appendix E.1's settings cost

@@ -2,6 +2,7 @@
 
 python examples/dp_hypo/figures.py             # writes SVG into docs/_static, prints tables
 python examples/dp_hypo/figures.py --tables    # tables only; needs no matplotlib
+python examples/dp_hypo/figures.py --folder F  # of the results in F, into F
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def tables(results: Path) -> None:
         print(table(["arm", "noise", "mean runs", "studies", "accuracy", "simulated"], rows))
 
 
-def figure_1(results: Path) -> None:
+def figure_1(results: Path, static: Path) -> None:
     import matplotlib.pyplot as plt
 
     groups = grouped(read(results, "figure1"))
@@ -120,10 +121,10 @@ def figure_1(results: Path) -> None:
         if panel == "right":
             axis.set_yscale("log")
         axis.legend(fontsize=7)
-    save(figure, "dp-hypo-figure-1.svg")
+    save(figure, static / "dp-hypo-figure-1.svg")
 
 
-def landscape_figure() -> None:
+def landscape_figure(static: Path) -> None:
     import matplotlib.pyplot as plt
     from simulate import like_figure_2, like_figure_3, measured
 
@@ -143,21 +144,23 @@ def landscape_figure() -> None:
         axis.set_xlabel("learning rate (log)")
         axis.set_ylabel("clipping norm" if "3" not in landscape.name else "learning rate 2")
         figure.colorbar(image, ax=axis)
-    save(figure, "dp-hypo-landscapes.svg")
+    save(figure, static / "dp-hypo-landscapes.svg")
 
 
-def save(figure: object, name: str) -> None:
-    STATIC.mkdir(parents=True, exist_ok=True)
+def save(figure: object, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()  # type: ignore[attr-defined]
-    figure.savefig(STATIC / name, metadata={"Date": None})  # type: ignore[attr-defined]
+    figure.savefig(path, metadata={"Date": None})  # type: ignore[attr-defined]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", action="store_true", help="print the tables only")
-    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--folder", type=Path, help="results in it, figures into it")
     options = parser.parse_args()
-    tables(options.results)
+    results = options.folder or HERE / "results"
+    static = options.folder or STATIC
+    tables(results)
     if not options.tables:
         import matplotlib
 
@@ -165,8 +168,8 @@ def main() -> None:
         from matplotlib import pyplot
 
         pyplot.style.use(STATIC.parent / "figures.mplstyle")
-        figure_1(options.results)
-        landscape_figure()
+        figure_1(results, static)
+        landscape_figure(static)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Weighted(odp.TrialCount):
     def _hit(self, fraction: float) -> float:  # 1 - E[(1 - fraction)^T], without cancellation
         return float(-sum(p * np.expm1(k * np.log1p(-fraction)) for k, p in self._known()))
 
-    def _exact_tail(self, ctx: Any, n: int) -> Any:  # P[T > n] in arbitrary precision
+    def exact_tail(self, ctx: Any, n: int) -> Any:  # P[T > n] in arbitrary precision
         return ctx.mpf(sum(self.weights[n:])) / sum(self.weights)
 
 

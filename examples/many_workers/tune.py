@@ -35,27 +35,20 @@ def open_storage(where: str) -> BaseStorage:
     return RDBStorage(where, engine_kwargs={"pool_pre_ping": True})
 
 
-def killed_in_the_middle(trial: optuna.Trial) -> float:
-    """What the out-of-memory killer does to a run."""
-    digits.objective(trial)
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("not reached")
-
-
 def work(storage: BaseStorage, *, dies: bool) -> None:
-    study = optuna.load_study(
-        study_name=STUDY,
-        storage=storage,
-        sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=10)),  # in all workers
-    )
+    plan = digits.budget(epsilon=3.0, pilots=(16, 4))  # the same in all workers
+    study = optuna.load_study(study_name=STUDY, storage=storage, sampler=odp.BudgetSampler(plan))
+    train_and_score = digits.BudgetObjective()
     runs = []
 
     def objective(trial: optuna.Trial) -> float:
-        score = killed_in_the_middle(trial) if dies else digits.objective(trial)
+        score = train_and_score(trial)
+        if dies:  # what the out-of-memory killer does
+            os.kill(os.getpid(), signal.SIGKILL)
         runs.append(trial.number)
         return score
 
-    study.optimize(objective, callbacks=[odp.PrivacyCallback(digits.cost_of_one_run())])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     print(f"worker {os.getpid()} has ended: {len(runs)} runs")
 
 

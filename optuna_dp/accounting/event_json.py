@@ -126,10 +126,8 @@ _SCALARS: dict[str, Callable[[str, Any], Any]] = {
     "shape": _number,
     "truncated_batch_size": _count,
 }
-_NUMBERS = (
-    *("density_bounds", "deltas", "epsilons", "orders"),
-    *("reverse_deltas", "sampling_probs", "sensitivities"),
-)
+_NUMBERS = {"density_bounds", "deltas", "epsilons", "orders"}
+_NUMBERS |= {"reverse_deltas", "sampling_probs", "sensitivities"}
 
 
 def _class_named(name: Any) -> type[Any] | None:

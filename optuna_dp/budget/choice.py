@@ -15,15 +15,17 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.encoding import encode_params
 from optuna_dp.models.given_points import to_internal
-from optuna_dp.models.scores import clean_scores, standardized
-from optuna_dp.models.surrogate import ScoreModel
-from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began, output
+from optuna_dp.models.scores import clean_scores
+from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began, output, was_enqueued
 
 Outputs = list[tuple[dict[str, Any], tuple[float, ...]]]
 ChoosesFrom = Callable[[Outputs], Mapping[str, Any]]
-Choose = Literal["best", "model"] | ChoosesFrom
+Choose = Literal["evidence", "best"] | ChoosesFrom
+
+# By how many standard deviations of the first rung's scores something else has to be ahead of the
+# first guess (docs/explanation/searches.md).
+_MARGIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Pilot:
         distributions: Their ranges.
         values: Its scores, one per objective.
         tie_break: Drawn before it began.
+        enqueued: Whether its hyperparameters, or some of them, were given by hand.
     """
 
     rung: int
@@ -43,6 +46,7 @@ class Pilot:
     distributions: dict[str, BaseDistribution]
     values: tuple[float, ...]
     tie_break: int = field(repr=False)
+    enqueued: bool = False
 
 
 # Hyperparameters to be run (again), and ranges that contain them.
@@ -64,6 +68,7 @@ def with_outputs(trials: Sequence[FrozenTrial], rung_of: Callable[[int], int]) -
                 distributions=dict(trial.distributions),
                 values=values,
                 tie_break=record.tie_break,
+                enqueued=was_enqueued(trial),
             )
         )
     return found
@@ -87,60 +92,55 @@ def ranked(pilots: Sequence[Pilot], signs: Sequence[float]) -> list[Pilot]:
 def climbers(pilots: Sequence[Pilot], rung: int, signs: Sequence[float]) -> list[Pilot]:
     """Returns who climbs to a rung, best first: pilots of the highest rung below that has outputs.
 
-    If there are fewer than places, they take turns: a score more of the same.
+    The first guess, the first pilot that was enqueued, always climbs, before all others. If there
+    are fewer than places, they take turns: a score more of the same.
     """
     below = [pilot.rung for pilot in pilots if pilot.rung < rung]
     if not below:
         return []
-    return ranked([pilot for pilot in pilots if pilot.rung == max(below)], signs)
+    order = ranked([pilot for pilot in pilots if pilot.rung == max(below)], signs)
+    guess = _repeats_of_first_guess(pilots, order)[:1]
+    return [*guess, *(pilot for pilot in order if pilot not in guess)]
 
 
-def chosen(
-    how: Choose, pilots: Sequence[Pilot], signs: Sequence[float], surrogate: ScoreModel
-) -> Chosen:
+def chosen(how: Choose, pilots: Sequence[Pilot], signs: Sequence[float]) -> Chosen:
     """Returns what the last run is run with.
 
-    Scores of different rungs come from different noise and are not compared. ``"best"`` and a
-    function of the user's look at the highest rung that has outputs; ``"model"`` looks at all of
-    them, with the rung as one more coordinate, and predicts for the highest. ``pilots`` are those
-    with outputs, at least one; ``signs`` as for :func:`ranked`.
+    Scores of different rungs come from different noise and are not compared: all ways look at the
+    highest rung that has outputs. ``pilots`` are those with outputs, at least one; ``signs`` as
+    for :func:`ranked`.
 
     Raises:
         InvalidArgumentError: If the user's function returns what no run can be run with.
     """
     top = ranked([pilot for pilot in pilots if pilot.rung == max(p.rung for p in pilots)], signs)
+    if how == "evidence":
+        best = _first_guess_or_better(pilots, top, signs[0])
+        return best.params, best.distributions
     if how == "best":
         return top[0].params, top[0].distributions
-    if how == "model":
-        best = _most_promising(pilots, top, signs[0], surrogate)
-        return best.params, best.distributions
     answer = how([(dict(pilot.params), pilot.values) for pilot in top])
     return _checked(answer, pilots)
 
 
-def _most_promising(
-    pilots: Sequence[Pilot], top: Sequence[Pilot], sign: float, surrogate: ScoreModel
-) -> Pilot:
-    """The pilot whose hyperparameters the model expects most of, on the highest rung."""
-    names = set.intersection(*(set(pilot.params) for pilot in pilots))
-    space = {
-        name: distribution
-        for name, distribution in sorted(top[0].distributions.items())
-        if name in names and all(p.distributions[name] == distribution for p in pilots)
-    }
-    points = encode_params(space, [pilot.params for pilot in pilots])
-    highest = max(pilot.rung for pilot in pilots)
-    if highest > 0:
-        rungs = np.array([pilot.rung / highest for pilot in pilots])[:, None]
-        points = np.hstack([points, rungs])
-    scores = standardized(clean_scores([pilot.values[0] for pilot in pilots], sign))
-    at = points.copy()
-    if highest > 0:
-        at[:, -1] = 1.0
-    means = np.asarray(surrogate.fit(points, scores).predict(at)[0], dtype=np.float64)
-    means = np.where(np.isfinite(means), means, -np.inf)
-    order = sorted(range(len(pilots)), key=lambda i: (-means[i], -pilots[i].tie_break))
-    return pilots[order[0]]
+def _repeats_of_first_guess(pilots: Sequence[Pilot], among: Sequence[Pilot]) -> list[Pilot]:
+    """Those with the hyperparameters of the first pilot that was enqueued."""
+    first = next((pilot for pilot in pilots if pilot.enqueued), None)
+    return [] if first is None else [pilot for pilot in among if pilot.params == first.params]
+
+
+def _first_guess_or_better(pilots: Sequence[Pilot], top: Sequence[Pilot], sign: float) -> Pilot:
+    """The best, unless the first guess is within the margin of noise and of differences.
+
+    The scores of the first rung spread by both, whatever the unit of a score.
+    """
+    guesses = _repeats_of_first_guess(pilots, top)
+    if not guesses:
+        return top[0]
+    scores = clean_scores([p.values[0] for p in pilots if p.rung == pilots[0].rung], sign)
+    ahead = sign * (top[0].values[0] - guesses[0].values[0])
+    spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
+    return guesses[0] if ahead <= _MARGIN * spread else top[0]
 
 
 def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:

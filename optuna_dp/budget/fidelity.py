@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ class Fidelity:
             without; None if no score of this run is paid for.
         neighboring_relation: The plan's.
         trial: The trial that was granted this, by :func:`optuna_dp.fidelity`.
+        seal: Of a plan that was made from ``run``, the digest of the numbers and the event that
+            it made of them (:func:`seal_of`); None for DP-SGD, whose event is made again.
     """
 
     noise_multiplier: float
@@ -58,6 +61,7 @@ class Fidelity:
     records: float | None = None
     scored_on: str | None = None
     neighboring_relation: str = "add_or_remove_one"
+    seal: str | None = field(default=None, repr=False)
     trial: Trial | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -259,6 +263,7 @@ class PaidRuns(Record):
     score_noise_multiplier: float | None
     event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json))
     sample: float | None = field(default=None, metadata=NOT_STORED)
+    seal: str | None = field(default=None, metadata=stored(optional=True))
 
     def __post_init__(self) -> None:
         validation.whole("count", self.count, 1)
@@ -266,6 +271,21 @@ class PaidRuns(Record):
         validation.positive("noise_multiplier", self.noise_multiplier)
         if self.score_noise_multiplier is not None:
             validation.positive("score_noise_multiplier", self.score_noise_multiplier)
+
+
+def seal_of(run: PaidRuns | Fidelity) -> str:
+    """Returns a digest of what a run may spend and of the event that stands for it.
+
+    What a caller's function makes of noise and steps is not known later, so neither may be changed
+    without the other.
+    """
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import canonical_key
+
+    noises = [run.noise_multiplier, run.score_noise_multiplier, run.sample]
+    numbers = [None if value is None else float(value) for value in noises]
+    text = f"{numbers!r} {int(run.steps)} {canonical_key(run.event)}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:

@@ -15,6 +15,7 @@ from optuna_dp.budget.fidelity import (
     PaidRuns,
     rate_within,
     run_event,
+    seal_of,
     sgd_training,
 )
 from optuna_dp.errors import InvalidArgumentError
@@ -85,6 +86,13 @@ class BudgetPlan:
                 "Plan with score='training', which pays for both, or with add_or_remove_one.",
             )
         checked_sample(self.sample, self.neighboring_relation)
+        if not all(_is_as_stated(run, self.score) for run in (*self.rungs, self.final)):
+            raise InvalidArgumentError(
+                "event",
+                "that of a run",
+                "it must be that of the noise multiplier, steps and sample beside it",
+                "Make another plan with optuna_dp.plan_budget.",
+            )
 
     def _repr_html_(self) -> str:
         return str(call_optional("page of a notebook", self))
@@ -177,7 +185,14 @@ class BudgetPlan:
         """Returns plain JSON values, from which :meth:`from_json` makes an equal plan."""
         runs = [*zip(self.rungs, self.rung_sizes, strict=True), (self.final, self._finals)]
         *rungs, final = (
-            PaidRuns(n, r.noise_multiplier, r.steps, r.score_noise_multiplier, r.event)
+            PaidRuns(
+                n,
+                r.noise_multiplier,
+                r.steps,
+                r.score_noise_multiplier,
+                r.event,
+                seal=r.seal,
+            )
             for r, n in runs
         )
         return _PlanRecord(
@@ -211,11 +226,6 @@ class BudgetPlan:
             score=record.score,
             runs=[*(replace(run, sample=record.sample) for run in record.rungs), record.final],
         )
-        for given in [*plan.rungs, plan.final]:
-            if not _is_as_stated(given, plan.score):
-                raise InvalidArgumentError(
-                    "data", data, "an event is not that of its noise multiplier, steps and sample"
-                )
         plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
         return plan
 
@@ -244,6 +254,9 @@ class _PlanRecord(Record):
             raise ValueError("it needs both sample_rate and batch_size, or neither")
         if self.sample is not None and not self.rungs:
             raise ValueError("it has a sample and no pilots")
+        sealed = {run.seal is not None for run in (*self.rungs, self.final)}
+        if sealed != {self.sample_rate is None}:
+            raise ValueError("it needs a seal for each run, or sample_rate and batch_size")
 
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
@@ -281,6 +294,7 @@ def assembled(
             records=records,
             scored_on="public" if score is None else score if scored else None,
             neighboring_relation=neighboring_relation,
+            seal=run.seal or (seal_of(run) if sample_rate is None else None),
         )
 
     return BudgetPlan(
@@ -330,9 +344,8 @@ def checked_sample(value: Any, neighboring_relation: str) -> float | None:
 def _is_as_stated(run: Fidelity, score: str | None) -> bool:
     """Whether a run's event is that of the noise, steps and sample beside it."""
     if run.sample_rate is None:
-        # What the caller's function makes of noise and steps is not known here.
         rate = getattr(run.event, "sampling_probability", None)
-        return run.sample is None or rate == run.sample
+        return run.seal == seal_of(run) and (run.sample is None or rate == run.sample)
     training = sgd_training(run.noise_multiplier, run.sample_rate, run.steps)
     return bool(run.event == run_event(training, run.score_noise_multiplier, score, run.sample))
 

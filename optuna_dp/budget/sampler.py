@@ -8,7 +8,7 @@ trial number       what it is
 =================  ============================================================================
 first rung         a pilot that the proposer, any Optuna sampler, proposes from the outputs of
                    the completed batches before it
-later rungs        a pilot that repeats one of the best of the rung below
+later rungs        a pilot that repeats one of the best of the rung below, or the first guess
 from ``pilots``    the last run, with the hyperparameters that ``choose`` picks; a further one
                    only if it failed and a spare run is charged for
 =================  ============================================================================
@@ -39,7 +39,6 @@ from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.models.space import check_space
-from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
 from optuna_dp.protocol.plan import StudyPlan
@@ -66,7 +65,7 @@ _PROPOSAL = "proposal"
 
 def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
     given = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
-    usual = {"proposer": None, "choose": "best", "pilot_batch_size": 1}
+    usual = {"proposer": None, "choose": "evidence", "pilot_batch_size": 1}
     for name, value in given.items():
         if value != usual[name]:
             raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
@@ -85,10 +84,10 @@ class BudgetSampler(SlotSampler):
     they follow from public numbers; those that it asks for are drawn at random, or enqueued.
 
     Whatever depends on the data only through the runs' private outputs is allowed: an enqueued
-    trial is a pilot; a pruner may compare pilots of the first rung (the values reported to it must
-    be part of the pilots' event); several objectives, if ``choose`` is a function. A person who
-    has seen the pilots may enqueue the last run. The last run is never pruned by comparing it
-    with others.
+    trial is a pilot, and the first of them, the first guess, climbs to every rung; a pruner may
+    compare pilots of the first rung (the values reported to it must be part of the pilots' event);
+    several objectives, if ``choose`` is a function. A person who has seen the pilots may enqueue
+    the last run. The last run is never pruned by comparing it with others.
 
     Guarantees:
         * Trials 0 to B - 1 are the pilots, rung by rung. Then one run begins, and one more for
@@ -108,15 +107,14 @@ class BudgetSampler(SlotSampler):
         proposer: Any Optuna sampler; None is ``TPESampler``, random for the first half of the
             first rung. Its seed is not used, except by samplers that keep it in ``reseed_rng``
             (quasi-random ones: give every worker the same ``seed``, secret or not).
-        choose: How the last run's hyperparameters are chosen. ``"best"`` (the default): those of
-            the pilot with the best score on the last rung that has scores; scores of different
-            rungs have different noise and are not compared. ``"model"``: those of the pilot of
-            which ``surrogate``, fitted to all pilots with their rungs, expects most on the last
-            rung. A function: it is given a list of (params, values), ``values`` with one score
-            per objective, of that rung's pilots, best first, and returns hyperparameters, one of
-            them or others within their ranges. It must be a function of that list alone.
-        surrogate: The model of ``choose="model"``: any
-            :class:`optuna_dp.models.surrogate.ScoreModel`; by default a Gaussian process.
+        choose: How the last run's hyperparameters are chosen. ``"best"``: those of the pilot with
+            the best score on the last rung that has scores; scores of different rungs have
+            different noise and are not compared. ``"evidence"`` (the default): the same, unless
+            the first guess is behind it by no more than the standard deviation of the first
+            rung's scores; then the first guess. A function: it is given a list of (params,
+            values), ``values`` with one score per objective, of that rung's pilots, best first,
+            and returns hyperparameters, one of them or others within their ranges. It must be a
+            function of that list alone.
         pilot_batch_size: Pilots of the first rung per batch, at least 1. A pilot sees the
             completed batches before its own; the number of workers keeps all of them busy. The
             default proposer's random pilots and the higher rungs run side by side in any case.
@@ -155,8 +153,7 @@ class BudgetSampler(SlotSampler):
         *,
         search_space: dict[str, BaseDistribution] | None = None,
         proposer: BaseSampler | None = None,
-        choose: Choose = "best",
-        surrogate: ScoreModel | None = None,
+        choose: Choose = "evidence",
         pilot_batch_size: int = 1,
         timeout: float | None = None,
         seed: int | None = None,
@@ -177,16 +174,12 @@ class BudgetSampler(SlotSampler):
         # Pilots that are drawn at random in any case need not wait.
         self._first_batch = max(self._pilot_batch_size, self._proposer.startup)
         self._choose = _checked_choose(choose)
-        if surrogate is not None and choose != "model":
-            raise InvalidArgumentError("surrogate", surrogate, "it is for choose='model' only")
-        self._surrogate = checked_model(GaussianProcess() if surrogate is None else surrogate)
         self._budget = BudgetSettings(
             plan=plan,
             first_batch=self._first_batch,
             pilot_batch_size=self._pilot_batch_size,
             proposer=self._proposer.name,
             choose=_name_of(self._choose),
-            surrogate=describe_model(self._surrogate) if choose == "model" else None,
             search_space=self._recorded_space(),
         )
         self._pilots = plan.pilots
@@ -320,7 +313,7 @@ class BudgetSampler(SlotSampler):
             return
         earlier = [t for t in trials_of(study) if t.number < self._pilots]
         pilots, signs = with_outputs(earlier, self._budget.rung_of), _signs_of(study)
-        found = chosen(self._choose, pilots, signs, self._surrogate) if pilots else None
+        found = chosen(self._choose, pilots, signs) if pilots else None
         if found is None and not _given_by_hand(trial):
             raise PlanError(
                 "No pilot ended with a score, so there is nothing to choose the last run's "
@@ -426,13 +419,13 @@ class BudgetSampler(SlotSampler):
 
 
 def _checked_choose(choose: Any) -> Choose:
-    if choose in ("best", "model") or callable(choose):
+    if choose in ("evidence", "best") or callable(choose):
         found: Choose = choose
         return found
     raise InvalidArgumentError(
         "choose",
         choose,
-        "it must be 'best', 'model', or a function of a list of (params, values) that returns "
+        "it must be 'evidence', 'best', or a function of a list of (params, values) that returns "
         "the last run's hyperparameters",
     )
 

@@ -25,9 +25,8 @@ class BudgetSettings(Record):
         pilot_batch_size: Pilots per batch after these; one sees the completed batches before its
             own.
         proposer: Class name of the Optuna sampler that proposes the first rung's pilots.
-        choose: How the last run's hyperparameters are chosen: ``"best"``, ``"model"``, or the
+        choose: How the last run's hyperparameters are chosen: ``"evidence"``, ``"best"``, or the
             name of the user's function.
-        surrogate: The model of ``choose="model"``; None for others.
         search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
     """
 
@@ -38,7 +37,6 @@ class BudgetSettings(Record):
     pilot_batch_size: int
     proposer: str
     choose: str
-    surrogate: str | None
     search_space: dict[str, Any] | None
 
     def __post_init__(self) -> None:

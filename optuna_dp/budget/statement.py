@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _CHOICES = {
     "best": "those of the pilot with the best score on the last rung",
-    "model": "those of the pilot of which a model of all pilots' scores expects most",
+    "evidence": "those of the first guess, if one was given and no pilot was clearly better on "
+    "the last rung; otherwise those of the pilot with the best score there",
 }
 _SAMPLES = (
     "each pilot trains and is scored on a secret sample of its own, which a record joins with "
@@ -107,6 +108,11 @@ ended, logs, or attributes and reported values that are no part of the stated ou
             + ("" if settings.scores_last_run else "; the last run's is not charged for")
             + ". That is the plan; see below what was checked",
             "Parameters": space,
+            **(
+                {}
+                if plan.final.records is None
+                else {"Planned for": f"{round(plan.final.records):,} records"}
+            ),
         }
 
     def facts_of_spending(self, design: Design, spending: Mapping[str, Any]) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option, table
+from optuna_dp.cli.common import AsJson, Relation, clear_errors, option, table
 from optuna_dp.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
     from optuna_dp.planning.batch import BatchChoices
     from optuna_dp.planning.budget_alternatives import Alternative
+    from optuna_dp.planning.pilot_worth import PilotWorth
 
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
@@ -37,10 +39,13 @@ def budget(
     delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
         str | None,
-        option("N,N", "Pilots of each rung, as 16,4 (the default) or 8; 0: none.", _SPENT),
+        option(
+            "N,N", "Pilots of each rung, as 16,4 or 8; default 12,3, short ones; 0: none.", _SPENT
+        ),
     ] = None,
     pilot_epochs: Annotated[
-        float | None, option("NUMBER", "Passes of a pilot; default --epochs.", _TRAINED)
+        float | None,
+        option("NUMBER", "Passes of a pilot; default --epochs with --pilots.", _TRAINED),
     ] = None,
     noise_increase: Annotated[
         float | None, option("NUMBER", "What the last run pays for the pilots, above 1.", _SPENT)
@@ -48,7 +53,7 @@ def budget(
     spare_runs: Annotated[
         int, option("COUNT", "Further last runs, paid for in case one fails.", _SPENT)
     ] = 0,
-    relation: TheRelation = Relation.add_or_remove_one,
+    relation: Relation = "add-or-remove-one",
     script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -66,10 +71,11 @@ def budget(
         from optuna_dp.planning.budget import plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
+        from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
-        usual = relation is Relation.add_or_remove_one
+        usual = relation == "add-or-remove-one"
         arguments: dict[str, Any] = {
             "epsilon": epsilon,
             "delta": delta,
@@ -81,7 +87,7 @@ def budget(
             "pilots": None if pilots is None else _rungs(pilots),
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
-            "neighboring_relation": None if usual else relation.value.replace("-", "_"),
+            "neighboring_relation": None if usual else relation.replace("-", "_"),
         }
         given = {name: value for name, value in arguments.items() if value is not None}
         with Console(stderr=True).status("Accounting ..."):
@@ -96,6 +102,8 @@ def budget(
                 neighboring_relation=plan.neighboring_relation,
             )
             remark = remark_on_batch(plan)
+            worth = pilot_worth(plan)
+            twice = noise_of_twice(plan)
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -110,12 +118,14 @@ def budget(
                 "doubled": asdict(batches.doubled),
             },
             "remark": remark or None,
+            "pilots": [rung.to_json() for rung in worth],
+            "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
             "alternatives": [one.to_json() for one in found],
             "recommendation": _recommendation(plan),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, batches, remark, found, given, script)
+    _print(Console(), plan, spent, batches, remark, worth, twice, found, given, script)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -150,6 +160,8 @@ def _print(
     spent: float,
     batches: BatchChoices,
     remark: str,
+    worth: list[PilotWorth],
+    twice: float,
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -172,6 +184,8 @@ def _print(
         "from these numbers, for clipping norm 1 and features of order one.\n",
         style="dim",
     )
+    if worth:
+        _print_worth(console, worth, twice)
     rows = [
         (
             one.name,
@@ -197,26 +211,62 @@ def _print(
         console.print(f"A script to start from is in {script}.")
 
 
+def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> None:
+    from optuna_dp.planning.pilot_worth import BLIND  # Lazy: start-up time.
+
+    rows = [
+        (
+            f"{rung.pilots} pilots",
+            str(rung.steps),
+            f"{rung.epsilon:.2g}",
+            "" if rung.spread is None else f"{100 * rung.spread:.2g}",
+        )
+        for rung in worth
+    ]
+    heads = ("rung", "steps", "epsilon of one", "spread, points")
+    console.print(table("What pilots can see", heads, rows))
+    more = f"{100 * (twice - 1):.2g} % more noise" if math.isfinite(twice) else "out of reach"
+    console.print(
+        "epsilon of one: a pilot sees what a training of this epsilon does. spread: of an "
+        f"accuracy, by the noise of its score alone. Twice as many pilots: {more} for the last "
+        "run.\n",
+        style="dim",
+    )
+    if any(rung.spread is not None and rung.spread > BLIND for rung in worth):
+        console.print(
+            "[bold]Remark:[/bold] Some pilots hardly see differences. A good first guess "
+            "(study.enqueue_trial) is worth more here than pilots; without doubts about it, train "
+            "once (--pilots 0).\n"
+        )
+
+
 def _script(arguments: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     script = _SCRIPT
     if arguments.get("pilots") == ():
-        script = script.replace(_SEARCHED, _FIXED)
+        script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
     return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 
 
 _SEARCHED = """\
-    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
     # The same noise of a weight is another learning rate for pilots than for the last run.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
-        clipping_norm,
+        run.learning_rate("sgd", noise_per_weight=noise),
+        1.0,  # clipping norm, for features of order one
 """
 _FIXED = """\
     weights = train(
         run.learning_rate("sgd"),  # follows from public numbers, for features of order one
         1.0,  # clipping norm
+"""
+_AROUND = """\
+# The first pilot is at what follows from public numbers, the others are around it.
+guess = odp.around({"noise_per_weight": 0.3})
+sampler = odp.BudgetSampler(plan, proposer=guess)
+"""
+_PLAIN = """\
+sampler = odp.BudgetSampler(plan)
 """
 _SCRIPT = '''\
 """Private tuning within a budget. Put your data and model where it says HERE."""
@@ -249,12 +299,11 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
     # The same noise of a weight is another learning rate for pilots than for the last run.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
-        clipping_norm,
+        run.learning_rate("sgd", noise_per_weight=noise),
+        1.0,  # clipping norm, for features of order one
         run.noise_multiplier,
         run.steps,
         run.sample_rate,
@@ -265,7 +314,10 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+# The first pilot is at what follows from public numbers, the others are around it.
+guess = odp.around({"noise_per_weight": 0.3})
+sampler = odp.BudgetSampler(plan, proposer=guess)
+study = optuna.create_study(direction="maximize", sampler=sampler)
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
 release = odp.release(study)
 

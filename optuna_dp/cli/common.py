@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,15 +25,8 @@ def option(metavar: str, help_text: str, group: str | None = None) -> Any:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
-class Relation(str, Enum):
-    """What neighbouring data sets differ in."""
-
-    add_or_remove_one = "add-or-remove-one"
-    replace_one = "replace-one"
-
-
-TheRelation = Annotated[
-    Relation,
+Relation = Annotated[
+    Literal["add-or-remove-one", "replace-one"],
     option("RELATION", "What neighbouring data sets differ in: add-or-remove-one or replace-one."),
 ]
 

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from optuna_dp import validation
-from optuna_dp.cli.common import AsJson, Relation, TheRelation, clear_errors, option
+from optuna_dp.cli.common import AsJson, Relation, clear_errors, option
 from optuna_dp.cli.plan_table import print_plan
 from optuna_dp.errors import InvalidArgumentError
 
-
-class Unknown(str, Enum):
-    """What ``--target-epsilon`` solves for."""
-
-    noise = "noise"
-    mean = "mean"
-    density_bounds = "density-bounds"
-
-
-class Policy(str, Enum):
-    """What the density may depend on."""
-
-    history = "history"
-    data = "data"
+# What ``--target-epsilon`` solves for.
+Unknown = Literal["noise", "mean", "density-bounds"]
+_UNKNOWNS: dict[Unknown, Any] = {
+    "noise": "noise_multiplier",
+    "mean": "mean",
+    "density-bounds": "density_bounds",
+}
 
 
 def plan(
@@ -78,13 +70,13 @@ def plan(
         float, option("FRACTION", "A hit is a run in this best part of the prior.")
     ] = 0.05,
     policy: Annotated[
-        Policy,
+        Literal["history", "data"],
         option(
             "WHAT",
             "What densities may depend on: history (private outputs of earlier runs), or data.",
         ),
-    ] = Policy.history,
-    relation: TheRelation = Relation.add_or_remove_one,
+    ] = "history",
+    relation: Relation = "add-or-remove-one",
     target_epsilon: Annotated[
         float | None, option("NUMBER", "Solve for what keeps each search within this.")
     ] = None,
@@ -132,8 +124,8 @@ def plan(
             density_bounds=None if density_bounds is None else _bounds(density_bounds),
             cap=cap,
             fraction=top,
-            policy=policy.value,
-            neighboring_relation=relation.value.replace("-", "_"),
+            policy=policy,
+            neighboring_relation=relation.replace("-", "_"),
             target_epsilon=target_epsilon,
             solve=None if solve is None else _UNKNOWNS[solve],
             startup_runs=startup_runs,
@@ -158,11 +150,6 @@ _FLAGS = {
     "density_bounds[1]": "--density-bounds: C",
     "fraction": "--top",
 }
-_UNKNOWNS: dict[Unknown, Any] = {
-    Unknown.noise: "noise_multiplier",
-    Unknown.mean: "mean",
-    Unknown.density_bounds: "density_bounds",
-}
 
 
 def _check(
@@ -186,7 +173,7 @@ def _check(
                 raise InvalidArgumentError(
                     name, value, "it cannot be combined with --event", "Use one or the other."
                 )
-        if solve is Unknown.noise:
+        if solve == "noise":
             raise InvalidArgumentError(
                 "--solve", "noise", "the noise of an --event is fixed", "Use the DP-SGD options."
             )
@@ -200,11 +187,11 @@ def _check(
             raise InvalidArgumentError(
                 "--noise-multiplier", None, "it is needed unless --target-epsilon is given"
             )
-        if noise is None and solve not in (None, Unknown.noise):
+        if noise is None and solve not in (None, "noise"):
             raise InvalidArgumentError(
-                "--noise-multiplier", None, f"it is needed to solve for {solve.value}"
+                "--noise-multiplier", None, f"it is needed to solve for {solve}"
             )
-        if noise is not None and solve is Unknown.noise:
+        if noise is not None and solve == "noise":
             raise InvalidArgumentError(
                 "--noise-multiplier", noise, "it cannot be given and solved for", "Leave it out."
             )

@@ -203,12 +203,12 @@ class _Limited:
             os._exit(1)
 
 
-alone = threading.Lock()
+ALONE = threading.Lock()
 
 
 @contextmanager
 def _alone_in_its_process() -> Iterator[None]:
-    if not alone.acquire(blocking=False):
+    if not ALONE.acquire(blocking=False):
         raise InvalidArgumentError(
             "run_timeout",
             "given",
@@ -218,7 +218,7 @@ def _alone_in_its_process() -> Iterator[None]:
     try:
         yield
     finally:
-        alone.release()
+        ALONE.release()
 
 
 # Optuna's verbosity before, once for each worker that is in this process.

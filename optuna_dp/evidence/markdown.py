@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
+_FALSE_ALARMS = 0.05
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
@@ -20,7 +22,7 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         "has **no finite privacy guarantee**"
         if data["epsilon"] is None
         else f"is **differentially private with epsilon = {epsilon} and "
-        f"delta = {data['delta']:g}**"
+        f"delta = {data['delta']:g}**{_for_all_records(data)}"
     )
     rows = {
         "What is protected": f"{_PROTECTED[data['unit']]}: the output hardly depends on "
@@ -28,6 +30,8 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         "Guarantee": f"epsilon = {epsilon} at delta = {data['delta']:g}",
         "Accounting": METHODS.get(data["method"], data["method"]),
         "How tight it is": _beside_the_attack(data),
+        "What an attacker can tell": _detection(data),
+        "What delta means": _delta(data),
         "In one number": _gaussian(data),
         **_several_records(data),
         "Trust": data["trust"],
@@ -91,6 +95,42 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
         "and scores may be any that cost what is stated: an explicit attack attains that"
         + ("" if epsilon is None else f" (the guarantee is {epsilon / attack - 1:.1%} above it)")
     )
+
+
+def _for_all_records(data: dict[str, Any]) -> str:
+    several = data["unit_with_several_records"]
+    if several is None:
+        return ""
+    epsilon = several["epsilon"]
+    shown = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    return f" for one record, and {shown} for one {_person(data)} with {several['records']}"
+
+
+def _person(data: dict[str, Any]) -> str:
+    return str(data["content"].get("description", {}).get("unit") or "person")
+
+
+def _detection(data: dict[str, Any]) -> str:
+    """How often a present record is detected, by the Gaussian trade-off that bounds all tests."""
+    mu, tail = data["gaussian_dp"]["mu"], data["gaussian_dp"]["tail"]
+    if mu is None:
+        return ""
+    normal = NormalDist()
+    most = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
+    unit = _PROTECTED[data["unit"]].removeprefix("each ").removesuffix(" as a whole")
+    return (
+        f"whoever knows everything but whether a given {unit} is in the data, and takes at most "
+        f"{_FALSE_ALARMS:.0%} of absent ones for present, detects a present one at most "
+        f"{rounded_up(100 * most, 1)} % of the time ({_FALSE_ALARMS:.0%} would be guessing)"
+    )
+
+
+def _delta(data: dict[str, Any]) -> str:
+    records = data["content"].get("description", {}).get("records")
+    chance = f"{data['delta']:g} is roughly the chance that the bound by epsilon alone fails"
+    if records is None:
+        return f"{chance}; the number of records is not stated here"
+    return f"{chance}; times the number of records it is {data['delta'] * records:.2g}"
 
 
 def _gaussian(data: dict[str, Any]) -> str:

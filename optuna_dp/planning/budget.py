@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
@@ -19,8 +19,11 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import OnSample, Split
+from optuna_dp.planning.rehearsal import FEWEST_STEPS
 
-DEFAULT_PILOTS = (16, 4)
+# By replays of searches on ten tasks (docs/explanation/searches.md): twelve pilots of a sixth of
+# the last run's length, then three.
+AUTO_PILOTS, AUTO_LENGTH = (12, 3), 0.16
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
@@ -43,7 +46,7 @@ def plan_budget(
     work: float | None = None,
     run: Training | None = None,
     steps: int | None = None,
-    pilots: int | tuple[int, ...] = DEFAULT_PILOTS,
+    pilots: int | tuple[int, ...] | Literal["auto"] = "auto",
     pilot_epochs: float | None = None,
     pilot_steps: int | None = None,
     noise_increase: float | None = None,
@@ -86,13 +89,15 @@ def plan_budget(
             of one training without its score.
         steps: With ``run``: length of the last run.
         pilots: Number of pilots, or of each rung of a ladder: (16, 4) lets the best 4 of 16 try
-            again with half the noise. 0: no pilots.
-        pilot_epochs: Length of a pilot; like the last run unless given. A short pilot has less
-            noise for the same price.
+            again with half the noise. 0: no pilots. ``"auto"``: (12, 3), and with ``records``
+            short ones, of a sixth of the last run's steps but at least 20, so that all take less
+            than three trainings (by experiment: ``docs/explanation/searches.md``).
+        pilot_epochs: Length of a pilot; like the last run unless given, or short with
+            ``pilots="auto"``. A short pilot has less noise for the same price.
         pilot_steps: The same in steps; with ``run`` only.
         noise_increase: What the last run pays for the pilots, above 1. Unless given, 1.08, and
             1.15 where ``epsilon`` is below 2 (by experiment:
-            ``docs/explanation/transfer.md``).
+            ``examples/budget/README.md``).
         sample: Chance of a record to join the secret sample that a pilot trains and is scored on,
             drawn afresh by each pilot (:meth:`Fidelity.draw_sample`); the last run has all
             records. In (0, 1); with ``"add_or_remove_one"``. Epochs of a pilot are then passes
@@ -118,13 +123,14 @@ def plan_budget(
         >>> import optuna_dp as odp
         >>> plan = odp.plan_budget(epsilon=3.0, records=20_000, batch_size=256, epochs=10)
         >>> plan.pilots, plan.final.steps
-        (20, 781)
+        (15, 781)
         >>> 2.97 <= plan.guarantee.epsilon(delta=1e-5) <= 3.0
         True
     """
     target = validation.positive("epsilon", epsilon)
     validation.open_unit("delta", delta)
-    sizes = rung_sizes("pilots", pilots)
+    auto = isinstance(pilots, str) and pilots == "auto"
+    sizes = AUTO_PILOTS if auto else rung_sizes("pilots", pilots)
     if sum(sizes) > _MOST_PILOTS:
         raise InvalidArgumentError("pilots", pilots, f"there may be {_MOST_PILOTS} at most")
     if not sizes:
@@ -154,6 +160,8 @@ def plan_budget(
     training, rate, length, pilot_length = _lengths(
         records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps, share
     )
+    if auto and rate is not None and pilot_epochs is None and share is None:
+        pilot_length = min(length, max(FEWEST_STEPS, round(AUTO_LENGTH * length)))
     split = Split(
         target, float(delta), neighboring_relation, training, rate, score, score_final, share
     )

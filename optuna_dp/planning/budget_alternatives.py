@@ -129,7 +129,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
                 f"{plan.pilots} + 1",
                 pilots / steps + 1.0,
             ),
-            Alternative("no tuning", single(training), "1", 1.0),
+            Alternative("one run, no pilots", single(training), "1", 1.0),
         ]
     else:
         mine = [Alternative("one run (this plan)", noise, "1", 1.0)]

@@ -44,7 +44,7 @@ class DPHyPOSampler(SelectionSampler):
           ``density_bounds``; a parameter that is not drawn jointly is drawn from the prior.
         * Under ``schedule="batch"`` the density is a function of hyperparameters and scores of
           the completed batches before the run's own, and of nothing else; this is what the
-          cheaper accounting (``docs/explanation/pointwise-bound.md``) needs.
+          cheaper accounting (``docs/explanation/history-bound.md``) needs.
         * The first ``startup_runs`` runs, and the first batch, are drawn from the prior itself,
           which is charged less; the release checks it, run by run.
 

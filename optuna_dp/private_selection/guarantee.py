@@ -27,7 +27,7 @@ def selection_guarantee(
             (1, 1) is selection without adaptivity (RandTune).
         policy: What the density may depend on. ``"history"``: private outputs of runs fixed by
             slot numbers, as under ``DPHyPOSampler(schedule="batch")``
-            (``docs/explanation/pointwise-bound.md``). ``"data"``: anything, the data included, as
+            (``docs/explanation/history-bound.md``). ``"data"``: anything, the data included, as
             DP-HyPO's own model allows (``docs/explanation/profile-bound.md``).
         startup_runs: How many runs, the first ones by slot, are drawn from the prior itself; at
             least 0, and 0 under ``policy="data"``.

@@ -87,6 +87,9 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(func)
         def objective(trial: Trial) -> Any:
             if getattr(_thread, "beyond", False):
+                # A private choice that is due after the last candidate is made there.
+                frozen = self._storage.get_trial(trial._trial_id)
+                self.sampler.infer_relative_search_space(self, frozen)
                 raise TrialPruned(BEYOND)
             return func(trial)
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 
+NOT_STATED = "not stated by the curator (optuna_dp.describe)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataDescription(Record):
     """What the curator vouches for; see :func:`optuna_dp.describe` for the fields.
@@ -77,9 +80,9 @@ class DataDescription(Record):
             "Purpose": self.purpose,
             "A record belongs to": None if self.unit is None else f"one {self.unit}{cap}",
             "Sampling as performed": self.sampling,
-            "Trust, in the curator's words": self.trust,
         }
-        return {heading: text for heading, text in rows.items() if text}
+        own_words = {} if self.trust is None else {"Trust, in the curator's words": self.trust}
+        return {heading: text or NOT_STATED for heading, text in rows.items()} | own_words
 
 
 def read_description(study: Study) -> DataDescription | None:

@@ -12,7 +12,7 @@ from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
-from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY
+from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, own_slot
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
 from optuna_dp.validation import open_unit, warn_of_large_delta
@@ -20,6 +20,7 @@ from optuna_dp.validation import open_unit, warn_of_large_delta
 if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.artifacts._protocol import ArtifactStore
+    from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -223,6 +224,26 @@ def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
                 fix=f"Release {other.study_name!r} again, which gives the same; for a choice of "
                 "its own start a new study and compose (Guarantee.compose).",
             )
+        # Of copies that went on in several ways the first may be released, whatever came out.
+        if other._study_id < study_id and _went_on_otherwise(storage, other._study_id, evidence):
+            raise ReleaseRefusedError(
+                f"It is a copy of the study {other.study_name!r}, and both have made runs of "
+                "their own since: the better of two searches is not covered.",
+                fix=f"Release {other.study_name!r}, and show nothing of this one; what both spent "
+                "composes (Guarantee.compose).",
+            )
+
+
+def _went_on_otherwise(storage: BaseStorage, study_id: int, evidence: Evidence) -> bool:
+    """Returns whether another study has the plan of this one, and a run in its place elsewhere."""
+    mine = {run.trial.number: own_slot(run.trial) for run in evidence.runs}
+    for trial in storage.get_all_trials(study_id, deepcopy=False):
+        slot = own_slot(trial)
+        if not isinstance(slot, dict) or slot.get("nonce") != evidence.plan.nonce:
+            continue
+        if mine.get(trial.number) not in (None, slot):
+            return True
+    return False
 
 
 def _remember(study: Study, evidence: Evidence, found: Release) -> None:

@@ -17,12 +17,12 @@ from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.statement_data import released_words, statement_data
 from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
+from optuna_dp.releasing.data_description import DataDescription
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
 
     from optuna_dp.accounting.guarantee import Guarantee
-    from optuna_dp.releasing.data_description import DataDescription
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        facts = {} if self.description is None else self.description.facts()
+        facts = (self.description or DataDescription()).facts()
         described = description_of(self.design)
         facts |= described.facts(self.design, self.search_guarantee)
         if self.spending:

@@ -269,7 +269,7 @@ def _limit_events(record: Any) -> None:
 
 
 _CONTENT = {"params", "value", "attributes", "artifact_sha256", "distributions"}
-_OPTIONAL = {"description"}
+_OPTIONAL = {"description", "spending"}
 
 
 def _with_known_keys(found: Any) -> dict[str, Any]:
@@ -520,6 +520,7 @@ _NAMES = {
     "released": "what is released",
     "trust": "who sees what",
     "unit": "unit of protection",
+    "unit_with_several_records": "several records of one unit",
 }
 
 

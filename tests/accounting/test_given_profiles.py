@@ -223,8 +223,9 @@ def test_a_profile_that_ends_in_zero_is_pure() -> None:
     event = odp.from_profile([0.0, 1.0, 2.0], [0.6, 0.0, 0.0])
     assert odp.Guarantee(event).epsilon(1e-300) == 1.0
     assert odp.selection_guarantee(event, odp.Geometric(5)).epsilon(1e-300) <= 3.0
-    half = odp.from_profile([0.0, 1.0], [0.6, 0.1], reverse_deltas=[0.6, 0.0])
-    assert odp.Guarantee(half).epsilon(0.05) == math.inf
+    for sides in (([0.6, 0.1], [0.6, 0.0]), ([0.6, 0.0], [0.6, 0.1])):
+        half = odp.from_profile([0.0, 1.0], sides[0], reverse_deltas=sides[1])
+        assert odp.Guarantee(half).epsilon(0.05) == math.inf
 
 
 def test_a_profile_that_never_falls_below_one_is_not_private() -> None:

@@ -17,7 +17,7 @@ from simulated import DELTA, EPOCHS, Experiment, Setting
 
 import optuna_dp as odp
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "transfer.md"
+PAGE = Path(__file__).parents[2] / "examples" / "budget" / "README.md"
 
 
 def test_every_number_of_the_page_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +25,7 @@ def test_every_number_of_the_page_is_printed(capsys: pytest.CaptureFixture[str])
     more.tables(more.RESULTS)
     printed = set(capsys.readouterr().out.splitlines())
     rows = [line for line in PAGE.read_text("utf-8").splitlines() if re.search(r"\d ± \d", line)]
-    assert len(rows) > 40
+    assert len(rows) >= 10
     assert not set(rows) - printed
 
 
@@ -48,7 +48,7 @@ def test_every_search_is_on_file() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_fast_path_plans_what_the_package_plans(epsilon: float) -> None:
-    setting = Setting(epsilon, (16, 4), 1.15, score_share=0.1)
+    setting = Setting(epsilon, (16, 4), 1.15, score_share=0.2)
     fast = Experiment(setting, range(1), seed=0)
     plan = odp.plan_budget(
         epsilon=epsilon,

@@ -88,7 +88,7 @@ def test_scores_of_lower_rungs_do_not_count_for_the_last_run() -> None:
     assert study.trials[6].params["x"] == min(climbed)
 
 
-@pytest.mark.parametrize("choose", ["best", "model"])
+@pytest.mark.parametrize("choose", ["best", "evidence"])
 def test_choosing_is_a_function_of_the_outputs(choose: Any) -> None:
     """Minimising and maximising the negative choose alike, and what is chosen is a pilot's."""
     for direction, sign in (("maximize", 1.0), ("minimize", -1.0)):
@@ -97,25 +97,68 @@ def test_choosing_is_a_function_of_the_outputs(choose: Any) -> None:
         )
         study.optimize(lambda trial, sign=sign: sign * objective(trial))
         pilots = [t.params["x"] for t in study.trials[:6]]
-        assert study.trials[8].params["x"] in pilots
-        if choose == "best":
-            assert study.trials[8].params["x"] == min(pilots, key=lambda v: abs(v - 0.3))
+        assert study.trials[8].params["x"] == min(pilots, key=lambda v: abs(v - 0.3))
 
 
-def test_the_model_prefers_a_region_to_one_lucky_score() -> None:
-    """Nine pilots around 0.5 score 1; one at -0.9, between two that score 0, is lucky with 1.2."""
-    study = study_of(sampler(budget(20), search_space=X, choose="model"))
-    good = [0.4 + 0.02 * i for i in range(10)]
-    bad = [-1.0, -0.99, -0.98, -0.97, -0.96, -0.94, -0.93, -0.92, -0.91]
-    for x in [*good, *bad, -0.95]:
+SCORES = {-0.5: 0.0, 0.0: 1.0, 0.5: 2.0}  # Their standard deviation is 1.
+
+
+def with_first_guess(guess: float, on_top: dict[float, float], **kwargs: Any) -> optuna.Study:
+    """Three pilots with SCORES, the guess before the others; two climb and score as given."""
+    study = study_of(sampler(budget(3, 2), search_space=X, **kwargs))
+    for x in (guess, *(x for x in SCORES if x != guess)):
         study.enqueue_trial({"x": x})
 
     def scores(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", -1.0, 1.0)
-        return 1.2 if x == -0.95 else float(x > 0.0)
+        return SCORES[x] if odp.fidelity(trial).rung == 0 else on_top[x]
 
     study.optimize(scores)
-    assert study.trials[20].params["x"] in good
+    return study
+
+
+def test_the_first_guess_climbs_whatever_it_scored() -> None:
+    study = with_first_guess(-0.5, {-0.5: 0.0, 0.5: 0.0})
+    assert [t.params["x"] for t in study.trials[3:5]] == [-0.5, 0.5]
+
+
+@pytest.mark.parametrize(("ahead", "expected"), [(-1.0, -0.5), (0.9, -0.5), (1.1, 0.5)])
+def test_the_first_guess_is_run_unless_another_is_clearly_better(
+    ahead: float, expected: float
+) -> None:
+    study = with_first_guess(-0.5, {-0.5: 3.0, 0.5: 3.0 + ahead})
+    assert study.trials[5].params["x"] == expected
+    assert "first guess" in odp.release(study).statement()
+
+
+def test_the_best_is_run_however_close_where_that_is_asked_for() -> None:
+    study = with_first_guess(-0.5, {-0.5: 3.0, 0.5: 3.1}, choose="best")
+    assert study.trials[5].params["x"] == 0.5
+
+
+def test_one_diverged_score_does_not_make_the_margin_infinite() -> None:
+    study = study_of(sampler(budget(8, 2), search_space=X))
+    places = [-1.0, *(0.1 * i for i in range(7))]
+    for x in places:
+        study.enqueue_trial({"x": x})
+    study.optimize(
+        lambda trial: -1e9 if (x := trial.suggest_float("x", -1.0, 1.0)) == places[1] else x
+    )
+    assert study.trials[10].params["x"] == places[-1]
+
+
+def test_a_first_guess_that_fails_is_no_guess() -> None:
+    study = study_of(sampler(budget(3, 2), search_space=X))
+    study.enqueue_trial({"x": -0.9})
+
+    def fails_there(trial: optuna.Trial) -> float:
+        if trial.suggest_float("x", -1.0, 1.0) == -0.9:
+            raise RuntimeError
+        return objective(trial)
+
+    study.optimize(fails_there, catch=(RuntimeError,))
+    tried = [t.params["x"] for t in study.trials[1:3]]
+    assert study.trials[5].params["x"] == min(tried, key=lambda x: abs(x - 0.3))
 
 
 def test_a_function_chooses_from_the_last_rung() -> None:
@@ -313,7 +356,7 @@ def test_what_a_function_may_not_choose(answer: Any, message: str) -> None:
         {"plan": budget(4, 2, spare_runs=1)},
         {"search_space": X},
         {"proposer": optuna.samplers.RandomSampler()},
-        {"choose": "model"},
+        {"choose": "best"},
         {"choose": max},
         {"pilot_batch_size": 3},
     ],

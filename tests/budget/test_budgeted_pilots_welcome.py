@@ -158,7 +158,7 @@ def test_lost_runs_of_a_budget_are_refused_as_an_answer() -> None:
     odp.release(study)
 
 
-@pytest.mark.parametrize("choose", ["model", smallest_x])
+@pytest.mark.parametrize("choose", ["evidence", smallest_x])
 def test_no_way_to_choose_sees_trials_that_are_no_runs(choose: Any) -> None:
     study = study_of(sampler(budget(4), choose=choose))
     study.optimize(objective, n_trials=2)
@@ -321,7 +321,7 @@ def test_several_objectives_with_a_function() -> None:
     assert odp.release(study).to_json() == release.to_json()
 
 
-@pytest.mark.parametrize("choose", ["best", "model"])
+@pytest.mark.parametrize("choose", ["best", "evidence"])
 def test_several_objectives_need_a_function(choose: Any) -> None:
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=sampler(choose=choose)
@@ -424,8 +424,6 @@ def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:
     [
         {"choose": "worst"},
         {"choose": 3},
-        {"surrogate": object(), "choose": "model"},
-        {"surrogate": object()},
         {"pilot_batch_size": 0},
         {"seed": 0.5},
         {"timeout": 0.0},

@@ -132,7 +132,7 @@ def test_what_is_for_pilots_is_refused_in_the_plan(name: str, value: Any) -> Non
     ("name", "value"),
     [
         ("proposer", optuna.samplers.RandomSampler()),
-        ("choose", "model"),
+        ("choose", "best"),
         ("choose", lambda outputs: {}),
         ("pilot_batch_size", 4),
     ],

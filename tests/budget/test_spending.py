@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import dp_accounting
@@ -371,3 +373,27 @@ def test_nothing_is_granted_after_the_end() -> None:
     ended = optuna.trial.Trial(study, study.trials[0]._trial_id)
     with pytest.raises(PlanError, match="has ended"):
         odp.fidelity(ended)
+
+
+# -- what a reader of the statement learns -----------------------------------------------------
+
+
+def test_a_statement_says_how_often_a_record_is_detected() -> None:
+    """By a test of two normal distributions, which the plan of one noisy answer is."""
+    plan = odp.plan_budget(epsilon=1.0, run=lambda noise, steps: odp.gaussian(noise), steps=1,
+                           pilots=0, score=None)  # fmt: skip
+    statement = odp.release(study_with(lambda t: odp.fidelity(t).steps * 0.5, plan)).statement()
+    mu = 1 / plan.final.noise_multiplier
+    most = 100 * NormalDist().cdf(NormalDist().inv_cdf(0.05) + mu)
+    found = re.search(r"detects a present one at most ([\d.]+) % of the time", statement)
+    assert found is not None
+    assert most <= float(found[1]) <= most + 0.15
+    assert statement.count("not stated by the curator") == 5
+
+
+def test_who_has_several_records_reads_it_at_the_top() -> None:
+    study = study_with(honest)
+    odp.describe(study, records=1000, unit="patient", cap=3)
+    statement = odp.release(study).statement()
+    assert re.search(r"for one record, and epsilon = \S+ for one patient with 3", statement)
+    assert "times the number of records it is 0.01" in statement

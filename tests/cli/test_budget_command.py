@@ -40,8 +40,19 @@ def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> 
     assert 2.97 <= found["epsilon"] <= 3.0
 
 
+def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> None:
+    found, _ = asked
+    assert [rung["pilots"] for rung in found["pilots"]] == [3, 1]
+    assert found["noise_of_twice_the_pilots"] > 1.0
+    shown = runner.invoke(app, arguments())
+    assert "What pilots can see" in shown.output
+    assert "more noise for the last" in shown.output
+    assert "hardly see" not in shown.output
+    assert "hardly see" in runner.invoke(app, arguments(epsilon="0.3", records="200")).output
+
+
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
-    """The least noise is that of no tuning; more runs, and learning, ask for more."""
+    """The least noise is that of one run; more runs, and learning, ask for more."""
     noise = [one["noise_multiplier"] for one in asked[0]["alternatives"]]
     this, alone, ten, thirty, adaptive, choice = noise
     assert alone < this
@@ -107,6 +118,7 @@ def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_pat
     assert found["plan"]["batch_size"] == found["batches"]["favored"]["batch_size"]
     assert found["alternatives"][0]["name"] == "one run (this plan)"
     assert "suggest_float" not in script.read_text()
+    assert "around" not in script.read_text()
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True
     )

@@ -29,9 +29,6 @@ def _existing_script() -> dict[str, Any]:
 
 
 def _audit() -> dict[str, Any]:
-    class MySampler(odp.RandTuneSampler):
-        def __init__(self, *, trials: odp.TrialCount, seed: int | None = None, width: float = 1.0):
-            super().__init__(trials=trials, seed=seed)
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 20))
@@ -50,13 +47,7 @@ def _audit() -> dict[str, Any]:
         "neighbour": [0, 1],
         "claimed": 3.0,
         "tune_and_release": lambda data: rng.random() < 0.2 + 0.5 * (len(data) - 1),
-        "laplace": lambda scale: 0.0,
-        "MySampler": MySampler,
     }
-
-
-def _pilots() -> dict[str, Any]:
-    return {"train_and_score": lambda trial, noise: _score(trial)}
 
 
 def _propose_test() -> dict[str, Any]:
@@ -91,7 +82,6 @@ _PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/tutorials/from-an-existing-script.md": _existing_script,
     "docs/how-to/audit.md": _audit,
     "docs/how-to/many-workers.md": _workers,
-    "docs/how-to/pilots.md": _pilots,
     "docs/how-to/propose-test.md": _propose_test,
 }
 

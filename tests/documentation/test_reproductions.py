@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +20,27 @@ def test_every_script_that_is_named_exists() -> None:
     assert len(named) > 8
     for name in named:
         assert (ROOT / name).is_file(), name
+
+
+@pytest.mark.slow
+def test_the_comparisons_of_distributions_print_what_the_page_says(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "reproduce.py"), "--only", "laws"]
+    subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, check=True)
+    made = {
+        name: json.loads((tmp_path / f"{name}.json").read_text())
+        for name in ("papernot_steinke", "koskela")
+    }
+    for name in ("geometric", "Poisson", "logarithmic"):
+        row = made["papernot_steinke"][name]
+        shown = [
+            f"{e:.2f} ({r:.2f}), {100 * a:.1f} %"
+            for e, r, a in zip(row["epsilon"], row["renyi"], row["accuracy"], strict=True)
+        ]
+        assert f"| {name} | {' | '.join(shown)} |" in PAGE
+        assert all(e < r for e, r in zip(row["epsilon"], row["renyi"], strict=True))
+    for name in ("geometric", "Poisson"):
+        row = [made["koskela"][name][way][0] for way in ("rdp", "koskela", "ours", "attack")]
+        assert f"| {name} | {' | '.join(f'{e:.3f}' for e in row)} |" in PAGE
 
 
 @pytest.mark.slow

@@ -156,7 +156,7 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_limit_where_two_workers_share_a_process_after_all(crew: Crew) -> None:
-    with worker_module.alone:  # As the other one has it.
+    with worker_module.ALONE:  # As the other one has it.
         assert "Give every worker" in refused(study_maker(), run_timeout=60)
 
 

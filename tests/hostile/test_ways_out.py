@@ -188,7 +188,7 @@ def a_cost_given_to_release() -> odp.Release:
 def another_relation() -> odp.Release:
     study = of_budget()
     study.optimize(spends)
-    with met("Leave them out"):
+    with met("Leave out neighboring_relation"):
         odp.release(study, neighboring_relation="replace_one")
     return odp.release(study)
 
@@ -291,7 +291,8 @@ def a_run_that_two_workers_have_won() -> odp.Release:
     """Nothing of it is released; its guarantee and the run's event once more compose."""
     study = of_budget()
     study.optimize(spends)
-    rewrite(study, 1, f"{CLAIM_KEY}:1:other", WON)
+    for worker in ("one", "other"):
+        rewrite(study, 1, f"{CLAIM_KEY}:1:{worker}", WON)
     with met("Guarantee.compose"):
         odp.release(study)
     spent = PLAN.guarantee.compose(odp.Guarantee(PLAN.pilot.event))
@@ -454,6 +455,21 @@ def a_copy() -> odp.Release:
     return odp.release(study, RUN)
 
 
+def a_copy_that_went_on() -> odp.Release:
+    sampler = odp.BudgetSampler(PLAN)
+    study = study_of(sampler, study_name="original")
+    study.optimize(spends, n_trials=2)
+    where: Any = study._storage
+    names = {"from_study_name": "original", "to_study_name": "copy"}
+    optuna.copy_study(from_storage=where, to_storage=where, **names)
+    copy = optuna.load_study(study_name="copy", storage=where, sampler=sampler)
+    copy.optimize(spends)
+    study.optimize(spends)
+    with met("Release 'original', and show nothing of this one"):
+        odp.release(copy)
+    return odp.release(study)
+
+
 def a_result_that_changed() -> odp.Release:
     study = of_tune()
     study.optimize(objective)
@@ -569,7 +585,9 @@ def test_an_objective_that_asks_for_nothing_is_not_called_after_the_last_run() -
         assert {t.state.name for t in study.trials[1:]} == {"PRUNED"}
         assert (
             "not covered"
-            not in odp.release(
-                study, RUN if isinstance(sampler, odp.RandTuneSampler) else None
+            not in (
+                odp.release(study, RUN)
+                if isinstance(sampler, odp.RandTuneSampler)
+                else odp.release(study, vouched="a constant")
             ).attributes
         )

@@ -67,6 +67,8 @@ def test_a_selection_is_found_at_any_depth() -> None:
     outer = odp.selection_guarantee(inner, three).event
     same = odp.worst_case(odp.compose(dp_event.SelfComposedDpEvent(outer, 2), GAUSSIAN), inner)
     assert SelectionAccountant().compose(event).guarantee == odp.Guarantee(same)
+    theirs_in_ours = odp.selection_guarantee(best, three).event
+    assert SelectionAccountant().compose(theirs_in_ours).guarantee.event == outer
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)

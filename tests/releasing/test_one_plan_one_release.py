@@ -6,6 +6,7 @@ from typing import Any
 
 import optuna
 import pytest
+from budget.budget_support import budget
 from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
@@ -60,6 +61,42 @@ def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
     with pytest.raises(ReleaseRefusedError, match="second release"):
         odp.release(copy, RUN)
     odp.release(study, RUN)
+
+
+@pytest.mark.parametrize("kind", ["budget", "rand_tune"])
+def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind: str) -> None:
+    """Three copies each made a last run, and the best was released."""
+    sampler: Any = odp.BudgetSampler(budget(3))
+    if kind == "rand_tune":
+        sampler = odp.RandTuneSampler(trials=exactly(5))
+    run = RUN if kind == "rand_tune" else None
+    study = study_of(sampler)
+    study.optimize(spends, n_trials=3)
+    copies = [copy_of(study, sampler) for _ in range(3)]
+    for one in copies[:2]:
+        one.optimize(spends)
+    # A copy of which nothing else is known is a study that was moved.
+    alone = optuna.storages.InMemoryStorage()
+    optuna.copy_study(
+        from_study_name=copies[0].study_name, from_storage=study._storage, to_storage=alone
+    )
+    moved = optuna.load_study(study_name=copies[0].study_name, storage=alone, sampler=sampler)
+    odp.release(moved, run)
+    with pytest.raises(ReleaseRefusedError, match="both have made runs of their own") as caught:
+        odp.release(copies[1], run)
+    assert "Release 'copy 1', and show nothing of this one" in str(caught.value)
+    # The original has gone on in no other way so far; once it has, it is the one.
+    study.optimize(spends)
+    for one in copies[:2]:
+        with pytest.raises(ReleaseRefusedError, match="both have made runs of their own"):
+            odp.release(one, run)
+    odp.release(study, run)
+
+
+def spends(trial: optuna.Trial) -> float:
+    if isinstance(trial.study.sampler, odp.BudgetSampler):
+        odp.fidelity(trial)
+    return objective(trial)
 
 
 def test_a_copy_of_a_released_study_gives_the_same_release() -> None:

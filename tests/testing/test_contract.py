@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import optuna
 import pytest
 
@@ -33,9 +31,11 @@ class TestDPHyPO(SamplerContract):
 class Forgetful(odp.RandTuneSampler):
     """Makes the whole loop again when resumed: each start allows one trial more."""
 
-    def _plan_of(self, study, trial):
-        plan = super()._plan_of(study, trial)
-        return dataclasses.replace(plan, slots=plan.slots + 1) if trial.number == 5 else plan
+    def _has_slot(self, study, plan, trial):
+        return super()._has_slot(study, plan, trial) or trial.number == 5
+
+    def _is_beyond(self, study, plan, trial):
+        return super()._is_beyond(study, plan, trial) and trial.number != 5
 
 
 def test_the_contract_can_fail() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import attr
 import numpy as np
@@ -71,7 +71,7 @@ class ProfileDpEvent(OwnEvent):
         at = np.array(self.epsilons)
         _check_ascending("epsilons", at)
         for name in ("deltas", "reverse_deltas")[: 2 if self.reverse_deltas else 1]:
-            _check_curve(name, getattr(self, name), at, _share_in_t)
+            _check_curve(name, getattr(self, name), at, np.expm1)
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
@@ -124,7 +124,7 @@ def from_profile(
         >>> import optuna_dp as odp
         >>> run = odp.from_profile([0.0, 0.5, 1.0, 1.5], [0.2, 0.03, 1e-3, 1e-6])
         >>> round(odp.selection_guarantee(run, odp.Geometric(mean=10)).epsilon(1e-4), 2)
-        2.99
+        2.32
     """
     whole = ProfileDpEvent(epsilons, deltas, reverse_deltas)
     if len(whole.epsilons) <= MOST_POINTS:
@@ -210,7 +210,7 @@ def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEven
         np.array(_numbers(name, v)) for name, v in (("alphas", alphas), ("betas", betas))
     )
     _check_ascending("alphas", alpha)
-    _check_curve("betas", beta, alpha, _share)
+    _check_curve("betas", beta, alpha, np.positive)
     if np.any(too_large := beta > 1.0 - alpha + _ABSOLUTE):
         i = int(np.argmax(too_large))
         raise InvalidArgumentError(
@@ -225,23 +225,6 @@ def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEven
     return from_profile(at, np.minimum(found + _ROUNDING, 1.0))
 
 
-class _Three(NamedTuple):
-    left: FloatArray
-    middle: FloatArray
-    right: FloatArray
-
-
-def _share(x: _Three) -> FloatArray:
-    """How far the middle lies between left and right, in [0, 1]."""
-    return (x.middle - x.left) / (x.right - x.left)
-
-
-def _share_in_t(x: _Three) -> FloatArray:
-    """The same of their exponentials, without overflow."""
-    shrunk = np.exp(x.middle - x.right)
-    return shrunk * np.expm1(x.left - x.middle) / np.expm1(x.left - x.right)
-
-
 def _check_ascending(name: str, at: FloatArray) -> None:
     if at.size == 0:
         raise InvalidArgumentError(name, (), "it must not be empty")
@@ -251,9 +234,16 @@ def _check_ascending(name: str, at: FloatArray) -> None:
 
 
 def _check_curve(
-    name: str, values: Any, at: FloatArray, share: Callable[[_Three], FloatArray]
+    name: str, values: Any, at: FloatArray, grown: Callable[[FloatArray], FloatArray]
 ) -> None:
-    """Refuses what is not convex in what ``share`` measures, grows, or is no probability."""
+    """Refuses what is no probability, grows, or is not convex.
+
+    Args:
+        name: Of the argument.
+        values: Shape (n,).
+        at: Shape (n,), ascending.
+        grown: ``expm1`` for what is convex in e^at, else the identity.
+    """
     y = np.asarray(values, dtype=np.float64)
     if y.shape != at.shape:
         raise InvalidArgumentError(name, len(y), f"it must have as many points, {at.size}")
@@ -266,7 +256,8 @@ def _check_curve(
     refuse(y > 1.0, 0, "it must be at most 1")
     refuse(np.diff(y) > 0.0, 1, "it must not be larger than the one before")
     if y.size > 2:
-        part = share(_Three(at[:-2], at[1:-1], at[2:]))
+        with np.errstate(over="ignore", invalid="ignore"):  # Points that far apart say nothing.
+            part = grown(at[1:-1] - at[:-2]) / grown(at[2:] - at[:-2])
         line = y[:-2] + part * (y[2:] - y[:-2])
         refuse(
             y[1:-1] > line * (1.0 + _RELATIVE) + _ABSOLUTE,

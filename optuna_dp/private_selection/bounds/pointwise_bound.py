@@ -1,6 +1,6 @@
 """The privacy profile of selection whose policy sees only the private outputs of earlier runs.
 
-The theorem and its proof are our own: ``docs/explanation/pointwise-bound.md``. For one direction
+The theorem and its proof are our own: ``docs/explanation/history-bound.md``. For one direction
 of adjacency, a dominating pair (O, O') of one run, a law of T and densities in [c, C], of which
 the first ``startup_runs`` slots make no use,
 
@@ -86,7 +86,7 @@ _MAX_EXTENSIONS = 4
 class PointwiseProfile:
     """Upper bound on the privacy profile of a selection by a history-only policy, one direction.
 
-    Implements the theorem of ``docs/explanation/pointwise-bound.md``, whose conditions the caller
+    Implements the theorem of ``docs/explanation/history-bound.md``, whose conditions the caller
     guarantees: the policy is a function of earlier outputs (those of completed batches, fixed by
     slot numbers) and of data-independent randomness; the first ``startup_runs`` slots draw from
     the prior itself. The guarantee of a selection needs both directions:

@@ -1,8 +1,9 @@
 """The operators K of the pointwise bound, one for each cell of functions k0.
 
-Theorem and proofs: ``docs/explanation/pointwise-bound.md`` (our own). For an output y let k0(s) be
-the chance, under the prior, that a run whose privacy loss is s beats y. It is one function for all
-histories and slots, and it may be taken to be a step function that falls along the losses,
+Theorem: ``docs/explanation/history-bound.md``; cells: ``pointwise-bound.md`` beside it (our own).
+For an output y let k0(s) be the chance, under the prior, that a run whose privacy loss is s beats
+y. It is one function for all histories and slots, and it may be taken to be a step function that
+falls along the losses,
 
     k0 = 1 | q_high | q_low | 0     on the O-quantiles     0 .. u1 .. u2 .. u3 .. F
 

@@ -1,0 +1,13 @@
+"""A budget without a first guess."""
+
+from bench import HERE, Bench, Outcome
+from task import from_file
+
+import optuna_dp as odp
+
+budget = from_file(HERE / "arms" / "budget.py")
+plan = budget.plan
+
+
+def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
+    return budget.search(bench, plan, first="none")

@@ -1,0 +1,15 @@
+"""One run of a configuration drawn at random."""
+
+from bench import Bench, Outcome, public
+from task import Task
+
+import optuna_dp as odp
+
+
+def plan(task: Task, epsilon: float) -> odp.BudgetPlan:
+    return odp.plan_budget(**public(task, epsilon), pilots=0, score_final=False)
+
+
+def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
+    every = bench.task.configurations()
+    return bench.outcome(bench.run(every[bench.rng.integers(len(every))], plan.final))

@@ -1,0 +1,199 @@
+"""Landscapes: what trainings of a task came to, for every configuration, length and noise.
+
+    python landscape.py digits wine       # makes landscapes/digits.npz and landscapes/wine.npz
+
+A search on a landscape looks its runs up, so that thousands take a minute. A run of any noise and
+length is read off between the nearest ones that took place (linearly in their logarithms), from
+one of the repetitions at random, each with a split of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from task import HERE, Array, Params, Predict, Task, load
+
+import optuna_dp as odp
+from optuna_dp.budget.fidelity import Fidelity
+from optuna_dp.planning.batch import noise_of_training
+
+FOLDER = HERE / "landscapes"
+DELTA = 1e-5
+# Caps of the losses, in logarithms of the number of classes.
+CAPS = (1.0, 1.5, 2.0, 3.0)
+MEASURES = ("score", *(f"loss {cap:g}" for cap in CAPS), "test", "test accuracy")
+LENGTHS = (1.0, 0.4, 0.16)
+# From the signal of one run at the largest epsilon to that of a faint pilot at the smallest.
+FAINTEST, APART = 0.08, 2.2
+# So many records of each kind tell a measure, the same ones for all configurations.
+_TOLD = 6000
+_LARGEST = 16.0  # of a measure; stored in steps of a quarter of a thousandth
+
+
+def measured(task: Task, predict: Predict, private: Array, test: Array) -> list[float]:
+    """The measures of a model: what a score is made of, then what counts."""
+    found: list[float] = []
+    for rows, of_test in ((private, False), (test, True)):
+        logits = predict(task.x[rows]).astype(np.float64)
+        right = np.argmax(logits, axis=1) == task.y[rows]
+        score = float((task.weights[task.y[rows]] * right).mean())
+        if of_test:
+            found += [score, float(right.mean())]
+            continue
+        losses = losses_of(logits, task.y[rows]) * task.weights[task.y[rows]]
+        caps = np.array(CAPS) * math.log(task.classes)
+        found += [score, *np.minimum(losses[:, None], caps).mean(axis=0)]
+    return found
+
+
+def losses_of(logits: Array, y: Array) -> Array:
+    """Cross entropies, (n,)."""
+    top = logits.max(axis=1, keepdims=True)
+    whole = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
+    return whole - logits[np.arange(len(y)), y]
+
+
+def noise_at(signal: float, rate: float, steps: int) -> float:
+    """The noise multiplier of a training with this mu, in the central limit."""
+    return 1.0 / math.sqrt(math.log1p(signal**2 / (rate**2 * steps)))
+
+
+def signal_at(noise: float, rate: float, steps: int) -> float:
+    """mu of a training, in the central limit (Dong et al., arXiv 1905.02383v3)."""
+    return rate * math.sqrt(steps * math.expm1(noise**-2))
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """What trainings came to.
+
+    Attributes:
+        configurations: In the order of the first axis.
+        steps: Lengths, falling.
+        noises: Noise multipliers, rising, (lengths, noises).
+        found: Measures, (configurations, lengths, noises, repetitions, measures).
+    """
+
+    configurations: list[Params]
+    steps: Array
+    noises: Array
+    found: Array
+
+    @classmethod
+    def read(cls, name: str) -> Landscape:
+        with np.load(FOLDER / f"{name}.npz") as file:
+            found = file["found"].astype(np.float32) * (_LARGEST / 65535)
+            return cls(
+                json.loads(str(file["configurations"])), file["steps"], file["noises"], found
+            )
+
+    def save(self, name: str) -> None:
+        whole = np.rint(np.clip(self.found, 0.0, _LARGEST) * (65535 / _LARGEST)).astype(np.uint16)
+        np.savez_compressed(
+            FOLDER / f"{name}.npz",
+            configurations=json.dumps(self.configurations),
+            steps=self.steps,
+            noises=self.noises,
+            found=whole,
+        )
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {json.dumps(one, sort_keys=True): i for i, one in enumerate(self.configurations)}
+
+    @property
+    def repetitions(self) -> int:
+        return int(self.found.shape[3])
+
+    def place(self, params: Params) -> int:
+        return self._places[json.dumps(params, sort_keys=True)]
+
+    def run(self, params: Params, noise: float, steps: int, repetition: int) -> Array:
+        """The measures of one run, (measures,)."""
+        return self.at(noise, steps)[self.place(params), repetition]
+
+    def at(self, noise: float, steps: int) -> Array:
+        """The measures of runs of all, (configurations, repetitions, measures)."""
+        logs = np.log(self.steps[::-1])
+        upper = int(np.clip(np.searchsorted(logs, math.log(steps)), 1, len(logs) - 1))
+        share = (math.log(steps) - logs[upper - 1]) / (logs[upper] - logs[upper - 1])
+        share = min(max(share, 0.0), 1.0)
+        ends = [len(logs) - 1 - i for i in (upper - 1, upper)]
+        lower, higher = (self._at(length, noise, steps) for length in ends)
+        return (1.0 - share) * lower + share * higher
+
+    def _at(self, length: int, noise: float, steps: int) -> Array:
+        """Those of one length with as much signal as a run has."""
+        # Noise multipliers of equal signal differ by the root of the length.
+        logs = np.log(self.noises[length])
+        wanted = math.log(noise * math.sqrt(self.steps[length] / steps))
+        i = int(np.clip(np.searchsorted(logs, wanted), 1, len(logs) - 1))
+        share = min(max((wanted - logs[i - 1]) / (logs[i] - logs[i - 1]), 0.0), 1.0)
+        found: Array = (1.0 - share) * self.found[:, length, i - 1] + share * self.found[
+            :, length, i
+        ]
+        return found
+
+
+def make(task: Task, repetitions: int, seed: int = 0) -> Landscape:
+    """Trains everything; the noise has a seed, because nothing here is released."""
+    rate = task.batch / task.records
+    ends = [
+        signal_at(noise_of_training(epsilon, DELTA, rate, task.steps), rate, task.steps)
+        for epsilon in (max(task.epsilons), min(task.epsilons))
+    ]
+    largest, least = ends[0], FAINTEST * ends[1]
+    count = 1 + math.ceil(math.log(largest / least) / math.log(APART))
+    signals = np.geomspace(largest, least, count)
+    steps = np.array([round(share * task.steps) for share in LENGTHS])
+    noises = np.array([[noise_at(mu, rate, length) for mu in signals] for length in steps])
+    every = task.configurations()
+    found = np.zeros((len(every), len(steps), count, repetitions, len(MEASURES)))
+    for r, (k, params) in itertools.product(range(repetitions), enumerate(every)):
+        start = time.process_time()
+        if k == 0:
+            private, test = task.split(r)
+            shown = [rows[:: 1 + len(rows) // _TOLD] for rows in (private, test)]
+            x, y = task.x[private], task.y[private]
+        for i, j in np.ndindex(len(steps), count):
+            run = bare_run(task, noises[i, j], int(steps[i]))
+            rng = np.random.default_rng([seed, k, r, i, j])
+            found[k, i, j, r] = measured(task, task.train(x, y, params, run, rng), *shown)
+        print(task.name, r, params, f"{time.process_time() - start:.1f} s", flush=True)
+    return Landscape(every, steps, noises, found)
+
+
+def bare_run(task: Task, noise: float, steps: int) -> Fidelity:
+    """A run of this noise and length that nobody pays for."""
+    rate = task.batch / task.records
+    return Fidelity(
+        noise_multiplier=float(noise),
+        steps=steps,
+        sample_rate=rate,
+        score_noise_multiplier=None,
+        batch_size=float(task.batch),
+        event=odp.dp_sgd(noise_multiplier=float(noise), sample_rate=rate, steps=steps),
+        is_pilot=False,
+        rung=0,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tasks", nargs="+", help="names, or files")
+    parser.add_argument("--repetitions", type=int, default=4)
+    options = parser.parse_args()
+    for name in options.tasks:
+        make(load(name), options.repetitions).save(Path(name).stem)
+
+
+if __name__ == "__main__":
+    main()

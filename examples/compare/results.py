@@ -1,0 +1,131 @@
+"""Tables and the figure of what ``run.py`` found.
+
+python results.py        # the table of docs/explanation/searches.md, from searches.csv
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+# Test scores by (task, epsilon) and arm, by repetition.
+Found = dict[tuple[str, str], dict[str, dict[int, float]]]
+
+
+def read(path: Path) -> Found:
+    found: Found = defaultdict(lambda: defaultdict(dict))
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            cell = found[row["task"], row["epsilon"]]
+            cell[row["arm"]][int(row["repetition"])] = 100.0 * float(row["test"])
+    return found
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of its 95 % interval (Student's t)."""
+    n = len(values)
+    if n < 2:
+        return float(values.mean()), float("inf")
+    half = stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)
+    return float(values.mean()), float(half)
+
+
+def paired(here: dict[int, float], there: dict[int, float]) -> tuple[float, float]:
+    """Mean difference within repetitions, and its half-width."""
+    shared = sorted(here.keys() & there.keys())
+    return interval(np.array([here[i] - there[i] for i in shared]))
+
+
+def table(path: Path, arms: list[str]) -> str:
+    """Markdown: means, and differences to the first arm, in points."""
+    lines = ["| task, epsilon | " + " | ".join(arms) + " |", "|---" * (len(arms) + 1) + "|"]
+    for (task, epsilon), cell in read(path).items():
+        first = cell.get(arms[0])
+        parts = []
+        for arm in arms:
+            if arm not in cell:
+                parts.append("")
+                continue
+            shown = f"{np.mean(list(cell[arm].values())):.1f}"
+            if first is not None and arm != arms[0]:
+                shown += " ({:+.1f} ± {:.1f})".format(*paired(cell[arm], first))
+            parts.append(shown)
+        lines.append(f"| {task}, {epsilon} | " + " | ".join(parts) + " |")
+    return "\n".join(lines)
+
+
+def figure(path: Path, arms: list[str], to: Path) -> None:
+    """Draws differences to the first arm with their intervals; needs matplotlib."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("Without matplotlib there is no figure.")
+        return
+    cells = read(path)
+    shown, axis = plt.subplots(figsize=(7.0, 1.0 + 0.3 * len(cells)))
+    for place, arm in enumerate(arms[1:]):
+        rows = [
+            (i, *paired(cell[arm], cell[arms[0]]))
+            for i, cell in enumerate(cells.values())
+            if arm in cell and arms[0] in cell
+        ]
+        if rows:
+            at, means, halves = (np.array(column) for column in zip(*rows, strict=True))
+            at = at + 0.6 * ((place + 0.5) / max(len(arms) - 1, 1) - 0.5)
+            axis.errorbar(means, at, xerr=halves, fmt="o", ms=3, label=arm)
+    axis.axvline(0.0, color="gray", lw=0.8)
+    axis.set_yticks(range(len(cells)), [f"{task}, {epsilon}" for task, epsilon in cells])
+    axis.set_xlabel(f"points of test score beyond {arms[0]}")
+    axis.invert_yaxis()
+    axis.legend()
+    shown.tight_layout()
+    shown.savefig(to)
+    plt.close(shown)
+
+
+HERE = Path(__file__).parent
+PAGE_ARMS = ("one_good", "one_poor", "one_random", "budget", "budget_poor", "budget_none")
+PAGE_ARMS += ("randtune", "randtune30", "free_choice")
+
+
+SMALL = {"digits": 1348, "breast_cancer": 427, "diabetes": 332, "wine": 134}
+
+
+def falls_short(path: Path) -> list[str]:
+    """What was asked of a budget and does not hold, cell by cell."""
+    lines = []
+    for (task, epsilon), cell in read(path).items():
+        mean = {arm: float(np.mean(list(runs.values()))) for arm, runs in cell.items()}
+        small, large = task in SMALL, SMALL.get(task, 20_000) * float(epsilon)
+
+        def say(text: str, where: str = f"{task}, {epsilon}") -> None:
+            lines.append(f"* {where}: {text}")
+
+        lost = mean["one_good"] - mean["budget"]
+        if lost > (1.5 if small and epsilon == "1" else 1.0):
+            say(f"{lost:.1f} behind one run at the good default")
+        gained, room = (mean[arm] - mean["one_poor"] for arm in ("budget_poor", "free_choice"))
+        if room >= 8.0 and gained < 5.0:
+            known = "" if large >= 3000 else " (epsilon times records below 3,000)"
+            say(f"{gained:.1f} gained on the poor default, of {room:.1f}{known}")
+        for rival, name in (("randtune", "mean 10"), ("randtune30", "mean 30")):
+            ahead, half = paired(cell["budget_none"], cell[rival])
+            if ahead + half < 0.0:
+                say(f"RandTune, {name}, ahead by {-ahead:.1f} ± {half:.1f}")
+        random = mean["one_random"]
+        room = mean["free_choice"] - random
+        way = (mean["budget_none"] - random) / room
+        # Free choice by the score of the records trained on may be no better than chance.
+        asked = epsilon == ("3" if small else "1") and room >= 1.0
+        if asked and way < (0.7 if small else 0.85):
+            say(f"{way:.2f} of the way from a random configuration to free choice")
+    return lines
+
+
+if __name__ == "__main__":
+    print(table(HERE / "searches.csv", list(PAGE_ARMS)))
+    print("\n".join(falls_short(HERE / "searches.csv")))

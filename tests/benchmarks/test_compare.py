@@ -1,0 +1,178 @@
+"""examples/compare: landscapes agree with trainings, and the harness runs files of anybody's."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "compare"))
+
+from bench import Bench
+from landscape import FOLDER as LANDSCAPES
+from landscape import MEASURES, Landscape, bare_run, make, measured
+from networks import trained
+from results import PAGE_ARMS, falls_short, read, table
+from task import Task, choices, from_file, load
+
+import optuna_dp as odp
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "compare"
+NAMES = sorted(path.stem for path in LANDSCAPES.glob("*.npz"))
+
+
+def tiny() -> Task:
+    """Two clouds; one feature of two tells them apart."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    x = np.stack([rng.normal(size=300), 3.0 * y + rng.normal(size=300)], axis=1)
+    transforms = {"both": lambda x: x, "first": lambda x: x[:, :1]}
+    return Task(
+        name="tiny",
+        x=x.astype(np.float32),
+        y=y,
+        space=choices(features=("both", "first"), width=(0, 4), unit=("tanh", "relu")),
+        only_if={"unit": lambda params: params["width"] > 0},
+        good={"features": "both", "width": 0},
+        poor={"features": "first", "width": 0},
+        train=trained(transforms, lambda: odp.made_up_inputs((-2, 2), (-1, 4)), 2),
+        records=200,
+        test=100,
+        batch=50,
+        epsilons=(3.0, 8.0),
+        steps=30,
+    )
+
+
+def test_there_are_landscapes_of_ten_tasks_in_five_megabytes() -> None:
+    assert len(NAMES) == 10
+    assert sum(path.stat().st_size for path in LANDSCAPES.iterdir()) < 5e6
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("flights", "origins")])
+def test_a_landscape_has_every_configuration_of_its_task(name: str) -> None:
+    task, found = load(name), Landscape.read(name)
+    assert found.configurations == json.loads(json.dumps(task.configurations()))
+    assert found.place(task.good) != found.place(task.poor)
+    assert found.found[..., MEASURES.index("test accuracy")].max() <= 1.0001
+    # More noise is worse, on the whole.
+    test = found.found[..., MEASURES.index("test")].mean(axis=(0, 1, 3))
+    assert test[0] > test[-1]
+
+
+def test_the_page_has_what_is_on_file_and_all_that_falls_short() -> None:
+    page = (ROOT / "docs" / "explanation" / "searches.md").read_text()
+    path = FOLDER / "searches.csv"
+    for line in [*table(path, list(PAGE_ARMS)).splitlines(), *falls_short(path)]:
+        assert line in page
+    cells = read(path)
+    assert len(cells) == 30
+    assert all(len(runs) == 40 for cell in cells.values() for arm, runs in cell.items())
+
+
+def test_every_epsilon_follows_from_the_stored_guarantee() -> None:
+    stored = json.loads((FOLDER / "guarantees.json").read_text())
+    assert len(stored) == 30 * len(PAGE_ARMS)
+    for name in ("digits, epsilon 3, budget", "wine, epsilon 1, randtune30"):
+        again = odp.Guarantee.from_json(stored[name]["guarantee"]).epsilon(1e-5)
+        assert again == pytest.approx(stored[name]["epsilon"])
+    for name, kept in stored.items():
+        assert kept["epsilon"] <= float(name.split("epsilon ")[1].split(",")[0])
+
+
+def test_a_parameter_that_is_not_always_there_is_listed_only_where_it_is() -> None:
+    found = tiny().configurations()
+    assert len(found) == 6
+    assert all(("unit" in params) == (params["width"] > 0) for params in found)
+
+
+def test_what_took_place_is_looked_up_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
+    made = make(tiny(), repetitions=2)
+    monkeypatch.setattr("landscape.FOLDER", tmp_path)
+    made.save("tiny")
+    kept = Landscape.read("tiny")
+    for (i, steps), j in [((0, 30), 1), ((1, 12), 0)]:
+        noise = float(made.noises[i, j])
+        for params in made.configurations:
+            here = kept.run(params, noise, steps, repetition=1)
+            there = made.found[made.place(params), i, j, 1]
+            assert here == pytest.approx(np.minimum(there, 16.0), abs=3e-4)
+    between = kept.at(float(np.sqrt(made.noises[0, 0] * made.noises[0, 1])), 30)
+    ends = made.found[:, 0, :2]
+    assert np.all(between <= ends.max(axis=1) + 3e-4)
+    assert np.all(between >= ends.min(axis=1) - 3e-4)
+
+
+def test_a_replayed_search_is_charged_and_released_like_a_real_one() -> None:
+    task = tiny()
+    budget, made = from_file(FOLDER / "arms" / "budget.py"), make(task, repetitions=1)
+    plan = budget.plan(task, 8.0)
+    for landscape in (None, made):
+        bench = Bench(task, 8.0, 0, landscape, np.random.default_rng(0))
+        found = budget.search(bench, plan)
+        assert found.runs == plan.runs
+        assert found.params in task.configurations()
+        assert bench.models[0][0] == task.good
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "steps"), [(1.5, 40), (5.0, 100)])
+def test_replayed_runs_agree_with_real_ones(noise: float, steps: int) -> None:
+    """Between the grid's points, on other seeds: each configuration, and all in the mean."""
+    task, found = load("digits"), Landscape.read("digits")
+    rng = np.random.default_rng(1)
+    at = [MEASURES.index(measure) for measure in ("score", "test", "loss 2")]
+    real = []
+    for params in task.configurations():
+        runs = []
+        for repetition in (8, 9):
+            private, test = task.split(repetition)
+            run = bare_run(task, noise, steps)
+            predict = task.train(task.x[private], task.y[private], params, run, rng)
+            runs.append(measured(task, predict, private, test))
+        real.append(np.array(runs)[:, at])
+    replayed = found.at(noise, steps)[:, :, at]
+    apart = np.array(real).mean(axis=1) - replayed.mean(axis=1)
+    # Of one configuration by the spread of single runs; in the mean by that of the means.
+    spread = replayed.std(axis=1, ddof=1)
+    assert np.all(np.abs(apart) <= 6.0 * spread * (1 / 2 + 1 / 8) ** 0.5 + 0.02)
+    error = apart.std(axis=0, ddof=1) / len(apart) ** 0.5
+    # Curves between two points of the grid are not quite straight: a point is allowed for it.
+    assert np.all(np.abs(apart.mean(axis=0)) <= 0.01 * np.array([1, 1, 3]) + 4.0 * error)
+
+
+@pytest.mark.slow
+def test_the_harness_resumes_and_prints_paired_differences(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text((FOLDER / "arms" / "one_poor.py").read_text())
+    task = tmp_path / "own.py"
+    task.write_text((FOLDER / "tasks" / "wine.py").read_text().replace('"wine"', '"own"'))
+
+    def run(count: int) -> str:
+        command = [sys.executable, str(FOLDER / "run.py"), "--task", str(task), "--epsilon", "8"]
+        command += ["--arms", f"one_good,budget,{own}", "--repetitions", str(count)]
+        command += ["--results", str(tmp_path / "found")]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ).stdout
+
+    run(2)
+    first = (tmp_path / "found" / "searches.csv").read_text()
+    shown = run(3)
+    assert (tmp_path / "found" / "searches.csv").read_text().startswith(first)
+    assert "| own, 8 |" in shown
+    assert "±" in shown
+    stored = json.loads((tmp_path / "found" / "guarantees.json").read_text())
+    for kept in stored.values():
+        again = odp.Guarantee.from_json(kept["guarantee"]).epsilon(1e-5)
+        assert again == pytest.approx(kept["epsilon"])
+        assert again <= 8.0

@@ -1,0 +1,61 @@
+"""What the command says that pilots are worth."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optuna_dp as odp
+from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
+
+PUBLIC: dict[str, Any] = {"epsilon": 3.0, "records": 1355, "batch_size": 64, "epochs": 10}
+
+
+@pytest.mark.parametrize("increase", [1.05, 1.15])
+def test_twice_the_pilots_at_that_noise_are_as_good_as_these(increase: float) -> None:
+    plan = odp.plan_budget(**PUBLIC, pilots=(8, 2), noise_increase=increase)
+    twice = odp.plan_budget(
+        **PUBLIC, pilots=(16, 4), noise_increase=increase * noise_of_twice(plan)
+    )
+    assert twice.pilot.noise_multiplier == pytest.approx(plan.pilot.noise_multiplier, rel=0.1)
+
+
+def test_half_of_the_budget_leaves_no_room_for_twice_the_pilots() -> None:
+    assert math.isinf(noise_of_twice(odp.plan_budget(**PUBLIC, pilots=4, noise_increase=1.5)))
+
+
+def test_a_pilot_is_worth_a_training_of_its_own_epsilon() -> None:
+    plan = odp.plan_budget(**PUBLIC)
+    first, second = pilot_worth(plan)
+    assert (first.pilots, second.pilots) == plan.rung_sizes
+    alone = odp.Guarantee(plan.pilot.event).epsilon(1e-5)
+    assert first.epsilon == pytest.approx(alone, rel=0.01)
+    assert first.epsilon < second.epsilon < 3.0
+
+
+def test_the_spread_is_that_of_private_accuracy() -> None:
+    plan = odp.plan_budget(**PUBLIC)
+    noise = plan.pilot.score_noise_multiplier
+    assert noise is not None
+    scores = [
+        odp.scoring.private_accuracy([True] * 900, size=1355, noise_multiplier=noise)
+        for _ in range(1000)
+    ]
+    # The standard deviation of a thousand is off by more than 15 % with probability 1e-10.
+    assert pilot_worth(plan)[0].spread == pytest.approx(np.std(scores), rel=0.15)
+    assert pilot_worth(odp.plan_budget(**PUBLIC, score=None))[0].spread is None
+
+
+def test_the_default_is_short_pilots_for_less_than_three_trainings() -> None:
+    for epochs in (1, 3, 10, 60):
+        plan = odp.plan_budget(**{**PUBLIC, "epochs": epochs})
+        assert plan == odp.plan_budget(**{**PUBLIC, "epochs": epochs}, pilots="auto")
+        assert plan.rung_sizes == (12, 3)
+        assert {rung.steps for rung in plan.rungs} == {
+            min(plan.final.steps, max(20, round(0.16 * plan.final.steps)))
+        }
+    assert 15 * plan.pilot.steps < 2.5 * plan.final.steps
+    given = odp.plan_budget(**PUBLIC, pilots=(12, 3))
+    assert given.pilot.steps == given.final.steps
+    assert odp.plan_budget(**PUBLIC, pilot_epochs=10) == given
