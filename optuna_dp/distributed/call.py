@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -102,7 +102,15 @@ def optimize(
             make_study,
             "it must be a function without arguments that returns a study",
         )
-    callbacks = list(callbacks)
+    if not callable(objective):
+        raise InvalidArgumentError(
+            "objective", objective, "it must be a function of a trial that returns its score"
+        )
+    callbacks = list(callbacks) if isinstance(callbacks, Iterable) else callbacks
+    if not isinstance(callbacks, list) or not all(map(callable, callbacks)):
+        raise InvalidArgumentError(
+            "callbacks", callbacks, "it must be a sequence of functions of the study and a trial"
+        )
     study = checked_study(make_study())
     _check_sampler(study)
     engine = engine_here(workers)
