@@ -68,8 +68,8 @@ def page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error is an `optuna_dp.errors.OptunaDPError` that says what to do. A refusal changes",
-        "nothing: the study stays as it was. Below, what `release` refuses; this page is made by",
+        "Every error is an `optuna_dp.errors.OptunaDPError` that says what to do. A refusal",
+        "changes nothing: the study stays as it was. Below, what `release` refuses; made by",
         "doing it (`PYTHONPATH=tests python -m hostile.error_messages`).",
     ]
     for chapter, some in cases().items():
