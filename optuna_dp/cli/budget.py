@@ -244,22 +244,29 @@ def _script(arguments: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     script = _SCRIPT
     if arguments.get("pilots") == ():
-        script = script.replace(_SEARCHED, _FIXED)
+        script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
     return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 
 
 _SEARCHED = """\
-    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
     # The same noise of a weight is another learning rate for pilots than for the last run.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
-        clipping_norm,
+        run.learning_rate("sgd", noise_per_weight=noise),
+        1.0,  # clipping norm, for features of order one
 """
 _FIXED = """\
     weights = train(
         run.learning_rate("sgd"),  # follows from public numbers, for features of order one
         1.0,  # clipping norm
+"""
+_AROUND = """\
+# The first pilot is at what follows from public numbers, the others are around it.
+guess = odp.around({"noise_per_weight": 0.3})
+sampler = odp.BudgetSampler(plan, proposer=guess)
+"""
+_PLAIN = """\
+sampler = odp.BudgetSampler(plan)
 """
 _SCRIPT = '''\
 """Private tuning within a budget. Put your data and model where it says HERE."""
@@ -292,12 +299,11 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    clipping_norm = trial.suggest_float("clipping_norm", 0.1, 10, log=True)
     # The same noise of a weight is another learning rate for pilots than for the last run.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
-        run.learning_rate("sgd", clipping_norm=clipping_norm, noise_per_weight=noise),
-        clipping_norm,
+        run.learning_rate("sgd", noise_per_weight=noise),
+        1.0,  # clipping norm, for features of order one
         run.noise_multiplier,
         run.steps,
         run.sample_rate,
@@ -308,7 +314,10 @@ def objective(trial):
     )
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+# The first pilot is at what follows from public numbers, the others are around it.
+guess = odp.around({"noise_per_weight": 0.3})
+sampler = odp.BudgetSampler(plan, proposer=guess)
+study = optuna.create_study(direction="maximize", sampler=sampler)
 study.optimize(objective, callbacks=[odp.PrivacyCallback()])  # stops by itself
 release = odp.release(study)
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import optuna
 from optuna.storages import BaseStorage, GrpcStorageProxy
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import MissingExtraError
 
@@ -62,10 +63,27 @@ class SecretProxy(GrpcStorageProxy):
 
     def __init__(self, host: str, port: int, secret: str) -> None:
         self.secret = secret
+        # What never changes any more: every run asks for trial 0, which holds the study's plan.
+        self._ids: dict[tuple[int, int], int] = {}
+        self._ended: dict[int, FrozenTrial] = {}
         super().__init__(host=host, port=port)
 
     def __repr__(self) -> str:
         return f"SecretProxy({self._host!r}, {self._port})"
+
+    def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
+        key = study_id, trial_number
+        if key not in self._ids:
+            self._ids[key] = super().get_trial_id_from_study_id_trial_number(*key)
+        return self._ids[key]
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        if trial_id in self._ended:
+            return self._ended[trial_id]
+        trial = super().get_trial(trial_id)
+        if trial.number == 0 and trial.state.is_finished():
+            self._ended[trial_id] = trial
+        return trial
 
     def _setup(self) -> None:
         super()._setup()

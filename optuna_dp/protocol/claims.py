@@ -3,9 +3,9 @@
 Optuna gives a waiting trial (enqueued, retried, or added by hand) to the worker that sets its
 state to running. On SQLite that update may be lost: the driver opens no transaction for the
 SELECT before it, and SQLite ignores ``FOR UPDATE``. Two workers are then told that the trial is
-theirs. A gRPC proxy has what its own storage has. So every trial is claimed before anything else
-is done with it, on every storage, also by the worker that created it: a waiting trial that was
-added without parameters cannot be told from one that was created.
+theirs. A gRPC proxy has what its own storage has. So every trial that may have been waiting is
+claimed before anything else is done with it, on every storage; not what the worker has created
+itself (:mod:`optuna_dp.protocol.creating`).
 
 What every storage does in one step is to write and to read one attribute of a trial. Each worker
 writes under a key of its own, made of the trial's number (copies of a trial keep its attributes)

@@ -118,6 +118,7 @@ def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_pat
     assert found["plan"]["batch_size"] == found["batches"]["favored"]["batch_size"]
     assert found["alternatives"][0]["name"] == "one run (this plan)"
     assert "suggest_float" not in script.read_text()
+    assert "around" not in script.read_text()
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True
     )

@@ -188,7 +188,7 @@ def a_cost_given_to_release() -> odp.Release:
 def another_relation() -> odp.Release:
     study = of_budget()
     study.optimize(spends)
-    with met("Leave them out"):
+    with met("Leave out neighboring_relation"):
         odp.release(study, neighboring_relation="replace_one")
     return odp.release(study)
 
@@ -584,7 +584,9 @@ def test_an_objective_that_asks_for_nothing_is_not_called_after_the_last_run() -
         assert {t.state.name for t in study.trials[1:]} == {"PRUNED"}
         assert (
             "not covered"
-            not in odp.release(
-                study, RUN if isinstance(sampler, odp.RandTuneSampler) else None
+            not in (
+                odp.release(study, RUN)
+                if isinstance(sampler, odp.RandTuneSampler)
+                else odp.release(study, vouched="a constant")
             ).attributes
         )

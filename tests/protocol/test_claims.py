@@ -275,13 +275,42 @@ def test_a_worker_that_is_interrupted_while_it_claims_leaves_what_may_be_another
     odp.release(study, RUN)
 
 
+def waiting_after_one_run(study: optuna.Study) -> None:
+    study.optimize(run_of, n_trials=1)
+    study.add_trial(create_trial(state=TrialState.WAITING))
+
+
+def test_only_a_trial_that_waited_is_claimed() -> None:
+    """What ask creates is running from its first moment, so nobody else is given it."""
+    study = study_of(SAMPLERS["rand_tune"]())
+    waiting_after_one_run(study)
+    study.optimize(run_of)
+    claimed = {t.number for t in study.trials for key in t.system_attrs if CLAIM_KEY in key}
+    assert claimed == {1}
+    assert len(study.trials) > 2
+
+
+@pytest.mark.parametrize("how", ["another library's ask", "a Trial by hand"])
+def test_where_it_is_not_known_who_created_a_trial_it_is_claimed(how: str) -> None:
+    study = study_of(SAMPLERS["rand_tune"]())
+    study.optimize(run_of, n_trials=1)  # Of whose trial it was known.
+    if how == "another library's ask":
+        study._pop_waiting_trial_id = lambda: None  # type: ignore[method-assign]
+        trial = study.ask()
+    else:
+        trial = Trial(study, study._storage.create_new_trial(study._study_id))
+    claims = study.trials[trial.number].system_attrs
+    assert [claims[key] for key in claims if key.startswith(CLAIM_KEY)] == [WON]
+
+
 @ALL
 def test_a_run_that_two_workers_have_won_is_refused_at_release(name: str) -> None:
     study = study_of(SAMPLERS[name]())
     study.optimize(run_of)
     released(study, name)
     study = study_of(SAMPLERS[name]())
-    study.optimize(run_of, n_trials=2)
+    waiting_after_one_run(study)
+    study.optimize(run_of, n_trials=1)
     ours = next(k for k in study.trials[1].system_attrs if k.startswith(f"{CLAIM_KEY}:1:"))
     rewrite(study, 1, f"{CLAIM_KEY}:1:other", WON)
     study.optimize(run_of)
@@ -295,6 +324,7 @@ def test_a_run_that_two_workers_have_won_is_refused_at_release(name: str) -> Non
 
 def test_a_damaged_claim_counts_as_won() -> None:
     study = study_of(SAMPLERS["rand_tune"]())
+    waiting_after_one_run(study)
     study.optimize(run_of)
     rewrite(study, 1, f"{CLAIM_KEY}:1:other", {"what": "is this"})
     refused(study, "two workers")
