@@ -1,6 +1,6 @@
 """Provokes every kind of error and writes what is said: ``docs/reference-errors.md``.
 
-Errors about one call say what to change in it, so they stand on no page.
+Errors other than refusals of a release say what to change in the call, and stand on no page.
 ``PYTHONPATH=tests python -m hostile.error_messages`` writes the page; ``test_error_messages.py``
 checks that it is up to date.
 """
@@ -14,12 +14,7 @@ from pathlib import Path
 
 import optuna
 
-from optuna_dp.errors import (
-    InvalidArgumentError,
-    MissingExtraError,
-    OptunaDPError,
-    UnsupportedEventError,
-)
+from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
 
 from .error_case import Case
 from .errors_of_budgets import BUDGETS
@@ -27,8 +22,8 @@ from .errors_of_engines import ENGINES, EXTRAS
 from .errors_of_numbers import ACCOUNTING, EVENTS, LAWS
 from .errors_of_studies import RELEASE, RUNNING, SAMPLERS, SCORES, UTILITIES
 
-# They say what to change in the very call that met them.
-_SELF_EVIDENT = (InvalidArgumentError, MissingExtraError, UnsupportedEventError)
+# Others are raised by the call that is wrong, and say what to change in it.
+_LISTED = (ReleaseRefusedError, UnfinishedStudyError)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference-errors.md"
 
 
@@ -73,14 +68,13 @@ def page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error is an `optuna_dp.errors.OptunaDPError`. One about an argument is also a",
-        "`ValueError`, names the argument, its value and what is allowed, and is not listed here.",
-        "A refusal changes nothing: the study stays as it was. This page is made by doing each of",
-        "these things (`PYTHONPATH=tests python -m hostile.error_messages`).",
+        "Every error is an `optuna_dp.errors.OptunaDPError` that says what to do. A refusal",
+        "changes nothing: the study stays as it was. Below, what `release` refuses; made by",
+        "doing it (`PYTHONPATH=tests python -m hostile.error_messages`).",
     ]
     for chapter, some in cases().items():
         met = [(case, provoke(case)) for case in some]
-        refused = [(c, error) for c, error in met if not isinstance(error, _SELF_EVIDENT)]
+        refused = [(c, error) for c, error in met if isinstance(error, _LISTED)]
         lines += ["", f"## {chapter}"] * bool(refused)
         for case, error in refused:
             lines += ["", f"**{case.what}.** `{type(error).__name__}`", "", "```text"]
