@@ -185,7 +185,7 @@ class Fidelity:
         Example:
             >>> import optuna_dp as odp
             >>> plan = odp.plan_budget(
-            ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=(16, 4)
+            ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=4
             ... )
             >>> plan.pilot.learning_rate() < plan.final.learning_rate()
             True

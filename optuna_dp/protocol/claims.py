@@ -5,7 +5,7 @@ state to running. On SQLite that update may be lost: the driver opens no transac
 SELECT before it, and SQLite ignores ``FOR UPDATE``. Two workers are then told that the trial is
 theirs. A gRPC proxy has what its own storage has. So every trial that may have been waiting is
 claimed before anything else is done with it, on every storage; not what the worker has created
-itself (:mod:`optuna_dp.protocol.creating`).
+itself (:func:`optuna_dp.protocol.asking.is_new`).
 
 What every storage does in one step is to write and to read one attribute of a trial. Each worker
 writes under a key of its own, made of the trial's number (copies of a trial keep its attributes)
@@ -49,7 +49,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.polling import poll
-from optuna_dp.protocol.records import fail_unstarted, give_back_end
+from optuna_dp.protocol.records import fail_unstarted, give_back_end, own_slot
 from optuna_dp.protocol.waiting import Waiting
 
 CLAIM_KEY = "optuna_dp:claim"
@@ -94,7 +94,7 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
 
     def look() -> str | None:
         now = storage.get_trial(trial._trial_id)
-        if give_back_end(storage, now):
+        if give_back_end(storage, now) or own_slot(now) is not None:
             return OUT
         others = {other: of for other, of in claims_on(now).items() if other != token}
         found = next_state(token, state, others)

@@ -37,9 +37,8 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
+from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond, is_new
 from optuna_dp.protocol.claims import claim
-from optuna_dp.protocol.creating import was_created_here
 from optuna_dp.protocol.draws import (
     Space,
     checked_space,
@@ -184,10 +183,8 @@ class SlotSampler(BaseSampler):
         storage = study._storage
         # First of all: whatever comes later may fail the trial, which may be another worker's.
         # A trial that has begun and was not asked for is continued by whoever knows of it.
-        begun = own_slot(trial) is not None
-        continued = begun and not is_asked_for()
-        created = was_created_here()
-        if not continued and not created and (not claim(study, trial) or begun):
+        mine = is_new() or (own_slot(trial) is not None and not is_asked_for())
+        if not mine and not claim(study, trial):
             raise TakenByAnother("This trial is another worker's.")
         self._check_admitted(study, trial)
         try:

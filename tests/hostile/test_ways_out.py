@@ -291,7 +291,8 @@ def a_run_that_two_workers_have_won() -> odp.Release:
     """Nothing of it is released; its guarantee and the run's event once more compose."""
     study = of_budget()
     study.optimize(spends)
-    rewrite(study, 1, f"{CLAIM_KEY}:1:other", WON)
+    for worker in ("one", "other"):
+        rewrite(study, 1, f"{CLAIM_KEY}:1:{worker}", WON)
     with met("Guarantee.compose"):
         odp.release(study)
     spent = PLAN.guarantee.compose(odp.Guarantee(PLAN.pilot.event))

@@ -19,6 +19,7 @@ import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.protocol.claims import CLAIM_KEY, HERE, OUT, STANDS, WON
+from optuna_dp.protocol.records import SLOT_KEY
 
 PLAN = odp.plan_budget(
     epsilon=8.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=2, score=None
@@ -332,11 +333,12 @@ def test_a_damaged_claim_counts_as_won() -> None:
 
 def test_a_storage_that_answers_with_old_values_is_noticed_at_release() -> None:
     class Stale(GivesTwice):
-        """Does not show a worker what others claim."""
+        """Does not show a worker what others claim, nor that they have begun."""
 
         def get_trial(self, trial_id: int) -> Any:
             found = copy.deepcopy(super().get_trial(trial_id))
-            for key in [k for k in found.system_attrs if k.startswith(CLAIM_KEY)]:
+            hidden = (CLAIM_KEY, SLOT_KEY)
+            for key in [k for k in found.system_attrs if k.startswith(hidden)]:
                 del found.system_attrs[key]
             return found
 
