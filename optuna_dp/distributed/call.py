@@ -143,7 +143,15 @@ def optimize(
             make_study,
             "it must be a function without arguments that returns a study",
         )
-    callbacks = list(callbacks)
+    if not callable(objective):
+        raise InvalidArgumentError(
+            "objective", objective, "it must be a function of a trial that returns its score"
+        )
+    callbacks = list(callbacks) if isinstance(callbacks, Iterable) else callbacks
+    if not isinstance(callbacks, list) or not all(map(callable, callbacks)):
+        raise InvalidArgumentError(
+            "callbacks", callbacks, "it must be a sequence of functions of the study and a trial"
+        )
     run_timeout = None if run_timeout is None else positive("run_timeout", run_timeout)
     study = checked_study(make_study())
     _check_sampler(study)

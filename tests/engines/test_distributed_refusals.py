@@ -47,6 +47,11 @@ def refused(make_study: Any, objective: Any = never, **arguments: Any) -> str:
 def test_arguments() -> None:
     assert "make_study=3" in refused(3)
     assert "workers=0" in refused(study_maker(), workers=0)
+    study = study_maker()()
+    assert "objective=None" in refused(lambda: study, None)
+    for callbacks in (5, [5], [None]):
+        assert "callbacks=" in refused(lambda: study, callbacks=callbacks)
+    assert study.trials == []
     assert "study=4" in refused(lambda: 4)
     assert "optuna-dp's, which end by themselves" in refused(optuna.create_study)
     candidates = odp.NoisyMaxSampler(candidates=[{"x": 1.0}], n_partitions=400, epsilon=1.0)

@@ -13,13 +13,14 @@ import math
 import os
 import random
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import optuna
 import pytest
-from optuna.storages import BaseStorage, InMemoryStorage, RetryFailedTrialCallback
+from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.trial import Trial, TrialState, create_trial
 
 import optuna_dp as odp
@@ -206,7 +207,9 @@ class World:
             return
         self.foreign |= self.procedure != "budget"
         if self.rng.random() < 0.5:
-            RetryFailedTrialCallback(max_retry=3)(self.study, failed[0])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                RETRY(max_retry=3)(self.study, failed[0])
             return
         marks = {"failed_trial": failed[0].number, "retry_history": [failed[0].number]}
         self.study.add_trial(
@@ -304,6 +307,9 @@ class World:
         assert found.guarantee.epsilon(1e-5) >= EPSILON
 
 
+# Its name since Optuna 4.9, and before.
+_NAMES = ("RetryHeartbeatStaleTrialCallback", "RetryFailedTrialCallback")
+RETRY = next(found for name in _NAMES if (found := getattr(optuna.storages, name, None)))
 EPSILON = odp.selection_guarantee(RUN, LAW).epsilon(1e-5)
 
 
