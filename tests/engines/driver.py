@@ -1,7 +1,7 @@
 """A process that makes a call on an engine of its own, in which something may be killed.
 
 python -m engines.driver ENGINE STORAGE DIARY [--kills RUN driver|worker|PID] [--hangs RUN]
-    [--run-timeout SECONDS] [--workers NUMBER]
+    [--keeps-the-lock] [--run-timeout SECONDS] [--workers NUMBER]
 """
 
 from __future__ import annotations
@@ -64,19 +64,23 @@ def main() -> None:
     parser.add_argument("diary", type=Path)
     parser.add_argument("--kills", nargs=2, metavar=("RUN", "WHOM"), default=("-1", ""))
     parser.add_argument("--hangs", type=int, default=-1)
+    parser.add_argument("--keeps-the-lock", action="store_true", help="the hanging run, Python's")
     parser.add_argument("--run-timeout", type=float)
     parser.add_argument("--workers", type=int, default=4)
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     run, me, hangs = objective_of(Diary(given.diary)), os.getpid(), given.hangs
     kills, whom = int(given.kills[0]), given.kills[1]
-    continues = str(given.diary) + ".continue"
+    keeps, continues = given.keeps_the_lock, str(given.diary) + ".continue"
 
     def objective(trial: optuna.Trial) -> float:
+        import ctypes
         import os as system
         import time
 
         value = run(trial)
+        if trial.number == hangs and keeps:
+            ctypes.PyDLL(None).sleep(3600)  # In C, and no other thread of Python's goes on.
         if trial.number == kills:
             victims = {"driver": me, "worker": system.getpid()}
             system.kill(victims[whom] if whom in victims else int(whom), 9)

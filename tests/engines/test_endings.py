@@ -182,7 +182,17 @@ def test_a_run_that_hangs_is_ended_at_its_limit_and_charged(engine: str, tmp_pat
     told = place.told.read_text()
     assert "1 run(s) reached run_timeout=2 seconds" in told
     assert place.failed() == [2]
-    assert place.is_over()
+    until(place.is_over)
+    place.ends()
+
+
+@pytest.mark.slow
+def test_a_run_that_keeps_pythons_lock_is_ended_too(tmp_path: Path) -> None:
+    place = Place(tmp_path, "loky", f"journal:{tmp_path}/journal")
+    told = ("--hangs", "2", "--keeps-the-lock", "--run-timeout", "1")
+    assert place.call(*told) == 0, place.told.read_text()
+    assert "A worker was lost" in place.told.read_text()
+    assert place.failed() == [2]
     place.ends()
 
 
