@@ -131,11 +131,14 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        facts = (self.description or DataDescription()).facts()
-        described = description_of(self.design)
-        facts |= described.facts(self.design, self.search_guarantee)
+        # Of a vote, clients hold the records, and nobody could describe them.
+        by_record = self.guarantee.unit == "record"
+        described = self.description or (DataDescription() if by_record else None)
+        facts = {} if described is None else described.facts()
+        words = description_of(self.design)
+        facts |= words.facts(self.design, self.search_guarantee)
         if self.spending:
-            facts |= described.facts_of_spending(self.design, self.spending)
+            facts |= words.facts_of_spending(self.design, self.spending)
         if self.disclosed_runs is not None:
             facts["Number of runs"] = (
                 f"{self.disclosed_runs} could be chosen. The number is revealed here, and the "
