@@ -265,7 +265,9 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 assert any(other.copy_of is not None for other in world.lives)
                 original = text.split("is a copy of the study '")[1].split("'")[0]
                 same = optuna.load_study(study_name=original, storage=study._storage)
-                odp.release(same, world.run, failures="chance")
+                theirs = [other for other in world.lives if other.study.study_name == original]
+                if not any(other.spoilt for other in theirs):
+                    odp.release(same, world.run, failures="chance")
                 return "copy"
             assert life.spoilt, text
             fresh = Life(optuna.create_study(direction="maximize", sampler=world.sampler))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,8 @@ def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
 
 
 def main() -> None:
+    # What a shell starts in the background ignores Ctrl-C, and so do its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser()
     parser.add_argument("engine")
     parser.add_argument("storage")

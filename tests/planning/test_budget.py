@@ -78,6 +78,7 @@ def test_the_whole_costs_99_to_100_per_cent_of_the_target(target: dict[str, Any]
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:delta=:UserWarning")  # of large data sets
 @pytest.mark.parametrize("target", random_targets(7, 24), ids=lambda t: f"{t['epsilon']:.2f}")
 def test_more_targets(target: dict[str, Any]) -> None:
     check_within(target)
