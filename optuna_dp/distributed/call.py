@@ -89,9 +89,10 @@ def optimize(
           have died in that place without ending a run.
         * A run that takes longer than ``run_timeout`` is ended with its worker's process and
           counts as one that failed, at its full cost; a replacement is started.
-        * On Ctrl-C the workers' processes are ended and their open runs count as failed; threads
-          of this process finish the run under way. A worker that cannot be ended (on Dask without
-          nannies, on engines that only joblib knows) leaves its run to :func:`optuna_dp.recover`.
+        * On Ctrl-C the workers' processes are ended and their open runs count as failed. Threads
+          of this process finish the run under way, or leave it to :func:`optuna_dp.recover`, as
+          does a worker that cannot be ended (on Dask without nannies, on engines that only joblib
+          knows).
         * No process of loky's, Dask's or Ray's goes on with the study when this one has died. The
           runs that were under way are open, and :func:`optuna_dp.recover` lists them.
         * Neither a task's name, argument or result, nor what workers log on their machines, tells

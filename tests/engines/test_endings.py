@@ -211,7 +211,7 @@ def test_ctrl_c_settles_every_run(engine: str, whom: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_ctrl_c_lets_threads_finish_their_runs(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_what_threads_did_not_finish_to_recover(tmp_path: Path) -> None:
     place = Place(tmp_path, "threading", f"journal:{tmp_path}/journal")
     call = place.begin("--hangs", "3")
     until(lambda: has_begun(place, 3))
@@ -219,6 +219,10 @@ def test_ctrl_c_lets_threads_finish_their_runs(tmp_path: Path) -> None:
     Path(f"{place.diary.path}.continue").touch()
     assert call.wait(PATIENCE) != 0
     with place.study() as study:
+        left = [trial.number for trial in odp.recover(study)]
+        assert set(left) <= {3}
+        odp.recover(study, fail=left)
         assert odp.recover(study) == []
-        assert study.trials[3].state == TrialState.COMPLETE
+        ended = TrialState.FAIL if left else TrialState.COMPLETE
+        assert study.trials[3].state == ended
     place.ends()
