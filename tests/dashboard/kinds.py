@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import optuna
-from support import RUN, exactly, study_of
+from support import RUN, asking, exactly, study_of
 
 import optuna_dp as odp
 
@@ -31,7 +31,7 @@ def dp_hypo(**kwargs: Any) -> optuna.Study:
 def budget(**kwargs: Any) -> optuna.Study:
     study = study_of(odp.BudgetSampler(PLAN), **kwargs)
     callbacks: list[Any] = [odp.PrivacyCallback(), odp.dashboard.DashboardCallback()]
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
+    study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)), callbacks=callbacks)
     return study
 
 
