@@ -140,7 +140,7 @@ def test_the_notes(storages: Storages, tmp_path: Path) -> None:
     number = NUMBER["dp_hypo"]
     with served(storages[0], number) as url:
         curators = page(f"{url}/note", tmp_path / "profile")
-    with served(storages[1], number) as url:
+    with served(storages[1]["dp_hypo"], 1) as url:
         public = page(f"{url}/note", tmp_path / "profile")
     assert "Do not share this page" in curators
     assert f"{RUNS} of {RUNS} (secret)" in curators
@@ -156,12 +156,13 @@ def test_a_study_with_a_budget_may_be_shown_and_says_so(
 ) -> None:
     """Before its release and after it, with every pilot that is paid for."""
     pages = []
-    for storage in storages:
-        with served(storage, NUMBER["budget"]) as url:
+    public = storages[1]["budget"]
+    for storage, number in ((storages[0], NUMBER["budget"]), (public, 1)):
+        with served(storage, number) as url:
             pages += [page(url, tmp_path / "front"), page(f"{url}/note", tmp_path / "note")]
     assert "may be shown" in pages[1]
     assert "Privacy statement" in pages[3]
     for text in pages:
         assert "Do not share" not in text
         assert "curator only" not in text
-    assert len(optuna.load_study(study_name="budget", storage=storages[1]).trials) == PLAN.runs
+    assert len(optuna.load_study(study_name="budget", storage=public).trials) == PLAN.runs

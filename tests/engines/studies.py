@@ -40,6 +40,10 @@ def objective_of(
         import os as system
         import signal
 
+        import optuna_dp
+
+        if isinstance(trial.study.sampler, optuna_dp.BudgetSampler):
+            optuna_dp.fidelity(trial)
         x = trial.suggest_float("x", -1.0, 1.0)
         file = system.open(path, system.O_WRONLY | system.O_CREAT | system.O_APPEND)
         system.write(file, f"{trial.number}\n".encode())
