@@ -299,12 +299,8 @@ class Budget(Procedure):
 def _without_output(trial: FrozenTrial) -> FrozenTrial:
     """Returns a run as if it had failed before it showed anything."""
     bare = copy.copy(trial)
-    bare.state, bare.values, bare.intermediate_values, bare.user_attrs = (
-        TrialState.FAIL,
-        None,
-        {},
-        {},
-    )
+    bare.state, bare.values = TrialState.FAIL, None
+    bare.intermediate_values, bare.user_attrs = {}, {}
     return bare
 
 

@@ -98,14 +98,19 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
     return optimizes
 
 
-_pop = Study._pop_waiting_trial_id
+def _noting(pop: Callable[[Study], int | None]) -> Callable[[Study], int | None]:
+    @functools.wraps(pop)
+    def pops_and_notes(self: Study) -> int | None:
+        _thread.is_new = (found := pop(self)) is None
+        return found
+
+    return pops_and_notes
 
 
-def _pops_and_notes(self: Study) -> int | None:
-    _thread.is_new = (found := _pop(self)) is None
-    return found
-
-
-Study._pop_waiting_trial_id = _pops_and_notes  # type: ignore[method-assign]
+# An Optuna without it has nothing noted, so every trial is claimed.
+if hasattr(Study, "_pop_waiting_trial_id"):
+    Study._pop_waiting_trial_id = _noting(  # type: ignore[method-assign, assignment]
+        Study._pop_waiting_trial_id
+    )
 Study.ask = _going_on(Study.ask)  # type: ignore[method-assign]
 Study.optimize = _of_runs_only(Study.optimize)  # type: ignore[method-assign]
