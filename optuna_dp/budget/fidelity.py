@@ -145,14 +145,15 @@ class Fidelity:
         if size is None:
             assert self.records is not None
             size = max(1, round(self.records * (self.sample or 1.0)))
+        if self.trial is not None and noted(self._now(), SCORED) is not None:
+            raise PlanError(
+                f"Trial {self.trial.number} has its score already, and the plan pays for one "
+                "score a run."
+            )
+        found = private_accuracy(correct, size=size, noise_multiplier=self.score_noise_multiplier)
         if self.trial is not None:
-            if noted(self._now(), SCORED) is not None:
-                raise PlanError(
-                    f"Trial {self.trial.number} has its score already, and the plan pays for one "
-                    "score a run."
-                )
-            note(self.trial, SCORED)
-        return private_accuracy(correct, size=size, noise_multiplier=self.score_noise_multiplier)
+            note(self.trial, SCORED, value=found)
+        return found
 
     def _now(self) -> FrozenTrial:
         assert self.trial is not None

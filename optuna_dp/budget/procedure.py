@@ -190,7 +190,7 @@ class Budget(Procedure):
             "runs": len(shown),
             "asked": count(ASKED),
             "checked": count(SPENT),
-            "scored": count(SCORED),
+            "scored": sum(map(_is_own_score, shown)),
             **({"vouched": vouched} if needed else {}),
         }
 
@@ -308,6 +308,12 @@ def _has_output(trial: FrozenTrial) -> bool:
     """Returns whether a run shows anything but that it failed."""
     shown = trial.values or trial.intermediate_values or trial.user_attrs
     return bool(shown) or trial.state != TrialState.FAIL
+
+
+def _is_own_score(trial: FrozenTrial) -> bool:
+    """Returns whether a run's output is what :meth:`Fidelity.score` returned, and nothing else."""
+    record = noted(trial, SCORED)
+    return record is not None and output(trial) == (record.get("value"),)
 
 
 def _holds_numbers(value: Any) -> bool:

@@ -55,7 +55,7 @@ class Release:
         description: What only people know (:func:`optuna_dp.describe`), or None.
         spending: After ``BudgetSampler``: of how many runs with an output ("runs") it is recorded
             that they asked what they may spend ("asked"), were checked against their training's
-            own accountant ("checked") and got the noise of their score from this package
+            own accountant ("checked") and returned the score that ``run.score`` made
             ("scored"); and what the curator vouches for ("vouched").
     """
 

@@ -283,6 +283,16 @@ def test_a_run_has_one_score() -> None:
         study_with(twice)
 
 
+def test_a_run_that_returns_another_number_than_its_score_is_not_counted() -> None:
+    def exact(trial: optuna.Trial) -> float:
+        odp.fidelity(trial).score(CORRECT)
+        return 0.9
+
+    release = odp.release(study_with(only_in(1, exact)))
+    assert release.spending["scored"] == 3
+    assert "added by this package in 3 of 4 runs" in release.statement()
+
+
 def test_public_scores_are_exact_and_unpaid_ones_are_not_computed() -> None:
     public = odp.plan_budget(
         epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score=None
