@@ -167,7 +167,7 @@ def refit(options: argparse.Namespace) -> dict[str, Any]:
     for label, space in spaces().items():
         for n in (16, 128) if options.quick else (16, 64, 128, 256, 512, 1024):
             study = prepared(samplers(space)["DP-HyPO"], space, n)
-            surrogate._fit_kernel.cache_clear()
+            surrogate.most_probable.cache_clear()
             ms = trials_ms(study, space, 1)
             results[f"{label} {n}"] = round(ms, 1)
             print(f"{label:6}{n:6} {ms:8.1f} ms, {ms / (n / 2):.2f} per trial", flush=True)

@@ -8,15 +8,19 @@ a worker that starts from scratch proposes exactly as one that has been there fr
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.hyperparameters import most_probable, typical_length
+
+# The newest runs that enter a fit of the hyperparameters, and the runs that enter the posterior:
+# the newest half and the best half. They bound time and memory (a square matrix of this size).
+_FITTED_RUNS = 128
+_MOST_RUNS = 256
 
 
 @runtime_checkable
@@ -55,27 +59,13 @@ def describe_model(model: ScoreModel) -> str:
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process with an ARD Matern 5/2 kernel and observation noise.
+    """scikit-learn's Gaussian process: an ARD Matern 5/2 kernel and observation noise.
 
-    Scores are standardised, and runs of one point are merged (their noise averages out). The
-    hyperparameters are those of maximum posterior density given the first 4, 8, 16, ... runs:
-    refitted when the history has doubled, so that their cost does not grow with every run and
-    they depend on the history alone. Fewer than 4 runs use typical hyperparameters.
-
-    Args:
-        fit_points: At most this many runs, the newest, enter a fit of the hyperparameters.
-        max_points: At most this many distinct points enter the posterior: the newest half and the
-            best half. Bounds time and memory (a square matrix of this size). None is 96 per
-            dimension, at most 256: in a plane, more points teach next to nothing.
+    Scores are standardised. The hyperparameters are those of maximum posterior density given the
+    first 4, 8, 16, ... runs: refitted when the history has doubled, so that their cost does not
+    grow with every run and they depend on the history alone. Fewer than 4 runs use typical
+    hyperparameters.
     """
-
-    fit_points: int = 128
-    max_points: int | None = None
-
-    def __post_init__(self) -> None:
-        validation.whole("fit_points", self.fit_points, 4)
-        if self.max_points is not None:
-            validation.whole("max_points", self.max_points, 4)
 
     def fit(self, x: FloatArray, y: FloatArray) -> FittedModel:
         """Learns from points ``x`` (n, d) and finite scores ``y`` (n,)."""
@@ -85,52 +75,26 @@ class GaussianProcess:
         center, scale = _moments(y)
         if d == 0:
             return Constant(center, scale)
-        z = (y - center) / scale
-        kernel = self.kernel(x, y)
-        most = min(96 * d, 256) if self.max_points is None else self.max_points
-        points, means, counts = _merge(x, z, most)
-        return _posterior(points, means, counts, kernel, center, scale)
+        theta = self.hyperparameters(x, y)
+        kept = np.arange(n)
+        if n > _MOST_RUNS:
+            newest = kept[-(_MOST_RUNS // 2) :]
+            best = np.argsort(y[: -len(newest)], kind="stable")[-(_MOST_RUNS - len(newest)) :]
+            kept = np.union1d(best, newest)
+        return Posterior(_regressor(x[kept], (y[kept] - center) / scale, theta), center, scale)
 
-    def kernel(self, x: FloatArray, y: FloatArray) -> _Kernel:
-        """Returns the amplitude, lengths and noise of the greatest likelihood, in units of y."""
+    def hyperparameters(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Logarithms of amplitude, lengths and noise, in units of the spread of y; (d + 2,)."""
         n, d = x.shape
         if n < 4:
-            return _Kernel(1.0, (typical_length(d),) * d, 0.1)
+            return _typical(d)
         end = 1 << (n.bit_length() - 1)
-        begin = max(0, end - self.fit_points)
+        begin = max(0, end - _FITTED_RUNS)
         prefix = np.ascontiguousarray(x[begin:end])
         center, scale = _moments(y[begin:end])
         # Rounded, so that the key does not depend on how the caller has scaled the scores.
         z = np.round((y[begin:end] - center) / scale, 9) + 0.0
-        return fit_kernel(prefix.tobytes(), z.tobytes(), d)
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """``amplitude * Matern52(|x - x'| / lengths) + noise``."""
-
-    amplitude: float
-    lengths: tuple[float, ...]
-    noise: float
-
-    def cross(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """Covariances without noise, (len(a), len(b))."""
-        from scipy.spatial.distance import cdist  # start-up time
-
-        lengths = np.array(self.lengths)
-        r: FloatArray = cdist(a / lengths, b / lengths, "sqeuclidean")
-        r *= 5.0
-        np.sqrt(r, out=r)
-        # 1 + r + r^2/3, in place: most of the time would go into fresh memory.
-        polynomial = r / 3.0
-        polynomial += 1.0
-        polynomial *= r
-        polynomial += 1.0
-        np.negative(r, out=r)
-        np.exp(r, out=r)
-        r *= polynomial
-        r *= self.amplitude
-        return r
+        return most_probable(prefix.tobytes(), z.tobytes(), d)
 
 
 @dataclass(frozen=True)
@@ -147,31 +111,17 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What a Gaussian process predicts after its observations, in blocks of points."""
+    """What a Gaussian process predicts of the mean score after its observations."""
 
-    kernel: _Kernel
-    points: FloatArray  # (m, d)
-    cholesky: FloatArray  # (m, m), lower
-    dual: FloatArray  # (m,), (K + noise)^-1 z
+    regressor: Any
     center: float
     scale: float
 
-    # Candidates per block: bounds the memory of a prediction to block * m, and keeps it in cache.
-    block = 128
-
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns means and deviations at points (n, d)."""
-        from scipy.linalg.blas import dtrsm  # start-up time
-
-        mean, variance = np.empty(len(x)), np.empty(len(x))
-        for start in range(0, len(x), self.block):
-            part = slice(start, start + self.block)
-            cross = self.kernel.cross(x[part], self.points)
-            mean[part] = cross @ self.dual
-            # Transposed, the rows are the columns BLAS wants: solved in place, nothing copied.
-            half = dtrsm(1.0, self.cholesky, cross.T, lower=1, overwrite_b=1)
-            variance[part] = self.kernel.amplitude - np.einsum("ij,ij->j", half, half)
-        std = np.sqrt(np.maximum(variance, 0.0))
+        """See :class:`FittedModel`."""
+        mean, std = self.regressor.predict(x, return_std=True)
+        noise = math.exp(self.regressor.kernel_.theta[-1])  # of a score, not of the mean score
+        std = np.sqrt(np.maximum(std**2 - noise, 0.0))
         return self.center + self.scale * mean, self.scale * std
 
 
@@ -184,55 +134,52 @@ def _moments(y: FloatArray) -> tuple[float, float]:
     return center, scale
 
 
-def _merge(
-    x: FloatArray, z: FloatArray, max_points: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Distinct points in order of first appearance, their mean scores and numbers of runs."""
-    _, first, inverse, counts = np.unique(
-        x, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    inverse = inverse.reshape(-1)  # its shape has changed between versions of numpy
-    order = np.argsort(first, kind="stable")
-    runs = counts.astype(np.float64)
-    means = np.bincount(inverse, weights=z) / runs
-    points, means, runs = x[first[order]], means[order], runs[order]
-    m = len(points)
-    if m > max_points:
-        newest = np.arange(m) >= m - max_points // 2
-        ranked = np.argsort(np.where(newest, -np.inf, means), kind="stable")
-        keep = newest.copy()
-        keep[ranked[m - (max_points - max_points // 2) :]] = True
-        points, means, runs = points[keep], means[keep], runs[keep]
-    return points, means, runs
+def _typical(d: int) -> FloatArray:
+    """Amplitude 1, noise 0.1, and lengths that grow as distances in the unit cube do."""
+    typical: FloatArray = np.log(np.array([1.0] + [0.4 * math.sqrt(d)] * d + [0.1]))
+    return typical
 
 
-def _posterior(
-    points: FloatArray,
-    means: FloatArray,
-    counts: FloatArray,
-    kernel: _Kernel,
-    center: float,
-    scale: float,
-) -> FittedModel:
-    from scipy.linalg import LinAlgError, cho_solve, cholesky  # start-up time
+def _regressor(x: FloatArray, z: FloatArray, theta: FloatArray) -> Any:
+    """A Gaussian process with the hyperparameters ``exp(theta)`` given scores ``z`` at ``x``."""
+    from sklearn.gaussian_process import GaussianProcessRegressor  # start-up time
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-    jitter = 1e-10 * kernel.amplitude
-    while True:
-        matrix = kernel.cross(points, points)
-        matrix.flat[:: len(points) + 1] += kernel.noise / counts + jitter
-        try:
-            # Symmetric, so the transpose is the same and has the order that LAPACK works in.
-            lower = cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
-            break
-        except LinAlgError:
-            jitter *= 100.0  # ends: a large enough diagonal is positive definite
-    # The scores are standardised, so the prior mean is zero: far from all runs, an average run.
-    dual = cho_solve((lower, True), means, check_finite=False)
-    return Posterior(kernel, points, lower, dual, center, scale)
+    amplitude, *lengths, noise = np.exp(theta)
+    kernel = ConstantKernel(amplitude) * Matern(lengths, nu=2.5) + WhiteKernel(noise)
+    return GaussianProcessRegressor(kernel, optimizer=None).fit(x, z)
 
 
 @functools.lru_cache(maxsize=64)
-def fit_kernel(x_bytes: bytes, z_bytes: bytes, d: int) -> _Kernel:
-    """Hyperparameters of maximum posterior density; cached by content, so purely a function."""
-    z = np.frombuffer(z_bytes, dtype=np.float64)
-    return _Kernel(*most_probable(np.frombuffer(x_bytes, dtype=np.float64).reshape(len(z), d), z))
+def most_probable(x_bytes: bytes, z_bytes: bytes, d: int) -> FloatArray:
+    """Hyperparameters of maximum posterior density; cached by content, so purely a function.
+
+    Log-normal priors keep the likelihood of a handful of noisy runs from explaining them away by
+    a length scale of zero. Any hyperparameters within the bounds give a usable model, so the
+    optimiser's own opinion of its convergence does not matter.
+
+    Args:
+        x_bytes: Points of the unit cube, shape (n, d), d >= 1, as float64.
+        z_bytes: Standardised scores, shape (n,), as float64.
+        d: The number of directions.
+    """
+    from scipy.optimize import minimize  # start-up time
+
+    z = np.frombuffer(z_bytes)
+    start = _typical(d)
+    spreads = np.array([0.7] + [1.0] * d + [1.5])
+    widest = np.log([(0.05, 20.0)] + [(0.02, 50.0)] * d + [(1e-3, 20.0)])
+    regressor = _regressor(np.frombuffer(x_bytes).reshape(len(z), d), z, start)
+
+    def objective(theta: FloatArray) -> tuple[float, FloatArray]:
+        likelihood, gradient = regressor.log_marginal_likelihood(theta, eval_gradient=True)
+        off = (theta - start) / spreads
+        return 0.5 * float(off @ off) - likelihood, off / spreads - gradient
+
+    bounds = start[:, None] + widest
+    found: FloatArray = minimize(
+        objective, start, jac=True, bounds=bounds, options={"maxiter": 30}
+    ).x
+    found = found if np.isfinite(found).all() else start
+    found.flags.writeable = False  # it is cached
+    return found

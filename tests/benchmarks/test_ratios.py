@@ -19,7 +19,6 @@ import projection_speed
 import storage_traffic
 from sampler_speed import compare, prepared, ratio, samplers, spaces, trials_ms
 
-from optuna_dp.models.surrogate import GaussianProcess
 from optuna_dp.private_selection.densities.projection import project_log
 
 
@@ -112,21 +111,6 @@ def test_rand_tune_sends_a_database_one_write_more_than_random_search(
     assert calls[1] - calls[0] == {"set_trial_system_attr": 5}
     assert not calls[0] - calls[1]
     assert statements[1] - statements[0] <= 5 * 5
-
-
-def test_memory_of_a_prediction_is_bounded_by_the_block() -> None:
-    import tracemalloc
-
-    rng = np.random.default_rng(0)
-    x, candidates = rng.random((200, 3)), rng.random((50_000, 3))
-    fitted = GaussianProcess().fit(x, np.sin(x.sum(axis=1)))
-    fitted.predict(candidates[:512])
-    tracemalloc.start()
-    fitted.predict(candidates)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # All at once would be 80 MB per matrix of 200 by 50,000.
-    assert peak < 10e6
 
 
 def test_the_simulated_density_is_the_library_s() -> None:

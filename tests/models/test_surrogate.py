@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models import surrogate
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
 
@@ -53,57 +52,62 @@ def test_a_worker_from_scratch_agrees_with_one_that_was_there_all_along(model: A
     for n in range(1, 70):
         model.fit(x[:n], y[:n]).predict(points)
     seasoned = model.fit(x, y).predict(points)
-    surrogate.fit_kernel.cache_clear()
+    surrogate.most_probable.cache_clear()
     fresh = type(model)(**vars(model)).fit(x, y).predict(points)
     np.testing.assert_array_equal(seasoned, fresh)
 
 
 def test_hyperparameters_are_refitted_when_the_history_has_doubled() -> None:
     x, y = _data(300, 2)
-    surrogate.fit_kernel.cache_clear()
+    surrogate.most_probable.cache_clear()
     for n in range(1, 301):
         GaussianProcess().fit(x[:n], y[:n])
-    assert surrogate.fit_kernel.cache_info().misses == 7  # at 4, 8, 16, 32, 64, 128, 256
+    assert surrogate.most_probable.cache_info().misses == 7  # at 4, 8, 16, 32, 64, 128, 256
 
 
 def test_rescaling_the_scores_does_not_refit() -> None:
     x, y = _data(20, 2)
-    surrogate.fit_kernel.cache_clear()
+    surrogate.most_probable.cache_clear()
     points = np.random.default_rng(1).random((5, 2))
     mean, std = GaussianProcess().fit(x, y).predict(points)
     mean_scaled, std_scaled = GaussianProcess().fit(x, 1e3 * y - 7.0).predict(points)
-    assert surrogate.fit_kernel.cache_info().misses == 1
+    assert surrogate.most_probable.cache_info().misses == 1
     np.testing.assert_allclose(mean_scaled, 1e3 * mean - 7.0, rtol=1e-6)
     np.testing.assert_allclose(std_scaled, 1e3 * std, rtol=1e-6)
 
 
-@pytest.mark.parametrize("repeats", [1, 4])
-def test_posterior_agrees_with_scikit_learn(repeats: int) -> None:
-    # With repeated points too: merging them, with their noise divided, is exact.
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+def test_the_hyperparameters_are_the_most_probable_ones() -> None:
+    # Against the density written out, with scipy's law of normal vectors.
+    from scipy.spatial.distance import cdist
+    from scipy.stats import multivariate_normal
 
-    base, _ = _data(15, 3)
-    x = np.tile(base, (repeats, 1))
-    y = np.sin(5 * x).sum(axis=1) + 0.1 * np.random.default_rng(2).normal(size=len(x))
-    model = GaussianProcess()
-    k = model.kernel(x, y)
-    kernel = ConstantKernel(k.amplitude) * Matern(k.lengths, nu=2.5) + WhiteKernel(k.noise)
+    x, y = _data(16, 2)
     z = (y - y.mean()) / y.std()
-    reference = GaussianProcessRegressor(kernel, optimizer=None, alpha=1e-10).fit(x, z)
-    points = np.random.default_rng(3).random((40, 3))
-    mean, std = model.fit(x, y).predict(points)
-    want, with_noise = reference.predict(points, return_std=True)
-    np.testing.assert_allclose(mean, y.mean() + y.std() * want, atol=1e-6)
-    np.testing.assert_allclose(
-        std, y.std() * np.sqrt(with_noise**2 - k.noise), rtol=1e-5, atol=1e-7
-    )
+    typical = np.log([1.0, 0.4 * 2**0.5, 0.4 * 2**0.5, 0.1])
+
+    def log_density(theta: np.ndarray) -> float:
+        amplitude, noise = np.exp(theta[[0, -1]])
+        r = cdist(x / np.exp(theta[1:-1]), x / np.exp(theta[1:-1])) * 5**0.5
+        kernel = amplitude * (1 + r + r * r / 3) * np.exp(-r) + noise * np.eye(16)
+        off = (theta - typical) / np.array([0.7, 1.0, 1.0, 1.5])
+        return float(multivariate_normal(cov=kernel).logpdf(z)) - 0.5 * float(off @ off)
+
+    best = GaussianProcess().hyperparameters(x, y)
+    steps = 0.05 * np.vstack([np.eye(4), -np.eye(4)])
+    assert all(log_density(best) > log_density(best + step) for step in steps)
+
+
+def test_the_spread_is_that_of_the_mean_score_and_not_of_a_score() -> None:
+    rng = np.random.default_rng(2)
+    x, y = np.full((64, 1), 0.5), rng.normal(size=64)
+    _, std = GaussianProcess().fit(x, y).predict(x[:1])
+    assert std[0] < 0.3  # of 64 scores with deviation 1: 1 / 8, and what the prior adds
 
 
 def test_length_scales_tell_a_parameter_that_matters_from_one_that_does_not() -> None:
     x = np.random.default_rng(4).random((64, 2))
-    kernel = GaussianProcess().kernel(x, np.sin(6 * x[:, 0]))
-    assert kernel.lengths[1] > 3 * kernel.lengths[0]
+    lengths = np.exp(GaussianProcess().hyperparameters(x, np.sin(6 * x[:, 0]))[1:-1])
+    assert lengths[1] > 3 * lengths[0]
 
 
 def test_noise_is_not_taken_for_signal() -> None:
@@ -113,21 +117,12 @@ def test_noise_is_not_taken_for_signal() -> None:
     assert mean.std() < 0.5 * y.std()
 
 
-def test_memory_is_bounded_by_max_points() -> None:
-    x, y = _data(90, 2)
-    fitted: Any = GaussianProcess(max_points=40).fit(x, y)
-    assert fitted.cholesky.shape == (40, 40)
-    kept = {tuple(point) for point in fitted.points}
-    assert all(tuple(point) in kept for point in x[-20:])  # the newest
-    assert all(tuple(point) in kept for point in x[np.argsort(y)[-20:]])  # the best
-
-
-def test_predictions_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = _data(30, 2)
-    points = np.random.default_rng(6).random((100, 2))
-    whole = GaussianProcess().fit(x, y).predict(points)
-    monkeypatch.setattr(surrogate.Posterior, "block", 7)
-    np.testing.assert_allclose(GaussianProcess().fit(x, y).predict(points), whole, rtol=1e-9)
+def test_memory_is_bounded_and_the_newest_and_the_best_runs_stay() -> None:
+    x, y = _data(400, 2)
+    kept = {tuple(point) for point in GaussianProcess().fit(x, y).regressor.X_train_}
+    assert len(kept) == 256
+    assert all(tuple(point) in kept for point in x[-128:])  # the newest
+    assert all(tuple(point) in kept for point in x[np.argsort(y)[-128:]])  # the best
 
 
 def test_identical_points_and_no_noise() -> None:
@@ -141,7 +136,7 @@ def test_threads_may_share_a_model() -> None:
     points = np.random.default_rng(7).random((20, 2))
     model = GaussianProcess()
     expected = {n: model.fit(x[:n], y[:n]).predict(points)[0] for n in range(1, 41)}
-    surrogate.fit_kernel.cache_clear()
+    surrogate.most_probable.cache_clear()
     wrong: list[int] = []
 
     def work(first: int) -> None:
@@ -155,9 +150,3 @@ def test_threads_may_share_a_model() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_bad_settings_are_refused() -> None:
-    for bad in ({"fit_points": 1}, {"max_points": 0}, {"max_points": 1.5}):
-        with pytest.raises(InvalidArgumentError):
-            GaussianProcess(**bad)  # type: ignore[arg-type]

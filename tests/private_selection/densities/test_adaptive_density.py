@@ -235,7 +235,6 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
         AdaptiveDensity(projection=Penalized(float("inf")), tau=1),
         AdaptiveDensity(projection="l2"),
         AdaptiveDensity(beta=1),
-        AdaptiveDensity(surrogate=GaussianProcess(fit_points=9)),
         AdaptiveDensity(surrogate=_Stub(0.0)),
         AdaptiveDensity(candidates=7),
         AdaptiveDensity(standardize=False),
