@@ -13,11 +13,10 @@ import functools
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import optuna
-from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.distributions import json_to_distribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
@@ -27,7 +26,7 @@ from optuna_dp.budget.last_runs import end_of
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.budget.spending import ASKED, SCORED, SPENT, costs_no_more, noted
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.evidence.procedure import Procedure
+from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.plan import StudyPlan
@@ -158,19 +157,12 @@ class Budget(Procedure):
             fix = "Mend the objective and start a new study."
             raise ReleaseRefusedError(why, trial_number=trial.number, fix=fix)
 
-    def without_last_output(self, evidence: Evidence) -> Evidence:
-        """See :class:`Procedure`; no run was made in view of the last one's output."""
-        *others, last = evidence.runs
-        given_up = replace(last, trial=_without_output(last.trial))
-        return replace(evidence, runs=(*others, given_up), last_run_given_up=True)
-
-    def spending(
-        self, evidence: Evidence, record: RunRecord, vouched: str | None
+    def _spending(
+        self, runs: Sequence[FrozenTrial], record: RunRecord, vouched: str | None
     ) -> dict[str, Any]:
-        """See :class:`Procedure`."""
+        """What is known of what runs spent, as JSON; refuses what nobody vouches for."""
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
             raise InvalidArgumentError("vouched", vouched, "it must say how you know, in words")
-        runs = [run.trial for run in evidence.runs]
         needed = False
         for trial in runs:
             way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
@@ -253,47 +245,37 @@ class Budget(Procedure):
 
     # What is released.
 
-    def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        """See :class:`Procedure`; the last run, whether it has an output or not."""
-        last = evidence.runs[-1].trial
-        assert last.number >= self.settings.pilots  # The evidence is that a last run has ended.
-        return last if output(last) is not None else _as_it_was_to_be(last)
-
-    def value(self, evidence: Evidence, winner: FrozenTrial | None) -> float | None:
-        """See :class:`Procedure`; None if the last run failed or its score is not charged for."""
-        values = self._scores(evidence)
-        return values[0] if values is not None and len(values) == 1 else None
-
-    def attributes(self, evidence: Evidence) -> dict[str, Any]:
-        """See :class:`Procedure`; the pilots, and what is to be said of the last run."""
-        settings = self.settings
-        pilots = [r.trial for r in evidence.runs if r.trial.number < settings.pilots]
-        last = evidence.runs[-1].trial
-        said = [FAILED] if output(last) is None else []
-        said = [GIVEN_UP] if evidence.last_run_given_up else said
+    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+        """See :class:`Procedure`; the last run, and all that is charged for of the pilots."""
+        self.refuse_lost(asked)
+        settings, runs = self.settings, [run.trial for run in evidence.runs]
+        if asked.give_up_last_run:  # No run was made in view of the last one's output.
+            runs[-1] = _without_output(runs[-1])
+        last = runs[-1]
+        assert last.number >= settings.pilots  # The evidence is that a last run has ended.
+        spending = self._spending(runs, record, asked.vouched)
+        values = output(last) if settings.scores_last_run else None
+        failed = GIVEN_UP if asked.give_up_last_run else FAILED
+        said = [failed] if output(last) is None else []
         said += [BY_HAND] if was_enqueued(last) else []
-        values = self._scores(evidence)
         others = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
         if others:
             _logger.warning("Trials beside a release: %s.", OTHERS)
-        return {
-            "pilots": [_shown(trial, settings) for trial in pilots],
-            **({"not covered": OTHERS} if others else {}),
-            **({"last run": "; ".join(said)} if said else {}),
-            **({"values": list(values)} if values is not None and len(values) > 1 else {}),
-        }
-
-    def distributions(
-        self, evidence: Evidence, winner: FrozenTrial | None
-    ) -> dict[str, BaseDistribution]:
-        """See :class:`Procedure`; the pilots' too, the last run's where they differ."""
-        found: dict[str, BaseDistribution] = {}
-        for run in evidence.runs:
-            found.update(run.trial.distributions)
-        return found | super().distributions(evidence, winner)
-
-    def _scores(self, evidence: Evidence) -> tuple[float, ...] | None:
-        return output(evidence.runs[-1].trial) if self.settings.scores_last_run else None
+        winner = last if output(last) is not None else _as_it_was_to_be(last)
+        ranges = (trial.distributions for trial in (*runs, winner))
+        return Outcome(
+            winner,
+            values[0] if values is not None and len(values) == 1 else None,
+            dict(itertools.chain.from_iterable(r.items() for r in ranges)),
+            self.design,
+            {
+                "pilots": [_shown(t, settings) for t in runs if t.number < settings.pilots],
+                **({"not covered": OTHERS} if others else {}),
+                **({"last run": "; ".join(said)} if said else {}),
+                **({"values": list(values)} if values is not None and len(values) > 1 else {}),
+            },
+            spending=spending,
+        )
 
 
 def _without_output(trial: FrozenTrial) -> FrozenTrial:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,10 @@ from optuna.distributions import BaseDistribution, distribution_to_json, json_to
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import ReleaseRefusedError
-from optuna_dp.evidence.procedure import Procedure
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
+from optuna_dp.evidence.run_record import RunRecord
+from optuna_dp.evidence.runs import Evidence
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.drawn_slots import draw_alone
 from optuna_dp.protocol.plan import StudyPlan
@@ -28,6 +31,7 @@ from optuna_dp.protocol.records import (
     NOT_DRAWN_KEY,
     SlotRecord,
     holds_new_plan,
+    score,
     was_enqueued,
 )
 
@@ -93,6 +97,25 @@ class DrawnRuns(Procedure):
         """See :class:`Procedure`."""
         _check_one_successor(runs)
         check_distributions(runs)
+
+    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+        """See :class:`Procedure`; one trial, or none, and nothing besides."""
+        for name in ("vouched", "give_up_last_run"):
+            if (value := getattr(asked, name)) not in (None, False):
+                why = f"it is for studies with a budget, and this is one of {self.design.sampler}"
+                raise InvalidArgumentError(name, value, why, "Leave it out.")
+        self.refuse_lost(asked)
+        winner = self.winner(evidence)
+        return Outcome(
+            winner,
+            score(winner) if winner is not None and self.runs_are_private else None,
+            {} if winner is None else dict(winner.distributions),
+            self.design,
+        )
+
+    @abstractmethod
+    def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        """Returns the trial whose output is released, or None."""
 
 
 def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:

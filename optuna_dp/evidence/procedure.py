@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.plan import Design, StudyPlan
-from optuna_dp.protocol.records import SlotRecord, ended, score
+from optuna_dp.protocol.records import SlotRecord, ended
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -20,8 +21,40 @@ if TYPE_CHECKING:
     from optuna_dp.evidence.run_record import RunRecord
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the curator asked of a release, as :func:`optuna_dp.release` describes it."""
+
+    failures: str | None = None
+    vouched: str | None = None
+    give_up_last_run: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is released of a study, and under which design.
+
+    Attributes:
+        trial: The trial whose output is released, or None.
+        value: The score that is released with it, or None.
+        distributions: The ranges of the parameters that are released.
+        design: The design whose guarantee holds.
+        attributes: What is released besides, by name.
+        disclosed_runs: How many runs could be chosen, where that is revealed.
+        spending: What is known of what runs spent, as JSON.
+    """
+
+    trial: FrozenTrial | None
+    value: float | None
+    distributions: dict[str, BaseDistribution]
+    design: Design
+    attributes: dict[str, Any] = field(default_factory=dict)
+    disclosed_runs: int | None = None
+    spending: dict[str, Any] = field(default_factory=dict)
+
+
 class Procedure(ABC):
-    """How studies of one design are judged. Only :meth:`settle` draws or writes anything.
+    """How studies of one design are judged. Only :meth:`outcome` draws or writes anything.
 
     Args:
         design: The design in the study's plan.
@@ -96,22 +129,6 @@ class Procedure(ABC):
         """Refuses a run that shows more than is charged for, as far as a study can tell."""
         return
 
-    def without_last_output(self, evidence: Evidence) -> Evidence:
-        """Returns the evidence without the last run's output, which is given up."""
-        raise self._for_budgets_only("give_up_last_run", True)
-
-    def spending(
-        self, evidence: Evidence, record: RunRecord, vouched: str | None
-    ) -> dict[str, Any]:
-        """Returns what is known of what runs spent, as JSON; refuses what nobody vouches for."""
-        if vouched is not None:
-            raise self._for_budgets_only("vouched", vouched)
-        return {}
-
-    def _for_budgets_only(self, name: str, value: Any) -> InvalidArgumentError:
-        why = f"it is for studies with a budget, and this is one of {self.design.sampler}"
-        return InvalidArgumentError(name, value, why, "Leave it out.")
-
     def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
         """Returns what is still to end, in words that keep secrets; empty if the study is over."""
         runs = self.runs_among(trials, plan)
@@ -127,45 +144,25 @@ class Procedure(ABC):
         """Returns what the curator should know of the runs so far; empty if there is nothing."""
         return ""
 
-    def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:
-        """Refuses runs that failed together; returns how many others there are if that is told."""
-        if failures == "lost":
-            raise InvalidArgumentError(
-                "failures",
-                failures,
-                f"the number of runs of {self.design.sampler} is not secret, so none is revealed",
-                "Leave it out.",
-            )
-        return None
-
-    def with_disclosed_run_count(self, runs: int) -> Design:
-        """Returns the design of the same procedure with a known number of runs."""
-        raise NotImplementedError
-
     def check_outputs(self, attributes: Any, store: Any) -> None:
         """Refuses outputs of the winner that may not be released; both are what release() got."""
         return
 
     # What is released.
 
-    def settle(self, evidence: Evidence) -> None:
-        """Makes and records a private choice that has not been made; once, whoever makes it."""
-        return
-
     @abstractmethod
-    def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        """Returns the trial whose output is released, or None; the study is settled."""
+    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+        """Returns what is released; refuses what nothing and nobody vouches for.
 
-    def value(self, evidence: Evidence, winner: FrozenTrial | None) -> float | None:
-        """Returns the score that is released with the winner, or None."""
-        return score(winner) if winner is not None and self.runs_are_private else None
+        A private choice that has not been made is made and recorded here, once, whoever makes it.
+        """
 
-    def distributions(
-        self, evidence: Evidence, winner: FrozenTrial | None
-    ) -> dict[str, BaseDistribution]:
-        """Returns the ranges of the parameters that are released."""
-        return {} if winner is None else dict(winner.distributions)
-
-    def attributes(self, evidence: Evidence) -> dict[str, Any]:
-        """Returns what is released besides the winner, by name."""
-        return {}
+    def refuse_lost(self, asked: Asked) -> None:
+        """Refuses to reveal the number of runs, where it is no secret."""
+        if asked.failures == "lost":
+            raise InvalidArgumentError(
+                "failures",
+                asked.failures,
+                f"the number of runs of {self.design.sampler} is not secret, so none is revealed",
+                "Leave it out.",
+            )

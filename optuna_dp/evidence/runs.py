@@ -25,10 +25,8 @@ class Evidence:
     Attributes:
         runs: All runs, by slot.
         study: The study, for what a procedure keeps beside its runs.
-        last_run_given_up: Whether the last run's output was given up, and is not here.
     """
 
     plan: StudyPlan
     runs: tuple[Run, ...] = field(repr=False)
     study: Study
-    last_run_given_up: bool = False

@@ -143,7 +143,11 @@ def _typical(d: int) -> FloatArray:
 def _regressor(x: FloatArray, z: FloatArray, theta: FloatArray) -> Any:
     """A Gaussian process with the hyperparameters ``exp(theta)`` given scores ``z`` at ``x``."""
     from sklearn.gaussian_process import GaussianProcessRegressor  # start-up time
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+    from sklearn.gaussian_process.kernels import (  # start-up time
+        ConstantKernel,
+        Matern,
+        WhiteKernel,
+    )
 
     amplitude, *lengths, noise = np.exp(theta)
     kernel = ConstantKernel(amplitude) * Matern(lengths, nu=2.5) + WhiteKernel(noise)

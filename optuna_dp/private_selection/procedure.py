@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from optuna_dp.accounting.guarantee import Guarantee
+    from optuna_dp.evidence.procedure import Asked, Outcome
     from optuna_dp.evidence.run_record import RunRecord
     from optuna_dp.evidence.runs import Evidence
 
@@ -80,11 +81,16 @@ class PrivateSelection(DrawnRuns):
             "run that fails meanwhile is spent, and release() will ask about it."
         )
 
-    def check_failures(self, evidence: Evidence, failures: str | None) -> int | None:
-        return check_failures(evidence, failures)
+    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+        """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
+        disclosed = check_failures(evidence, asked.failures)
+        found = super().outcome(evidence, record, replace(asked, failures=None))
+        if disclosed is None:
+            return found
+        return replace(found, design=self._best_of_exactly(disclosed), disclosed_runs=disclosed)
 
-    def with_disclosed_run_count(self, runs: int) -> Design:
-        """See :class:`Procedure`; the best of exactly ``runs`` runs.
+    def _best_of_exactly(self, runs: int) -> Design:
+        """The design with a known number of runs.
 
         None of them is charged as a start-up run: the runs that were lost may have been these.
         """

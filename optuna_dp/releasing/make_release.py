@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
@@ -112,35 +113,28 @@ def release(
     record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
     if failures not in (None, "chance", "lost"):
         raise InvalidArgumentError("failures", failures, "it must be None, 'chance' or 'lost'")
-    disclosed = procedure.check_failures(evidence, failures)
-    if give_up_last_run:
-        evidence = procedure.without_last_output(evidence)
-    spending = procedure.spending(evidence, record, vouched)
     description = _description(study, procedure.planned_records())
-    procedure.settle(evidence)
-    winner = procedure.winner(evidence)
-    design = (
-        procedure.design if disclosed is None else procedure.with_disclosed_run_count(disclosed)
-    )
+    asked = Asked(failures, vouched, give_up_last_run)
+    outcome = procedure.outcome(evidence, record, asked)
+    winner = outcome.trial
     artifact = None
     if winner is not None and artifact_store is not None:
         # Lazy: only releases with artifacts need it.
         from optuna_dp.releasing.artifacts import artifact_of
 
         artifact = artifact_of(study, winner, artifact_store)
-    guarantee = procedure_of(design).guarantee(record)
     found = Release(
         params=None if winner is None else dict(winner.params),
-        value=procedure.value(evidence, winner),
-        guarantee=guarantee,
-        attributes={**_attributes(winner, record), **procedure.attributes(evidence)},
+        value=outcome.value,
+        guarantee=procedure_of(outcome.design).guarantee(record),
+        attributes={**_attributes(winner, record), **outcome.attributes},
         artifact=artifact,
-        distributions=procedure.distributions(evidence, winner),
+        distributions=outcome.distributions,
         delta=record.delta if delta is None else open_unit("delta", delta),
-        design=design,
-        disclosed_runs=disclosed,
+        design=outcome.design,
+        disclosed_runs=outcome.disclosed_runs,
         description=description,
-        spending=spending,
+        spending=outcome.spending,
     )
     if description is not None and description.records is not None:
         warn_of_large_delta(found.delta, description.records)

@@ -58,10 +58,8 @@ class UtilityChoice(DrawnRuns):
                     "Leave it out; give the final model to release(study).with_training.",
                 )
 
-    def settle(self, evidence: Evidence) -> None:
-        settle(evidence.study, evidence.plan, self.settings.stages - 1)
-
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
+        settle(evidence.study, evidence.plan, self.settings.stages - 1)
         choice = final_choice(evidence.study, evidence.plan)
         if choice is None:
             raise ReleaseRefusedError("Its private choice has not been made.")
