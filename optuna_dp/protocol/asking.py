@@ -2,8 +2,7 @@
 
 Optuna has no hook for this. ``before_trial`` is the first of ours that is called, and by then the
 trial is chosen; an exception from it ends ``study.optimize``. So importing this module wraps two
-methods of ``Study``, and the one that takes waiting trials (:func:`is_new`). For samplers that are
-not optuna-dp's nothing changes.
+methods of ``Study``. For samplers that are not optuna-dp's nothing changes.
 
 ``ask`` goes on with the next trial where another worker has won the one it was given: it asks
 again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. It has a heartbeat
@@ -49,17 +48,6 @@ def is_asked_for() -> bool:
     return getattr(_thread, "asking", 0) > 0
 
 
-def is_new() -> bool:
-    """Returns whether ``study.ask`` has created the trial that begins in this thread.
-
-    It is running from its first moment then, in every storage, and Optuna gives nobody a running
-    trial: no other worker can be about to begin it, and it needs no claim. A waiting trial that
-    was added without parameters looks the same, so what ask finds waiting is noted. Where nothing
-    is noted (another library's ``ask``), no trial is taken for new.
-    """
-    return is_asked_for() and _thread.is_new
-
-
 def is_beyond() -> None:
     """Notes that the trial that begins in this thread is none of the study's runs."""
     _thread.beyond = True
@@ -70,7 +58,6 @@ def _going_on(ask: Callable[..., Trial]) -> Callable[..., Trial]:
     def asks_until_it_has_one(self: Study, *args: Any, **kwargs: Any) -> Trial:
         while True:
             _thread.asking, _thread.beyond = getattr(_thread, "asking", 0) + 1, False
-            _thread.is_new = False
             try:
                 return ask(self, *args, **kwargs)
             except TakenByAnother as error:
@@ -98,19 +85,5 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
     return optimizes
 
 
-def _noting(pop: Callable[[Study], int | None]) -> Callable[[Study], int | None]:
-    @functools.wraps(pop)
-    def pops_and_notes(self: Study) -> int | None:
-        _thread.is_new = (found := pop(self)) is None
-        return found
-
-    return pops_and_notes
-
-
-# An Optuna without it has nothing noted, so every trial is claimed.
-if hasattr(Study, "_pop_waiting_trial_id"):
-    Study._pop_waiting_trial_id = _noting(  # type: ignore[method-assign, assignment]
-        Study._pop_waiting_trial_id
-    )
 Study.ask = _going_on(Study.ask)  # type: ignore[method-assign]
 Study.optimize = _of_runs_only(Study.optimize)  # type: ignore[method-assign]

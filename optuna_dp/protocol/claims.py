@@ -3,9 +3,11 @@
 Optuna gives a waiting trial (enqueued, retried, or added by hand) to the worker that sets its
 state to running. On SQLite that update may be lost: the driver opens no transaction for the
 SELECT before it, and SQLite ignores ``FOR UPDATE``. Two workers are then told that the trial is
-theirs. A gRPC proxy has what its own storage has. So every trial that may have been waiting is
-claimed before anything else is done with it, on every storage; not what the worker has created
-itself (:func:`optuna_dp.protocol.asking.is_new`).
+theirs. A gRPC proxy has what its own storage has. So every trial is claimed before anything else
+is done with it, on every storage, also by the worker whose ``ask`` created it. Nothing in the
+trial shows that it never waited. What the thread noted of its last ``ask`` did not show it either:
+a sampler that asks another study first, or a ``_pop_waiting_trial_id`` that another library has
+replaced, made a run twice (``tests/protocol/test_claims.py``). The claim is five storage calls.
 
 What every storage does in one step is to write and to read one attribute of a trial. Each worker
 writes under a key of its own, made of the trial's number (copies of a trial keep its attributes)

@@ -6,9 +6,9 @@ are unique and consecutive on every Optuna storage, so nothing is counted and no
 =====================  =========================================================================
 hook                   what happens there
 =====================  =========================================================================
-``before_trial``       a trial that waited is claimed (:mod:`optuna_dp.protocol.claims`). Trial 0
-                       draws T and writes the plan; others wait for it. The slot gets its
-                       tie-break. The loop is stopped when the last slot has started.
+``before_trial``       the trial is claimed (:mod:`optuna_dp.protocol.claims`). Trial 0 draws T and
+                       writes the plan; others wait for it. The slot gets its tie-break. The loop
+                       is stopped when the last slot has started.
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly comes from the prior.
@@ -37,7 +37,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond, is_new
+from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
 from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.draws import (
     Space,
@@ -183,8 +183,8 @@ class SlotSampler(BaseSampler):
         storage = study._storage
         # First of all: whatever comes later may fail the trial, which may be another worker's.
         # A trial that has begun and was not asked for is continued by whoever knows of it.
-        mine = is_new() or (own_slot(trial) is not None and not is_asked_for())
-        if not mine and not claim(study, trial):
+        continued = own_slot(trial) is not None and not is_asked_for()
+        if not continued and not claim(study, trial):
             raise TakenByAnother("This trial is another worker's.")
         self._check_admitted(study, trial)
         try:

@@ -12,13 +12,13 @@ from typing import Any
 import optuna
 import pytest
 from optuna.storages import InMemoryStorage
-from optuna.trial import Trial, TrialState, create_trial
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from support import RUN, budget_sampler, exactly, refused, rewrite, study_of
 
 import optuna_dp as odp
 from optuna_dp import polling
 from optuna_dp.errors import PlanError, ReleaseRefusedError
-from optuna_dp.protocol.claims import CLAIM_KEY, HERE, OUT, STANDS, WON
+from optuna_dp.protocol.claims import CLAIM_KEY, HERE, OUT, STANDS, WON, claims_on
 from optuna_dp.protocol.records import SLOT_KEY
 
 PLAN = odp.plan_budget(
@@ -281,27 +281,87 @@ def waiting_after_one_run(study: optuna.Study) -> None:
     study.add_trial(create_trial(state=TrialState.WAITING))
 
 
-def test_only_a_trial_that_waited_is_claimed() -> None:
-    """What ask creates is running from its first moment, so nobody else is given it."""
+@pytest.mark.parametrize("how", ["optimize", "enqueued", "another ask", "a Trial by hand"])
+def test_every_trial_is_claimed_whoever_created_it(how: str) -> None:
     study = study_of(SAMPLERS["rand_tune"]())
-    waiting_after_one_run(study)
-    study.optimize(run_of)
-    claimed = {t.number for t in study.trials for key in t.system_attrs if CLAIM_KEY in key}
-    assert claimed == {1}
-    assert len(study.trials) > 2
-
-
-@pytest.mark.parametrize("how", ["another library's ask", "a Trial by hand"])
-def test_where_it_is_not_known_who_created_a_trial_it_is_claimed(how: str) -> None:
-    study = study_of(SAMPLERS["rand_tune"]())
-    study.optimize(run_of, n_trials=1)  # Of whose trial it was known.
-    if how == "another library's ask":
+    if how == "optimize":
+        study.optimize(run_of)
+    elif how == "enqueued":
+        waiting_after_one_run(study)
+        study.optimize(run_of)
+    elif how == "another ask":
         study._pop_waiting_trial_id = lambda: None  # type: ignore[method-assign]
-        trial = study.ask()
+        study.ask(fixed_distributions=SPACE)
     else:
-        trial = Trial(study, study._storage.create_new_trial(study._study_id))
-    claims = study.trials[trial.number].system_attrs
-    assert [claims[key] for key in claims if key.startswith(CLAIM_KEY)] == [WON]
+        Trial(study, study._storage.create_new_trial(study._study_id))
+    assert study.trials
+    for trial in study.trials:
+        assert list(claims_on(trial).values()) == [WON]
+
+
+class AsksFirst(odp.RandTuneSampler):
+    """Asks a study of its own whenever a trial of another begins, as nested tuning may."""
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        optuna.create_study(sampler=optuna.samplers.RandomSampler()).ask()
+        super().before_trial(study, trial)
+
+
+class TakesFromAList(optuna.Study):
+    """Takes what Optuna has waiting, and else a running trial, as a queue of others may."""
+
+    def _pop_waiting_trial_id(self) -> int | None:
+        found = super()._pop_waiting_trial_id()
+        open_ones = [t for t in self.get_trials(deepcopy=False) if not t.state.is_finished()]
+        return found if found is not None or not open_ones else open_ones[-1]._trial_id
+
+
+@pytest.mark.parametrize("way", ["a sampler that asks", "a queue of others", "a Trial by hand"])
+def test_no_way_to_hold_a_trial_before_it_begins_makes_two_runs_of_it(way: str) -> None:
+    """Each got past an earlier rule, that a trial which ask seems to have created needs no claim.
+
+    In the two latter ways a second worker takes the trial in the moment after it was created.
+    """
+    if way == "a sampler that asks":
+        study = study_of(AsksFirst(trials=exactly(3)), storage=GivesTwice())
+        waiting_after_one_run(study)
+    else:
+        study = study_of(SAMPLERS["rand_tune"]())
+        study.optimize(run_of, n_trials=1)
+    called: list[int] = []
+
+    def objective(trial: Trial) -> float:
+        called.append(trial.number)
+        return run_of(trial)
+
+    if way == "a sampler that asks":
+        together(lambda: study.optimize(objective, n_trials=1))
+        assert sorted(called) == [1, 2]
+    else:
+        _hold_what_is_created(study, way, objective)
+        study.optimize(objective, n_trials=1)
+        assert called.count(1) == 1
+    study.optimize(objective)
+    assert sorted(called) == sorted(set(called))
+    odp.release(study, RUN)
+
+
+def _hold_what_is_created(
+    study: optuna.Study, way: str, objective: Callable[[Trial], float]
+) -> None:
+    """Lets another worker take the next trial right after it was created, and end it."""
+    storage, create = study._storage, study._storage.create_new_trial
+
+    def created(study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        trial_id = create(study_id, template_trial)
+        storage.create_new_trial = create  # type: ignore[method-assign]
+        theirs = TakesFromAList(study.study_name, storage, sampler=SAMPLERS["rand_tune"]())
+        trial = Trial(theirs, trial_id) if way == "a Trial by hand" else theirs.ask()
+        assert trial.number == 1
+        theirs.tell(trial, objective(trial))
+        return trial_id
+
+    storage.create_new_trial = created  # type: ignore[method-assign]
 
 
 @ALL
