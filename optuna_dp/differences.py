@@ -1,19 +1,24 @@
-"""Where two records differ, in words: for refusals. No guarantee rests on it."""
+"""Where two records differ, in words: for refusals. No guarantee depends on it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+_SHOWN = 3
 
-def differences(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
-    """Says in words where two records differ, field by field; empty if nowhere."""
-    mine, theirs = _flat(mine), _flat(theirs)
-    names = sorted(set(mine) | set(theirs))
-    return "; ".join(
-        f"{name}: {mine.get(name)!r} against {theirs.get(name)!r}"
-        for name in names
-        if mine.get(name) != theirs.get(name)
-    )
+
+def differences(mine: dict[str, Any], plan: dict[str, Any]) -> str:
+    """Says in words where a worker's record differs from the plan's; empty if nowhere.
+
+    The outermost fields come first. Lists are counted only: those of a plan hold whole events.
+    """
+    mine, plan = _flat(mine), _flat(plan)
+    names = sorted(set(mine) | set(plan), key=lambda name: (name.count("."), name))
+    differing = [name for name in names if mine.get(name) != plan.get(name)]
+    shown = [n for n in differing if not isinstance(mine.get(n, plan.get(n)), list)][:_SHOWN]
+    words = [f"{n} is {mine.get(n)!r} here and {plan.get(n)!r} in the plan" for n in shown]
+    more = len(differing) - len(shown)
+    return "; ".join(words + [f"{more} more field(s) differ"] * bool(more))
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

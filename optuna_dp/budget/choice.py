@@ -157,7 +157,7 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
             )
         if to_internal(known[0], value) is None:
             raise InvalidArgumentError(
-                "choose", answer, f"it returned {value!r} for {name!r}, which has {known[0]}"
+                "choose", answer, f"it returned {value!r} for {name!r}, outside {known[0]}"
             )
         distributions[name] = known[0]
     return dict(answer), distributions

@@ -99,15 +99,15 @@ class Fidelity:
         if self.trial is not None:
             if noted(self._now(), SPENT) is not None:
                 raise PlanError(
-                    f"What trial {self.trial.number} spent is recorded already. Call run.spent "
-                    "once, with everything: run.spent(first, second)."
+                    f"Trial {self.trial.number} called run.spent twice. Call it once, with "
+                    "everything that was spent: run.spent(first, second)."
                 )
             note(self.trial, SPENT, event=event_to_json(event))
         if not costs_no_more(event, self.training, self.neighboring_relation):
             raise PlanError(
-                f"This run spent more than it may. It spent: {in_words(event)}. It may spend: "
-                f"{in_words(self.training)}. Return nothing of it, and train with the noise, the "
-                "sampling rate and the steps that fidelity grants."
+                f"This run spent more than the plan allows. Spent: {in_words(event)}. Allowed: "
+                f"{in_words(self.training)}. Do not use its output. Train with the noise, the "
+                "sampling rate and the steps of odp.fidelity(trial)."
             )
 
     def score(self, correct: npt.ArrayLike, *, size: int | None = None) -> float:
@@ -147,8 +147,8 @@ class Fidelity:
             size = max(1, round(self.records * (self.sample or 1.0)))
         if self.trial is not None and noted(self._now(), SCORED) is not None:
             raise PlanError(
-                f"Trial {self.trial.number} has its score already, and the plan pays for one "
-                "score a run."
+                f"Trial {self.trial.number} called run.score twice. The plan charges for one "
+                "score per run: keep the first."
             )
         found = private_accuracy(correct, size=size, noise_multiplier=self.score_noise_multiplier)
         if self.trial is not None:
@@ -197,7 +197,7 @@ class Fidelity:
             raise InvalidArgumentError(
                 "batch_size",
                 None,
-                "a plan that was made from a function does not know the size of a batch",
+                "a plan made with plan_budget(run=...) does not know the batch size",
                 "Call optuna_dp.learning_rate(noise_multiplier=run.noise_multiplier, "
                 "steps=run.steps, batch_size=...) with the number that sums are divided by.",
             )

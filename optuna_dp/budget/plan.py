@@ -82,8 +82,8 @@ class BudgetPlan:
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "it does not go with replace_one, where one exchange may change both parts",
-                "Plan with score='training', which pays for both, or with add_or_remove_one.",
+                "replace_one does not allow it: one replacement may change both parts of the data",
+                "Plan with score='training', which charges for both, or with add_or_remove_one.",
             )
         checked_sample(self.sample, self.neighboring_relation)
         if not all(_is_as_stated(run, self.score) for run in (*self.rungs, self.final)):
@@ -169,7 +169,7 @@ class BudgetPlan:
         left = validation.whole("slot", slot)
         if left >= self.runs:
             raise InvalidArgumentError(
-                "slot", slot, f"the plan pays for the runs 0 to {self.runs - 1} only"
+                "slot", slot, f"the plan has the runs 0 to {self.runs - 1} only"
             )
         for size, rung in zip(self.rung_sizes, self.rungs, strict=True):
             if left < size:
@@ -319,8 +319,8 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
         raise InvalidArgumentError(
             name,
             value,
-            "a rung must not have more pilots than the one below it",
-            "The best of each rung climb to the next, as in (16, 4).",
+            "a rung must not have more pilots than the rung before it",
+            "The best pilots of a rung run again on the next one, for example (16, 4).",
         )
     return sizes
 
@@ -334,7 +334,7 @@ def checked_sample(value: Any, neighboring_relation: str) -> float | None:
         raise InvalidArgumentError(
             "sample",
             value,
-            f"a secret sample is charged under 'add_or_remove_one' only, not "
+            f"a secret sample needs neighboring_relation='add_or_remove_one', not "
             f"{neighboring_relation!r}",
             "Leave out sample, or plan with add_or_remove_one.",
         )

@@ -64,7 +64,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
     raise InvalidArgumentError(
         "what",
         type(what).__name__,
-        "it must be what the training's own accountant says",
+        "it must be an event or an accountant of the training",
         "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, or an "
         "object with a dp_event.",
     )

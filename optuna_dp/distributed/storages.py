@@ -91,7 +91,7 @@ def check_numbers(storage: BaseStorage, numbers: Sequence[int | None]) -> None:
     raise InvalidArgumentError(
         "storage of the study",
         type(_backend(storage)).__name__,
-        f"which trials are runs is told by their numbers, and {found}",
+        f"runs are identified by their trial numbers, and {found}",
         "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
     )
 

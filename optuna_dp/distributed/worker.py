@@ -212,7 +212,7 @@ def _alone_in_its_process() -> Iterator[None]:
         raise InvalidArgumentError(
             "run_timeout",
             "given",
-            "two workers are threads of one process, which cannot be ended one by one",
+            "two workers are threads of one process, and a thread cannot be ended alone",
             "Give every worker of the engine one thread.",
         )
     try:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _KEY = "optuna_dp:run:"
 ONE_COST = (
-    "Give every worker the same PrivacyCallback; if runs legitimately differ, state "
-    "optuna_dp.worst_case(...) of all of them."
+    "Give every worker the same PrivacyCallback. If the cost of runs differs on purpose, state "
+    "optuna_dp.worst_case(...) of all costs."
 )
 
 
@@ -79,7 +79,7 @@ class RunRecord(Record):
             raise InvalidArgumentError(
                 "run",
                 event,
-                "it must be a DpEvent, what one training run costs",
+                "it must be a DpEvent, the cost of one run",
                 "Make one with optuna_dp.dp_sgd(...), optuna_dp.gaussian(...), "
                 "optuna_dp.compose(...) or dp_accounting.",
             )

@@ -266,7 +266,7 @@ def _unknown_of(
             raise InvalidArgumentError(
                 "target_epsilon",
                 None,
-                "it must be given when something is to be solved for",
+                "it is needed to solve for a number",
                 "If run is a function of its noise, give noise_multiplier instead."
                 if white_box
                 else "",
@@ -279,10 +279,10 @@ def _unknown_of(
             run,
             f"to solve for {unknown} it must be "
             + (
-                "an event, or have its noise_multiplier given"
+                "an event, or a function with its noise_multiplier"
                 if white_box
-                else "a function of the noise multiplier, and that not given"
+                else "a function of the noise multiplier, without noise_multiplier"
             ),
-            "For the noise: lambda noise: dp_sgd(noise_multiplier=noise, ...).",
+            "For example lambda noise: dp_sgd(noise_multiplier=noise, ...).",
         )
     return unknown

@@ -34,7 +34,10 @@ from optuna_dp.errors import PlanError
 
 _logger = logging.getLogger("optuna_dp")
 _thread = threading.local()
-BEYOND = "The study's last run has begun already, so this trial is no run of it."
+BEYOND = (
+    "It is not a run and trains nothing, because the study's last run has already begun. When all "
+    "runs have ended: optuna_dp.release(study)."
+)
 
 
 class TakenByAnother(PlanError):

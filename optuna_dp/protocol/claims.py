@@ -57,11 +57,11 @@ HERE, STANDS, WON, OUT = "here", "stands", "won", "out"
 _TOKEN_BYTES = 8
 
 # What a release says of a trial that was won twice, and the way out.
-CLAIMED_TWICE = "two workers began it, so it may have run twice, and one run is charged for."
+CLAIMED_TWICE = "two workers began it, so it may have run twice, but it is charged once."
 SPENT_TWICE = (
-    "Start a new study on a storage that answers with what was written last. Nothing of this one "
-    "is released; what it spent is its guarantee and the event of this run once more "
-    "(Guarantee.compose)."
+    "Release nothing of this study. It spent its guarantee and one run more (Guarantee.compose). "
+    "Start a new study on a storage that always returns what was written last, such as "
+    "PostgreSQL."
 )
 
 

@@ -102,7 +102,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
             wrong,
             "it is not the number of an open trial",
             # Not which ones are: an exception may be read by others.
-            "recover(study) returns those that are open.",
+            "recover(study) returns the open trials.",
         )
     ids = {t.number: t._trial_id for t in trials}
     for number in sorted(numbers & lost):

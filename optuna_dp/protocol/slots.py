@@ -69,10 +69,10 @@ _logger = logging.getLogger("optuna_dp")
 # Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
 # run that is T.
 NOT_DRAWN = (
-    "A trial was enqueued or copied (by hand, or by a callback that retries failed trials), so "
-    "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
-    "of the study had started before, the study has no privacy guarantee: start a new study "
-    "without enqueued trials; a failed run is a run and is never repeated."
+    "A trial was enqueued or copied, by hand or by a callback that retries failed trials. Its "
+    "parameters were not drawn by the sampler, so it is not run. Unless all runs had started "
+    "before, the study has no privacy guarantee. Start a new study without enqueued trials, or "
+    "use BudgetSampler(plan_budget(...)), which allows them."
 )
 # A joint draw, and what the curator may want to know of it.
 Drawn = tuple[dict[str, Any], dict[str, Any]]
@@ -166,9 +166,10 @@ class SlotSampler(BaseSampler):
             raise InvalidArgumentError(
                 "directions",
                 [direction.name.lower() for direction in study.directions],
-                f"{type(self).__name__} releases the best run by one score, so it is not for "
-                "multi-objective studies",
-                "Make the study with direction=, and let the objective return one number.",
+                f"{type(self).__name__} chooses by one score and does not take multi-objective "
+                "studies",
+                "Make the study with direction=, and return one number. For several objectives "
+                "use BudgetSampler(plan_budget(...), choose=<a function>).",
             )
 
     def reseed_rng(self) -> None:
@@ -191,8 +192,8 @@ class SlotSampler(BaseSampler):
             self._begin(study, trial)
         except UpdateFinishedTrialError:
             raise PlanError(
-                "A trial was told to have failed while this worker was starting it. It counts as "
-                "a failed run. Start the worker again for the runs that remain."
+                "A trial was marked as failed while this worker was starting it. It counts as a "
+                "failed run. Start the worker again for the other runs."
             ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
@@ -311,8 +312,8 @@ class SlotSampler(BaseSampler):
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
         if unused and state == TrialState.COMPLETE:
             self._warn_once(
-                f"A run has not asked for {unused} of search_space. That is as it should be if "
-                "other parameters decide which are used; if a name is misspelt, start a new study."
+                f"A run did not ask for {unused} of search_space. That is right if other "
+                "parameters decide which are used. If a name is a typing error, start a new study."
             )
 
     def _warn_once(self, message: str) -> None:

@@ -141,15 +141,16 @@ class Release:
             facts |= words.facts_of_spending(self.design, self.spending)
         if self.disclosed_runs is not None:
             facts["Number of runs"] = (
-                f"{self.disclosed_runs} could be chosen. The number is revealed here, and the "
-                "guarantee is that of the best of exactly so many. The curator vouches that a "
-                "block of other runs failed for a cause that does not depend on the data"
+                f"{self.disclosed_runs} runs could be chosen from. The number is revealed here, "
+                "and the guarantee is that of the best of exactly so many. Vouched for: a block "
+                "of other runs failed for a cause that does not depend on the data"
             )
         for name in ("last run", "not covered"):
             if self.attributes.get(name):
                 facts[name.capitalize()] = str(self.attributes[name])
         if self.training is not None:
-            facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
+            words = in_words(self.training)
+            facts["Final training"] = f"vouched for: {words}; counted in the guarantee above"
         return statement_markdown(self._statement(), facts)
 
     def to_json(self) -> dict[str, Any]:

@@ -262,8 +262,8 @@ def _check_curve(
         refuse(
             y[1:-1] > line * (1.0 + _RELATIVE) + _ABSOLUTE,
             1,
-            "it lies above the line between its neighbours, which no such curve does",
-            "Were they read off a curve? Bounds that are not convex say more without this one.",
+            "it lies above the line between its neighbours, so the curve is not convex",
+            "Check the numbers. If all of them are valid bounds, leave this point out.",
         )
 
 
