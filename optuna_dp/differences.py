@@ -10,14 +10,18 @@ _SHOWN = 3
 def differences(mine: dict[str, Any], plan: dict[str, Any]) -> str:
     """Says in words where a worker's record differs from the plan's; empty if nowhere.
 
-    The outermost fields come first. Lists are counted only: those of a plan hold whole events.
+    The outermost fields come first. Lists are only named: those of a plan hold whole events.
     """
     mine, plan = _flat(mine), _flat(plan)
     names = sorted(set(mine) | set(plan), key=lambda name: (name.count("."), name))
     differing = [name for name in names if mine.get(name) != plan.get(name)]
-    shown = [n for n in differing if not isinstance(mine.get(n, plan.get(n)), list)][:_SHOWN]
-    words = [f"{n} is {mine.get(n)!r} here and {plan.get(n)!r} in the plan" for n in shown]
-    more = len(differing) - len(shown)
+    words = [
+        f"{name} differs"
+        if isinstance(mine.get(name, plan.get(name)), list)
+        else f"{name} is {mine.get(name)!r} here and {plan.get(name)!r} in the plan"
+        for name in differing[:_SHOWN]
+    ]
+    more = len(differing) - len(words)
     return "; ".join(words + [f"{more} more field(s) differ"] * bool(more))
 
 

@@ -44,7 +44,7 @@ def check_waited(trial: FrozenTrial) -> None:
     """Refuses a run that failed because it waited too long for others."""
     if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
         raise ReleaseRefusedError(
-            "it stopped waiting for other runs (timeout). So its failure depends on how long they "
+            "it gave up waiting for other runs (timeout). So its failure depends on how long they "
             "took, and no guarantee covers that.",
             trial_number=trial.number,
             fix=f"{NEW_STUDY} Leave out timeout=. With ask and tell, tell a run's result before "

@@ -50,8 +50,8 @@ class DrawnSlotSampler(SlotSampler):
         super().__init__(search_space, seed=seed)
         if seed is not None:
             told = (
-                f"{type(self).__name__} has a seed. Who knows the seed knows the number of runs "
-                "and every draw, so release() will refuse the study. Use a seed in tests only."
+                f"A {type(self).__name__} with a seed is for tests and simulations: who knows the "
+                "seed knows the number of runs and every draw, so release() will refuse the study."
             )
             # Scripts that silence warnings are common; the log says it all the same.
             _logger.warning(told)

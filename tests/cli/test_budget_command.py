@@ -92,7 +92,7 @@ def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
         ({"epsilon": "1e-9"}, "noise"),
         ({"batch_size": "501"}, "--batch-size=501"),
         ({"pilots": "a"}, "--pilots='a'"),
-        ({"pilots": "3,4"}, "more pilots than the one below"),
+        ({"pilots": "3,4"}, "more pilots than the rung before"),
         ({"noise_increase": "1"}, "--noise-increase=1.0"),
         ({"records": "many"}, "--records"),
         ({"epochs": "0"}, "--epochs"),

@@ -197,7 +197,7 @@ def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
 def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
     finished_study(storage=url, study_name="done")
-    assert "What one run costs is not known" in bad("release", url, "done")
+    assert "The cost of one run is not known" in bad("release", url, "done")
 
 
 def test_the_demo_runs_the_main_job() -> None:
