@@ -60,7 +60,8 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     if plan is None or plan.design.procedure != PROCEDURE:
         raise PlanError(
             "This study has no budget plan, so fidelity cannot say what a trial may spend. Make "
-            "the study with sampler=BudgetSampler(plan_budget(...))."
+            "the study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
+            "--plan."
         )
     now = storage.get_trial(trial._trial_id)
     if GATE_KEY in now.system_attrs:

@@ -134,7 +134,7 @@ def test_a_note_that_was_copied_from_another_trial_counts_for_nothing() -> None:
     asked = study.trials[0].system_attrs["optuna_dp:asked"]
     storage: Any = study._storage
     storage._get_trial(study.trials[1]._trial_id).system_attrs["optuna_dp:asked"] = asked
-    with pytest.raises(ReleaseRefusedError, match="never called odp.fidelity"):
+    with pytest.raises(ReleaseRefusedError, match="never called odp"):
         odp.release(study)
 
 
@@ -239,7 +239,7 @@ def test_spending_is_told_once() -> None:
         run.spent(trained(run))
         return 0.0
 
-    with pytest.raises(PlanError, match="called run.spent twice"):
+    with pytest.raises(PlanError, match=r"called run\.spent twice"):
         study_with(twice)
 
 

@@ -132,8 +132,8 @@ def test_no_command_creates_a_storage(tmp_path: Path, url: str, command: str) ->
         (b'{"op_code": 0, "worker_id": "w"}\n', "{}", "cannot be read"),
         (b"\x00\xff\x80\n", "{}", "It has: none"),
         (b"", "{}", "It has: none"),
-        (b"not a database", "sqlite:///{}", "no SQLite database"),
-        (b"", "sqlite:///{}", "no SQLite database"),
+        (b"not a database", "sqlite:///{}", "not a SQLite database"),
+        (b"", "sqlite:///{}", "not a SQLite database"),
         (b"SQLite format 3\0 and then junk", "sqlite:///{}", "cannot be read"),
         (b"SQLite format 3\0", "{}", "is a SQLite database"),
     ],
@@ -186,7 +186,7 @@ def test_version_and_no_command() -> None:
     assert runner.invoke(app, ["--version"]).stdout == f"optuna-dp {odp.__version__}\n"
     result = runner.invoke(app, [])
     assert result.exit_code == 0
-    for words in ("Before a study:", "With a study:", "With a release:", "recover"):
+    for words in ("Plan:", "Run:", "Release:", "Check:", "recover"):
         assert words in result.stdout
 
 
