@@ -55,7 +55,7 @@ def differences_of_runs(mine: Any, theirs: Any) -> str:
 
 
 def why_unsupported(event: Any, relation: str) -> str:
-    """Says why dp-accounting judges an event by no accountant, and what to do about it."""
+    """Says why no accountant of dp-accounting supports an event, and what to do about it."""
     try:
         PLDAccountant(events.neighboring_relation(relation)).compose(event)
     except privacy_accountant.UnsupportedEventError as error:

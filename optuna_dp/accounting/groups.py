@@ -1,4 +1,4 @@
-"""What a guarantee for one record is worth for somebody who has several.
+"""What a guarantee for one record is worth for a person with several.
 
 If the output for neighbours is (epsilon, delta)-indistinguishable, that for data sets ``size``
 records apart is (size * epsilon, delta * (1 + e^epsilon + ... + e^((size - 1) epsilon))): each

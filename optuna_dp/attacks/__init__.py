@@ -1,1 +1,1 @@
-"""What a procedure certainly costs: explicit attacks. No guarantee rests on them."""
+"""What a procedure certainly costs: explicit attacks. No guarantee depends on them."""

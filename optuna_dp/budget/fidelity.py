@@ -31,7 +31,7 @@ class Fidelity:
         sample_rate: Chance of a record, of the run's sample if it has one, to join a step; None
             if the plan was made from ``run``.
         score_noise_multiplier: For :func:`optuna_dp.scoring.private_accuracy` and the like; None
-            if no score on private records is paid for.
+            if no score on private records is charged for.
         batch_size: Expected number of records in a batch, the same for all runs of a plan; None
             if the plan was made from ``run``.
         event: What the run costs, its score included.
@@ -42,7 +42,7 @@ class Fidelity:
         records: The public number of records that the plan was made for; None if it was made from
             ``run``.
         scored_on: "training" or "disjoint": private records, with noise; "public": public ones,
-            without; None if no score of this run is paid for.
+            without; None if no score of this run is charged for.
         neighboring_relation: The plan's.
         trial: The trial that was granted this, by :func:`optuna_dp.fidelity`.
         seal: Of a plan that was made from ``run``, the digest of the numbers and the event that
@@ -88,7 +88,7 @@ class Fidelity:
             PlanError: If it is more than this run may spend (:attr:`training`), or was recorded
                 before. A run that spent more can neither be released nor shown.
             InvalidArgumentError: If it is nothing of the kind, or an accountant without a record.
-            UnsupportedEventError: If no accountant judges it.
+            UnsupportedEventError: If no accountant supports it.
         """
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import event_to_json
@@ -111,10 +111,10 @@ class Fidelity:
             )
 
     def score(self, correct: npt.ArrayLike, *, size: int | None = None) -> float:
-        """Returns the share of correct predictions, with the noise that the plan pays for.
+        """Returns the share of correct predictions, with the noise that the plan charges for.
 
         It is :func:`optuna_dp.scoring.private_accuracy` with this run's numbers. Once in each run:
-        the plan pays for one score.
+        the plan charges for one score.
 
         Args:
             correct: One truth value per scored record, shape (n,).
@@ -123,7 +123,7 @@ class Fidelity:
 
         Returns:
             The noisy share. The exact one, if the plan says that scores are computed on public
-            records. 0.0, if it pays for no score of this run: nothing is computed then.
+            records. 0.0, if it charges for no score of this run: nothing is computed then.
 
         Raises:
             PlanError: If this run had its score already.
@@ -214,7 +214,7 @@ class Fidelity:
     def draw_sample(self, records: int) -> npt.NDArray[np.intp]:
         """Returns the rows that this run may touch: a fresh secret sample, or all of them.
 
-        Once in each run, and for that run only: the plan pays for samples that are independent
+        Once in each run, and for that run only: the plan charges for samples that are independent
         of each other. Who knows a sample knows whom the run did not protect by it, so it is not
         to be stored, shown or made from a seed; its size is a secret too.
 

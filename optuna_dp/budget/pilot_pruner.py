@@ -1,4 +1,4 @@
-"""Pruning of pilots in the open: a pilot may be compared with others, by what was paid for.
+"""Pruning of released pilots: a pilot may be compared with others, by what was charged for.
 
 Any of Optuna's pruners may end a pilot. It is shown pilots of the completed batches before this
 one, on the first rung (a rung has one noise and one length, so what is reported there can be

@@ -1,6 +1,6 @@
-"""What a budget pays for: rungs of pilots, and the last run (``docs/explanation/budget.md``).
+"""What a budget charges for: rungs of pilots, and the last run (``docs/explanation/budget.md``).
 
-Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting judges their events.
+Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting computes their cost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCORES = ("training", "disjoint", None)
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """Rungs of pilots in the open, then one run, within one target epsilon.
+    """Rungs of released pilots, then one last run, within one target epsilon.
 
     Guarantees:
         * ``guarantee`` is the composition of every run that may start: all pilots of all rungs,
@@ -49,7 +49,7 @@ class BudgetPlan:
         rung_sizes: How many pilots each rung has.
         rungs: What a pilot of each rung may spend.
         final: What the last run may spend.
-        spare_runs: How many more runs like the last one are paid for.
+        spare_runs: How many more runs like the last one are charged for.
 
     Raises:
         InvalidArgumentError: If parts contradict each other, or are not allowed.
@@ -119,7 +119,7 @@ class BudgetPlan:
 
     @property
     def runs(self) -> int:
-        """How many runs are paid for: pilots, the last run, spare ones."""
+        """How many runs are charged for: pilots, the last run, spare ones."""
         return self.pilots + 1 + self.spare_runs
 
     @property
@@ -151,7 +151,7 @@ class BudgetPlan:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for the outputs of all runs together, judged from :attr:`event`."""
+        """What holds for the outputs of all runs together, computed from :attr:`event`."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.guarantee import Guarantee
 
@@ -164,7 +164,7 @@ class BudgetPlan:
             slot: From 0 to ``runs - 1``.
 
         Raises:
-            InvalidArgumentError: If it is none of them: no such run is paid for.
+            InvalidArgumentError: If it is none of them: no such run is charged for.
         """
         left = validation.whole("slot", slot)
         if left >= self.runs:
@@ -214,7 +214,7 @@ class BudgetPlan:
         Raises:
             InvalidArgumentError: If ``data`` is anything else, or its parts contradict each other:
                 an event that is not that of the noise and steps beside it, say.
-            UnsupportedEventError: If no accountant judges an event.
+            UnsupportedEventError: If no accountant supports an event.
         """
         record = _PlanRecord.from_json(data)
         plan = assembled(
@@ -226,13 +226,13 @@ class BudgetPlan:
             score=record.score,
             runs=[*(replace(run, sample=record.sample) for run in record.rungs), record.final],
         )
-        plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
+        plan.guarantee  # noqa: B018  # refuses events that no accountant supports
         return plan
 
 
 @dataclass(frozen=True)
 class _PlanRecord(Record):
-    """A plan as it is stored: what all runs have in common, and what each kind pays for."""
+    """A plan as it is stored: what all runs have in common, and what each kind is charged for."""
 
     constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp budget plan", "version": 1}
 

@@ -227,8 +227,8 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
     if any(rung.spread is not None and rung.spread > BLIND for rung in worth):
         console.print(
             "[bold]Remark:[/bold] Some pilots are too noisy to see small differences. A good "
-            "first guess (study.enqueue_trial) helps more than pilots here. If you trust it, train once "
-            "(--pilots 0).\n"
+            "first guess (study.enqueue_trial) helps more than pilots here. If you trust it, "
+            "train once (--pilots 0).\n"
         )
 
 

@@ -374,7 +374,7 @@ class _Call:
         too_long = ended_at_limit(self._study, self._places)
         if too_long:
             _logger.warning(
-                "%d run(s) reached run_timeout=%g seconds, counts as failed and is paid for in "
+                "%d run(s) reached run_timeout=%g seconds, counts as failed and is charged for in "
                 "full. The worker's stderr has the lines that were under way.",
                 too_long,
                 self._ticket.run_timeout,

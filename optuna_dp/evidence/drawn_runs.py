@@ -120,7 +120,7 @@ def _check_draw(
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
     What was drawn jointly, or from a prior that is not uniform, has a record of its own. The rest
-    is drawn again from the slot's record, and must not be noted as somebody else's: with few
+    is drawn again from the slot's record, and must not be noted as another sampler's: with few
     values to choose from, another sampler may have chosen the same.
     """
     draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})

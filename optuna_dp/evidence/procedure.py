@@ -1,4 +1,4 @@
-"""How studies of a procedure are judged: what each procedure supplies."""
+"""How studies of a procedure are checked: what each procedure supplies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Procedure(ABC):
-    """How studies of one design are judged. Only :meth:`settle` draws or writes anything.
+    """How studies of one design are checked. Only :meth:`settle` draws or writes anything.
 
     Args:
         design: The design in the study's plan.
@@ -149,7 +149,7 @@ class Procedure(ABC):
     # What is released.
 
     def settle(self, evidence: Evidence) -> None:
-        """Makes and records a private choice that has not been made; once, whoever makes it."""
+        """Makes and records a private choice that has not been made; once, by any worker."""
         return
 
     @abstractmethod

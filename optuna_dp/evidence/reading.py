@@ -27,11 +27,11 @@ from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouc
 
 @dataclass(frozen=True)
 class OpenedStudy:
-    """A study's plan and how it is judged.
+    """A study's plan and how it is checked.
 
     Attributes:
         plan: The plan, with as many slots as the study turned out to have.
-        procedure: How the study is judged; it has the settings.
+        procedure: How the study is checked; it has the settings.
     """
 
     plan: StudyPlan

@@ -1,6 +1,6 @@
 """What one run costs, as the study records it.
 
-The event is stored, not an epsilon, so that a better accountant can judge it again later. Each
+The event is stored, not an epsilon, so that a better accountant can compute its cost later. Each
 record stands under a key made of its own digest: workers that agree write the same key, workers
 that do not leave two records, and the release sees both.
 """
@@ -152,7 +152,7 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
     found = run_records(storage.get_study_system_attrs(study_id))
     other = next((record for record in found if not record.same_cost(found[0])), None)
     if other is not None:
-        # Only the words of a refusal rest on it.
+        # Lazy: only the words of a refusal need it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(

@@ -57,7 +57,7 @@ def slot_record(
 ) -> SlotRecord | None:
     """Returns a run's record; None for a slot whose worker died before the run began.
 
-    ``vouched`` are numbers of failed trials that somebody vouches never began.
+    ``vouched`` are numbers of failed trials that the curator vouches never began.
     """
     if claimed_twice(trial):
         raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)

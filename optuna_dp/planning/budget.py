@@ -56,13 +56,13 @@ def plan_budget(
     spare_runs: int = 0,
     neighboring_relation: str = "add_or_remove_one",
 ) -> BudgetPlan:
-    """Returns pilots in the open and one last run that together cost a target epsilon.
+    """Returns released pilots and one last run that together cost a target epsilon.
 
     With ``pilots=0`` it is a plan of a single run: the one to take where learning rate, clipping
     norm and batch size are all there is to choose, which follow from public numbers
     (``docs/explanation/known-without-data.md``).
 
-    Tuning at nearly the price of one training: a few noisy pilots, whose outputs are paid for and
+    Tuning at nearly the price of one run: a few noisy pilots, whose outputs are charged for and
     may be shown, and one run with hyperparameters that are any function of those outputs. Either
     DP-SGD is planned, from ``records``, ``batch_size`` and ``epochs``; or anything else whose
     cost falls with a noise multiplier, from ``run`` and ``steps``.
@@ -117,7 +117,7 @@ def plan_budget(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed, or no noise reaches the target.
-        UnsupportedEventError: If no accountant judges what ``run`` returns.
+        UnsupportedEventError: If no accountant supports what ``run`` returns.
 
     Example:
         >>> import optuna_dp as odp

@@ -144,7 +144,7 @@ def calibrate(
     Raises:
         InvalidArgumentError: If the target cannot be reached (the message says what can), or an
             argument is not allowed.
-        UnsupportedEventError: If no accountant judges the run.
+        UnsupportedEventError: If no accountant supports the run.
 
     Example:
         >>> import optuna_dp as odp

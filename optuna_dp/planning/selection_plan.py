@@ -110,7 +110,7 @@ def selection_plan(
         * At least 98 % of ``target_epsilon`` is used, unless what is solved for is at an end of
           its range (:func:`calibrate` names it) or only Rényi accounting says so little.
         * No figure depends on which others were read, or in which order.
-        * All arguments are checked, and the run judged supported, before any work.
+        * All arguments are checked, and whether the run is supported, before any work.
 
     Args:
         run: Event of one run, or a function noise multiplier -> event.
@@ -135,7 +135,7 @@ def selection_plan(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
-        UnsupportedEventError: If no accountant judges the run.
+        UnsupportedEventError: If no accountant supports the run.
 
     Example:
         >>> import optuna_dp as odp

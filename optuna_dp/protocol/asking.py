@@ -8,7 +8,7 @@ not optuna-dp's nothing changes.
 ``ask`` goes on with the next trial where another worker has won the one it was given: it asks
 again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. It has a heartbeat
 and calls the objective only for what ``ask`` returns, so a worker that lost a trial leaves it as
-it is and makes as many runs as it was told to.
+it is and makes as many runs as asked.
 
 ``optimize`` calls the objective right after ``ask``, in the same thread. If the sampler has said
 meanwhile that the trial is beyond the last run (:func:`is_beyond`), it ends as pruned instead.

@@ -50,7 +50,7 @@ def plan_for(
             return found
         if leader is None or not leader.state.is_finished():
             return None
-        # Only studies whose first worker died rest on it.
+        # Lazy: only studies whose first worker died need it.
         from optuna_dp.protocol.succession import plan_in_place
 
         return plan_in_place(storage, study_id, leader, trial.number, new_plan)
@@ -90,7 +90,7 @@ def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str
     (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
     """
     if mine != plan.design and fingerprint != plan.design.fingerprint:
-        # Only the words of a refusal rest on it.
+        # Lazy: only the words of a refusal need it.
         from optuna_dp.differences import differences
 
         raise PlanError(

@@ -12,7 +12,7 @@ hook                   what happens there
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly comes from the prior.
-``after_trial``        a parameter that somebody else has drawn is noted.
+``after_trial``        a parameter that another sampler has drawn is noted.
 =====================  =========================================================================
 """
 
@@ -98,7 +98,7 @@ class SlotSampler(BaseSampler):
 
     # What a procedure supplies.
 
-    _procedure: str  # Who judges the study.
+    _procedure: str  # The procedure of the study.
     _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
@@ -125,7 +125,7 @@ class SlotSampler(BaseSampler):
         return shown
 
     def __repr__(self) -> str:
-        # A seed would tell T to whoever reads a log.
+        # A seed would reveal T to readers of a log.
         shown = {name: repr(value) for name, value in self._in_words().items()}
         shown |= {} if self._seed is None else {"seed": "<given>"}
         words = ", ".join(f"{name}={value}" for name, value in shown.items())
@@ -183,7 +183,7 @@ class SlotSampler(BaseSampler):
         """
         storage = study._storage
         # First of all: whatever comes later may fail the trial, which may be another worker's.
-        # A trial that has begun and was not asked for is continued by whoever knows of it.
+        # A trial that has begun and was not asked for is continued by its owner.
         mine = is_new() or (own_slot(trial) is not None and not is_asked_for())
         if not mine and not claim(study, trial):
             raise TakenByAnother("This trial is another worker's.")

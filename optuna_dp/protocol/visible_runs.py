@@ -45,7 +45,7 @@ def completed_batches(
 ) -> list[FrozenTrial] | None:
     """Returns all runs of slots below ``first_of_batch``, when all of them have ended.
 
-    Waits without an end unless told otherwise: a run that gave up after some time depends on how
+    Waits without an end unless given otherwise: a run that gave up after some time depends on how
     long others take, and must not count as an ordinary failed run.
 
     Args:

@@ -93,12 +93,12 @@ class PrivacyCallback:
         self._reminder = Reminder()
 
     def __repr__(self) -> str:
-        # Start-up time: workers make callbacks before anything is judged.
+        # Start-up time: workers make callbacks before any cost is computed.
         from optuna_dp.accounting.event_words import in_words
 
         record = self._stated
         if record is None:
-            return "PrivacyCallback(<what the study's plan pays for>)"
+            return "PrivacyCallback(<what the study's plan charges for>)"
         return (
             f"PrivacyCallback(<{in_words(record.event)}>, delta={record.delta:g}, "
             f"neighboring_relation={record.neighboring_relation!r}, "

@@ -209,7 +209,7 @@ def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]
 def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
     """Refuses a second release under one plan: of a copy, before any choice is made from it.
 
-    The nonce of a plan is drawn once, so whoever else has it is a copy (``optuna.copy_study``).
+    The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
     storage, study_id = study._storage, study._study_id

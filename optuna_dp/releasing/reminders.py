@@ -1,4 +1,4 @@
-"""What the curator is told while a study runs and when it is released. It changes nothing of it.
+"""Reminders for the curator while a study runs and at its release. They change nothing.
 
 That other studies count too; and that scores look as if no noise had been added to them. This is
 for the curator's eyes: it reads all scores. It refuses nothing, because equal or round scores can

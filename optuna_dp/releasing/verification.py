@@ -134,7 +134,7 @@ def verify(
 
     Every field is compared with what follows from the events, the design and the values that are
     written there, or is named as unchecked. What agrees shows that the numbers follow from these
-    events. It cannot show that those events are what was done, nor who wrote them: whoever changes
+    events. It cannot show that those events are what was done, nor who wrote them: who changes
     a release can compute its digest again. The result says what remains to be believed.
 
     Args:

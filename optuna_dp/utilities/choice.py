@@ -1,4 +1,4 @@
-"""The private choice of a study with averaged utilities: made once, whoever makes it.
+"""The private choice of a study with averaged utilities: made once, by any worker.
 
 Optuna's storages cannot compare and set an attribute. What every storage does in one step is to
 create a trial together with its attributes and its final state, under the next number. So an

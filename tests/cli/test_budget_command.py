@@ -47,9 +47,9 @@ def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> Non
     shown = " ".join(runner.invoke(app, arguments()).output.split())
     assert "What pilots can see" in shown
     assert "more noise for the last" in shown
-    assert "hardly see" not in shown
+    assert "too noisy to see" not in shown
     poor = runner.invoke(app, arguments(epsilon="0.3", records="200")).output
-    assert "hardly see" in " ".join(poor.split())
+    assert "too noisy to see" in " ".join(poor.split())
 
 
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
