@@ -1,4 +1,4 @@
-"""Where two records differ, in words: for refusals. No guarantee depends on it."""
+"""Says in words where two records differ: for refusals. No guarantee depends on it."""
 
 from __future__ import annotations
 

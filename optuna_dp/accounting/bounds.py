@@ -1,4 +1,4 @@
-"""What a bound on the privacy loss of an event answers, and the two kinds every event has."""
+"""Bounds on the privacy loss of an event: their interface, and the two kinds every event has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events are supported, checked over the whole tree before any work.
+"""Checks the whole tree of events for unsupported ones, before any work.
 
 Two questions: can any accountant judge this event (:func:`check_supported`), and does it protect
 anything at all (:func:`non_private_reason`).

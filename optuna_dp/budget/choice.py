@@ -1,4 +1,4 @@
-"""Who climbs to the next rung, and what the last run is run with.
+"""Chooses which pilots climb to the next rung, and the hyperparameters of the last run.
 
 Both are functions of the pilots' private outputs (and of tie-breaks drawn beforehand), which is
 all that the guarantee asks: docs/explanation/budget.md.

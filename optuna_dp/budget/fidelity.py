@@ -1,4 +1,4 @@
-"""What one run of a budget may spend, and what that costs (``docs/explanation/budget.md``)."""
+"""The noise, steps and cost of one run of a budget (``docs/explanation/budget.md``)."""
 
 from __future__ import annotations
 

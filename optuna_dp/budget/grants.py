@@ -1,4 +1,4 @@
-"""What a trial of a study with a budget may spend."""
+"""Says what a trial of a study with a budget may spend."""
 
 from __future__ import annotations
 

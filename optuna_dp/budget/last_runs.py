@@ -1,4 +1,4 @@
-"""When the last run of a budget begins, and when the study has ended.
+"""Decides when the last run of a budget begins, and when the study has ended.
 
 =================  ============================================================================
 trial number       what it is

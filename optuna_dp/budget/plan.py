@@ -1,4 +1,4 @@
-"""What a budget charges for: rungs of pilots, and the last run (``docs/explanation/budget.md``).
+"""Plans of a budget: rungs of pilots, and the last run (``docs/explanation/budget.md``).
 
 Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting computes their cost.
 """

@@ -1,4 +1,4 @@
-"""What the plan of a study records of released pilots and one last run."""
+"""The settings of a budget in a study's plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs of a budget asked for, and what their trainings' own accountants say they spent.
+"""Records what runs of a budget asked for and spent, by their trainings' own accountants.
 
 Each is a note in the trial's system attributes, with its number, so that a copied trial has none.
 """

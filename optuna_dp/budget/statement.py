@@ -1,4 +1,4 @@
-"""What a statement says of a budget."""
+"""The text of a budget's statement."""
 
 from __future__ import annotations
 

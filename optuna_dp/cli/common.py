@@ -1,4 +1,4 @@
-"""What the commands share: options, help in groups, one clear line on bad input, exit code 2."""
+"""Parts of all commands: options, help in groups, one clear line on bad input, exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How workers reach a study, and whether its storage numbers trials as the protocol needs.
+"""Gives workers the study, and checks that its storage numbers trials as the protocol needs.
 
 ==============================  =============================================================
 storage                         what workers get

@@ -1,4 +1,4 @@
-"""What a study whose hyperparameters have to be drawn by its own sampler has to show.
+"""Checks studies whose hyperparameters have to be drawn by their own sampler.
 
 A private selection and a choice among utilities charge for the law of the draws. So each run must
 have been drawn by the study's sampler from the stated ranges, and by nobody else.

@@ -1,4 +1,4 @@
-"""How studies of a procedure are checked: what each procedure supplies."""
+"""Base of the procedures, which check studies and compute their guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run costs, as the study records it.
+"""The cost of one run, as the study records it.
 
 The event is stored, not an epsilon, so that a better accountant can compute its cost later. Each
 record stands under a key made of its own digest: workers that agree write the same key, workers

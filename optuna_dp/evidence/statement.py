@@ -1,4 +1,4 @@
-"""What statements say of a procedure."""
+"""Base of the texts that statements have about a procedure."""
 
 from __future__ import annotations
 

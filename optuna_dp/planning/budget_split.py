@@ -1,4 +1,4 @@
-"""How a budget is split between pilots and the last run (``docs/explanation/budget.md``).
+"""Splits a budget between pilots and the last run (``docs/explanation/budget.md``).
 
 Composition of Gaussian-like mechanisms is nearly a sum of squares, so everything here is planned
 in shares of the squared budget: the last run gets 1 / noise_increase^2 of it, the pilots the rest.

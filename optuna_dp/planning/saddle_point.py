@@ -1,4 +1,4 @@
-"""What a composition of sampled Gaussians costs, in milliseconds: an estimate, and no bound.
+"""Estimates the cost of composed sampled Gaussians in milliseconds. It is no bound.
 
 For a pair P, Q with loss L = log(dP / dQ), the privacy profile is a contour integral of the moment
 generating function M(z) = E_P e^(zL), for any a > 0:

@@ -1,4 +1,4 @@
-"""What RandTune and DP-HyPO share: a random number of runs, drawn within bounds of a prior."""
+"""Base of RandTune and DP-HyPO: a random number of runs, drawn within bounds of a prior."""
 
 from __future__ import annotations
 

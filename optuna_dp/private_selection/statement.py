@@ -1,4 +1,4 @@
-"""What a statement says of the best of a random number of runs."""
+"""The text of the statement of a private selection."""
 
 from __future__ import annotations
 

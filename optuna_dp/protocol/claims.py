@@ -19,7 +19,7 @@ and a random token:
 ==========  ====================================================================================
 
 *Never two winners.* Let t be the moment of the first ``stands``. A worker that begins to read
-after t sees it and leaves. A worker that stands therefore began to read before t, so it had written
+after t sees it and leaves. Every worker that stands began to read before t, so it had written
 ``here`` before t. A worker that stands reads again after t, finds every one of them, waits until
 each has written what it does, and takes the same minimum as the others.
 

@@ -1,4 +1,4 @@
-"""What is a draw of ours and what is not: every parameter of a run is drawn once, and recorded."""
+"""Draws: every parameter of a run is drawn once, and recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study's storage holds of ours, and how it is read and written.
+"""Records of optuna-dp in a study's storage, and how they are read and written.
 
 All of it is in trial system attributes, except for what is only known after a trial has ended
 (the run's event, the release), which is in study system attributes. Optuna gives no

@@ -1,4 +1,4 @@
-"""Who leads when trial 0 ended before it wrote the plan.
+"""Chooses the leader when trial 0 ended before it wrote the plan.
 
 Optuna's storages cannot compare and set an attribute, and a database may let an attribute be
 written to a trial that is marked as failed at the very same moment. What every storage does in

@@ -1,4 +1,4 @@
-"""Which earlier runs a slot may see, and what of them.
+"""Chooses which earlier runs a slot may see, and which of their data.
 
 Under ``schedule="batch"`` the set is fixed by slot numbers alone, never by who ended first, and
 only hyperparameters and scores go on to the density: durations, orders of arrival, reported values

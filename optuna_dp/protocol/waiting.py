@@ -1,4 +1,4 @@
-"""What a worker does while it waits for others: says for whom, and notices who has died."""
+"""Logs for whom a worker waits, and notices workers that have died."""
 
 from __future__ import annotations
 

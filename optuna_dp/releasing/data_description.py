@@ -1,4 +1,4 @@
-"""What only people know of a study, for the statement: whose data, how many, protected as what.
+"""Facts that only people know, for the statement: whose data, how many, protected as what.
 
 None of it can be checked by the software, and the statement says so. It has no part in any number
 but one: a person with several records is protected less, and the cap says how many.

@@ -1,4 +1,4 @@
-"""What is wrong with an objective, judged by what its runs were seen to do."""
+"""Finds the faults of an objective in the runs that were watched."""
 
 from __future__ import annotations
 

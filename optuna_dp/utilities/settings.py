@@ -1,4 +1,4 @@
-"""What a study with averaged utilities fixes beforehand, as its plan records it."""
+"""The settings of a study with averaged utilities in its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement says of a choice by averaged utilities."""
+"""The text of the statement of a choice by averaged utilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ProposeTestSampler and NoisyMaxSampler share: candidates as slots, utilities, the choice.
+"""Base of ProposeTestSampler and NoisyMaxSampler: candidates as slots, utilities, the choice.
 
 =====================  =========================================================================
 slot i                 candidate i; its objective returns k utilities (or their mean)

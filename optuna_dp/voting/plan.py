@@ -1,4 +1,4 @@
-"""How much noise a vote needs, and what it then costs."""
+"""Computes the noise that a vote needs, and its cost."""
 
 from __future__ import annotations
 

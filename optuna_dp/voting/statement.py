@@ -1,4 +1,4 @@
-"""What a statement says of a vote among clients (DP-HYPE)."""
+"""The text of the statement of a vote among clients (DP-HYPE)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an event of a kind that dp-accounting does not have says of itself: how it is judged."""
+"""Base of the kinds of events that dp-accounting does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every law of T can do."""
+"""Base of the distributions of T."""
 
 from __future__ import annotations
 
