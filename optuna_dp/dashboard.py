@@ -122,7 +122,7 @@ class DashboardCallback:
             if self._is_due(study, done, finished):
                 annotate(study, attack=finished)
         except Exception:
-            # A picture that cannot be drawn must not end a search: its runs are paid for.
+            # A picture that cannot be drawn must not end a search: its runs are spent.
             _logger.warning("The note for Optuna Dashboard could not be written.", exc_info=True)
 
     def _is_due(self, study: Study, done: int, finished: bool) -> bool:

@@ -126,7 +126,7 @@ def budget(epsilon: float, pilots: int | tuple[int, ...] = 0) -> BudgetPlan:
 
 
 class BudgetObjective:
-    """The objective of a study with a budget: trains as the plan pays for, scores privately.
+    """The objective of a study with a budget: trains as planned, scores privately.
 
     The learning rate follows from the noise of the run. In a plan with pilots, which are there to
     search, the noise of a weight that the rate stands for is a hyperparameter. Scores are computed

@@ -52,11 +52,11 @@ class InvalidArgumentError(OptunaDPError, ValueError):
 
 
 class UnsupportedEventError(OptunaDPError, ValueError):
-    """No accountant can judge an event (or one of its sub-events).
+    """No accountant can compute the cost of an event, or of one of its sub-events.
 
     Attributes:
-        event: The sub-event at fault.
-        reason: Why it cannot be judged.
+        event: The sub-event that no accountant supports.
+        reason: Why no accountant supports it.
     """
 
     def __init__(self, event: Any, reason: str) -> None:
@@ -105,7 +105,7 @@ class ReleaseRefusedError(OptunaDPError):
 
     Attributes:
         reason: Why, in words.
-        trial_number: The trial at fault, if one is.
+        trial_number: The trial that is the cause, if there is one.
         fix: What to do about it, in words (may be empty).
     """
 
@@ -113,7 +113,7 @@ class ReleaseRefusedError(OptunaDPError):
         self.reason = reason
         self.trial_number = trial_number
         self.fix = fix
-        where = "" if trial_number is None else f"trial {trial_number}: "
+        where = "" if trial_number is None else f"Trial {trial_number}: "
         text = f"The study cannot be released. {where}{reason}"
         super().__init__(f"{text} {fix}" if fix else text)
 
@@ -127,7 +127,7 @@ class UnfinishedStudyError(ReleaseRefusedError):
 
 
 class WaitError(OptunaDPError):
-    """A worker would wait for ever, or has waited longer than it was told to.
+    """A worker would wait for ever, or has waited longer than its timeout.
 
     Attributes:
         own_run: Whether it would have waited for a run that its own thread has open.

@@ -1,4 +1,4 @@
-"""What a bound on the privacy loss of an event answers, and the two kinds every event has."""
+"""Bounds on the privacy loss of an event: their interface, and the two kinds every event has."""
 
 from __future__ import annotations
 
@@ -101,10 +101,7 @@ class ProfileMethod(Method):
         if self._reason is not None:
             return self._reason
         floor = float(self.delta(np.array([500.0]))[0])
-        return (
-            f"with probability {floor:.3g} an output may tell everything (a run's own delta, "
-            f"times the number of runs), which is more than delta={delta:g}"
-        )
+        return f"the runs' own deltas add up to {floor:.3g}, which is more than delta={delta:g}"
 
 
 class PureMethod(Method):
@@ -123,4 +120,4 @@ class PureMethod(Method):
 
     def why_infinite(self, delta: float) -> str:
         """See :class:`Method`."""
-        return "a part of the event is not purely private, or no pure bound holds for this law"
+        return "a part of the event has no pure epsilon, or the selection has none"

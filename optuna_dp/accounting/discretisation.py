@@ -1,4 +1,4 @@
-"""How fine a grid the privacy loss distribution of a composition needs.
+"""Chooses the grid of the privacy loss distribution of a composition.
 
 Discretisation moves each application's loss to grid neighbours, so the interval follows the scale
 of the losses: a fixed 1e-4 would drown gaussian(1000), whose losses are 1e-3, and waste memory on

@@ -1,4 +1,4 @@
-"""The bounds that a guarantee rests on, by name. The guarantee is the smallest of them.
+"""The bounds that a guarantee uses, by name. The guarantee is the smallest of them.
 
 ====================  =========================================================================
 ``data_profile``      privacy-profile bound of selection (docs/explanation/profile-bound.md)
@@ -44,7 +44,7 @@ def methods_of(event: Any, relation: str) -> Mapping[str, Method]:
     """Returns every method that applies to an event, by name, those without a vote included.
 
     Raises:
-        UnsupportedEventError: If nothing judges a sub-event (named), before any work.
+        UnsupportedEventError: If no accountant supports a sub-event (named), before any work.
     """
     supported_events.check_supported(event, relation)
     key = canonical_key(event)
@@ -65,7 +65,7 @@ def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
     """Returns epsilon at ``delta`` under every method that votes there, by name; cached.
 
     Raises:
-        UnsupportedEventError: If nothing judges a sub-event (named), before any work.
+        UnsupportedEventError: If no accountant supports a sub-event (named), before any work.
     """
     supported_events.check_supported(event, relation)
     return _epsilons(canonical_key(event), relation, delta)
@@ -117,7 +117,7 @@ def _renyi_epsilon(key: str, relation: str, delta: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _renyi(key: str, relation: str) -> Method:
-    # Only events that it votes on rest on it, and whoever asks to see every method.
+    # Lazy: only events that it is used for need it, and a look at every method.
     from optuna_dp.accounting.renyi_method import renyi_method
 
     return renyi_method(event_from_json(json.loads(key)), relation)

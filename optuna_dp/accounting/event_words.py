@@ -14,7 +14,8 @@ from optuna_dp.accounting import events
 def in_words(event: Any) -> str:
     """Returns what was done to the data, as one line of text."""
     if isinstance(event, dp_event.SelfComposedDpEvent):
-        return f"{event.count} times [{in_words(event.event)}]"
+        inner = in_words(event.event)
+        return inner if event.count == 1 else f"{event.count} times [{inner}]"
     if isinstance(event, dp_event.ComposedDpEvent):
         parts = [e for e in event.events if not isinstance(e, dp_event.NoOpDpEvent)]
         return "; then ".join(map(in_words, parts)) or "nothing"
@@ -54,7 +55,7 @@ def differences_of_runs(mine: Any, theirs: Any) -> str:
 
 
 def why_unsupported(event: Any, relation: str) -> str:
-    """Says why dp-accounting judges an event by no accountant, and what to do about it."""
+    """Says why no accountant of dp-accounting supports an event, and what to do about it."""
     try:
         PLDAccountant(events.neighboring_relation(relation)).compose(event)
     except privacy_accountant.UnsupportedEventError as error:
@@ -63,7 +64,7 @@ def why_unsupported(event: Any, relation: str) -> str:
         reason = "its RDP is not known for this relation"
     message = f"under the relation {relation!r}, dp-accounting says: {reason}"
     if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return f"{message} On a sample, any event is judged under 'add_or_remove_one' only."
+        return f"{message} On a sample, most events need 'add_or_remove_one'."
     if re.search(r"\bLaplaceDpEvent", repr(event)) and relation == "replace_one":
         return f"{message} Describe it as pure_dp(2 / noise_multiplier)."
-    return f"{message} Describe it by what is known of it: rdp(...), approximate_dp(...)."
+    return f"{message} Describe it by a bound that you know: rdp(...), approximate_dp(...)."

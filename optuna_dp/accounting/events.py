@@ -1,4 +1,4 @@
-"""What one run costs: frozen descriptions of private mechanisms.
+"""Events, the cost of one run: frozen descriptions of private mechanisms.
 
 An event is data, not a judgement: accountants turn it into a profile
 (:mod:`~optuna_dp.accounting.run_profile`) or an RDP curve

@@ -1,4 +1,4 @@
-"""What points of a Renyi-DP curve say of the whole curve."""
+"""Bounds a whole Renyi-DP curve by its given points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guarantee for one record is worth for somebody who has several.
+"""The guarantee for a person with several records, from the guarantee for one record.
 
 If the output for neighbours is (epsilon, delta)-indistinguishable, that for data sets ``size``
 records apart is (size * epsilon, delta * (1 + e^epsilon + ... + e^((size - 1) epsilon))): each

@@ -1,4 +1,4 @@
-"""The guarantee of a procedure: its events, judged."""
+"""The guarantee of a procedure: the cost of its events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Guarantee(Record):
         InvalidArgumentError: If ``event`` is not an event, parts of it are about records and
             others about clients, or the relation is unknown; by a method if its argument is not
             allowed.
-        UnsupportedEventError: If no accountant judges a sub-event (named), before any work.
+        UnsupportedEventError: If no accountant supports a sub-event (named), before any work.
 
     Example:
         >>> import optuna_dp as odp
@@ -124,7 +124,7 @@ class Guarantee(Record):
         tail = validation.open_unit("tail", tail)
         if tail < 1e-12:
             raise InvalidArgumentError("tail", tail, "it must lie in [1e-12, 1)")
-        # No epsilon rests on it.
+        # Lazy: no epsilon depends on it.
         from optuna_dp.accounting.gaussian_dp import mu_of
 
         return mu_of(self._judged, self.neighboring_relation, tail)
@@ -186,7 +186,7 @@ class Guarantee(Record):
         Returns:
             Shape (n,).
         """
-        # Few epsilons rest on it (epsilon_methods.py says which).
+        # Used for few epsilons (epsilon_methods.py says which).
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
         from optuna_dp.accounting.run_rdp import rdp_of
 
@@ -206,7 +206,7 @@ class Guarantee(Record):
         Raises:
             InvalidArgumentError: If a guarantee is for another relation, one is no event, or some
                 are about records and others about clients (:func:`optuna_dp.per_client`).
-            UnsupportedEventError: If no accountant judges an event.
+            UnsupportedEventError: If no accountant supports an event.
         """
         tree = [self.event]
         for other in others:
@@ -240,7 +240,7 @@ class Guarantee(Record):
         """The event as accountants see it."""
         if units.unit_of(self.event) != units.CLIENT:
             return self.event
-        # Only votes and what is composed with them rest on it.
+        # Lazy: only votes and compositions with them need it.
         from optuna_dp.accounting.kinds.per_client import without_units
 
         return without_units(self.event)

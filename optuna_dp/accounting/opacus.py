@@ -1,4 +1,4 @@
-"""What Opacus has recorded of a training, as an event."""
+"""Turns the history of an Opacus training into an event."""
 
 from __future__ import annotations
 

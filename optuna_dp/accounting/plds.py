@@ -59,7 +59,7 @@ def fft_slack(applications: int) -> float:
 
 
 def native_pld(event: Any, relation: str, interval: float) -> Any:
-    """Returns the pessimistic PLD of an event that dp-accounting's PLD accountant judges."""
+    """Returns the pessimistic PLD of an event that dp-accounting's PLD accountant supports."""
     accountant = PLDAccountant(neighboring_relation(relation), interval)
     try:
         accountant.compose(event)

@@ -1,6 +1,6 @@
 """The privacy profile of one run: a dominating pair for every event tree.
 
-How each kind of event is judged:
+How the cost of each kind of event is computed:
 
 * what dp-accounting's PLD accountant takes: its pessimistic PLD, read at epsilon >= 0;
 * kinds of our own say what their pair is (:class:`optuna_dp.accounting.kinds.base.OwnEvent`);
@@ -51,7 +51,7 @@ def pair_of(event: Any, relation: str = "add_or_remove_one") -> DominatingPair:
         (:func:`optuna_dp.accounting.supported_events.non_private_reason` says why).
 
     Raises:
-        UnsupportedEventError: Nothing judges a sub-event (named), before any work.
+        UnsupportedEventError: No accountant supports a sub-event (named), before any work.
     """
     events.neighboring_relation(relation)
     key = canonical_key(event)
@@ -124,7 +124,7 @@ def first_choice(event: Any) -> tuple[Any, Any] | None:
             start = next(iter(supported_events.children(start)), None)
     if not isinstance(start, OwnEvent) or not start.cheaper_first:
         return None
-    # Only choices among utilities rest on it.
+    # Lazy: only choices among utilities need it.
     from optuna_dp.accounting.kinds.bounded_range import choice_and_rest
 
     return choice_and_rest(event)
@@ -185,7 +185,7 @@ def pair_of_part(key: str, relation: str) -> DominatingPair | None:
 
         return sampled(pair_of(event.event, relation), event.sampling_probability)
     if isinstance(event, dp_event.ComposedDpEvent | dp_event.RandomizedResponseDpEvent):
-        # Only runs that are described by what is known of them rest on it.
+        # Lazy: only runs described by known bounds need it.
         from optuna_dp.accounting.known_bounds import pair_of_what_is_known
 
         return pair_of_what_is_known(event, relation)

@@ -45,7 +45,7 @@ def rdp_of(
 ) -> FloatArray:
     """Returns upper bounds of the Renyi divergences of one run.
 
-    dp-accounting's own events are judged by its ``RdpAccountant`` (Mironov, Talwar & Zhang,
+    dp-accounting's own events are computed by its ``RdpAccountant`` (Mironov, Talwar & Zhang,
     arXiv 1908.10530v1, for sampled Gaussians), with the noise of Gaussians halved under
     "replace_one": their ``noise_multiplier`` is relative to one contribution, and replacing a
     record moves the sum by up to two. Ours: compositions add (Mironov, arXiv 1702.07476v3,
@@ -63,7 +63,7 @@ def rdp_of(
         Shape (n,); ``inf`` where nothing is known, never NaN.
 
     Raises:
-        UnsupportedEventError: No accountant judges a sub-event (named), before any work.
+        UnsupportedEventError: No accountant supports a sub-event (named), before any work.
     """
     events.neighboring_relation(relation)
     wanted = checked_orders(orders)

@@ -1,4 +1,4 @@
-"""Which events can be judged, checked over the whole tree before any work.
+"""Checks the whole tree of events for unsupported ones, before any work.
 
 Two questions: can any accountant judge this event (:func:`check_supported`), and does it protect
 anything at all (:func:`non_private_reason`).
@@ -22,7 +22,7 @@ _JUDGED = (OwnEvent, dp_event.NoOpDpEvent, dp_event.NonPrivateDpEvent, dp_event.
 
 
 def children(event: Any) -> list[Any]:
-    """Returns the sub-events that are judged on their own, none for a leaf."""
+    """Returns the sub-events whose cost is computed on its own, none for a leaf."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return list(event.events)
     if isinstance(event, dp_event.SelfComposedDpEvent):
@@ -31,12 +31,12 @@ def children(event: Any) -> list[Any]:
 
 
 def has_profile(leaf: Any, relation: str) -> bool:
-    """Whether dp-accounting's PLD accountant judges this leaf."""
+    """Whether dp-accounting's PLD accountant supports this leaf."""
     return bool(PLDAccountant(events.neighboring_relation(relation)).supports(leaf))
 
 
 def has_rdp(leaf: Any, relation: str) -> bool:
-    """Whether dp-accounting's RDP accountant judges this leaf, and rightly.
+    """Whether dp-accounting's RDP accountant supports this leaf, and rightly.
 
     It takes a Laplace mechanism under "replace_one" at the sensitivity of adding a record, half
     of what replacing one can do; its PLD accountant refuses, and so does this.
@@ -57,10 +57,10 @@ def sampled_by_pair(event: Any, relation: str) -> bool:
 
 
 def check_supported(event: Any, relation: str) -> None:
-    """Raises unless every sub-event can be judged by a profile or by an RDP curve.
+    """Raises unless every sub-event has a profile or an RDP curve.
 
     Raises:
-        UnsupportedEventError: Names the first sub-event that nothing judges.
+        UnsupportedEventError: Names the first sub-event without an accountant.
     """
     for child in children(event):
         check_supported(child, relation)
@@ -74,7 +74,7 @@ def check_supported(event: Any, relation: str) -> None:
     if isinstance(event, dp_event.ComposedDpEvent):
         return  # an empty composition does nothing
     if not (has_profile(event, relation) or has_rdp(event, relation)):
-        # Only the words of a refusal rest on it.
+        # Lazy: only the words of a refusal need it.
         from optuna_dp.accounting.event_words import why_unsupported
 
         raise UnsupportedEventError(event, why_unsupported(event, relation))

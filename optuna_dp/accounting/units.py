@@ -16,9 +16,9 @@ from optuna_dp.errors import InvalidArgumentError
 RECORD, CLIENT = "record", "client"
 
 _FIX = (
-    "If every part hides one client with all its records (each client's whole contribution is "
-    "clipped and noised, as in DP-FedAvg), say so of the parts that do not yet: "
-    "per_client(event). If not, no single epsilon covers both: state the two guarantees apart."
+    "If a part protects a client with all its records (its whole contribution is clipped and "
+    "noised, as in DP-FedAvg), wrap its event: per_client(event). Otherwise no single epsilon "
+    "covers both parts: state two guarantees."
 )
 
 

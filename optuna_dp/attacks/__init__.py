@@ -1,1 +1,1 @@
-"""What a procedure certainly costs: explicit attacks. No guarantee rests on them."""
+"""Explicit attacks, lower bounds of the cost. No guarantee depends on them."""

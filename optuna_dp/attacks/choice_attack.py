@@ -1,4 +1,4 @@
-"""What compositions with choices of bounded range certainly cost.
+"""Lower bounds of the cost of compositions with choices of bounded range.
 
 An exponential mechanism between two sets of candidates, one of which a record makes better and the
 other worse, has the two losses t and t - epsilon, with any t in between. So the two-point pair is

@@ -1,4 +1,4 @@
-"""What a procedure certainly costs: the strongest attack known against it."""
+"""The strongest known attack on a procedure, a lower bound of its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who climbs to the next rung, and what the last run is run with.
+"""Chooses which pilots climb to the next rung, and the hyperparameters of the last run.
 
 Both are functions of the pilots' private outputs (and of tie-breaks drawn beforehand), which is
 all that the guarantee asks: docs/explanation/budget.md.
@@ -157,7 +157,7 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
             )
         if to_internal(known[0], value) is None:
             raise InvalidArgumentError(
-                "choose", answer, f"it returned {value!r} for {name!r}, which has {known[0]}"
+                "choose", answer, f"it returned {value!r} for {name!r}, outside {known[0]}"
             )
         distributions[name] = known[0]
     return dict(answer), distributions

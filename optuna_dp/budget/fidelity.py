@@ -1,4 +1,4 @@
-"""What one run of a budget may spend, and what that costs (``docs/explanation/budget.md``)."""
+"""The noise, steps and cost of one run of a budget (``docs/explanation/budget.md``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fidelity:
         sample_rate: Chance of a record, of the run's sample if it has one, to join a step; None
             if the plan was made from ``run``.
         score_noise_multiplier: For :func:`optuna_dp.scoring.private_accuracy` and the like; None
-            if no score on private records is paid for.
+            if no score on private records is charged for.
         batch_size: Expected number of records in a batch, the same for all runs of a plan; None
             if the plan was made from ``run``.
         event: What the run costs, its score included.
@@ -42,7 +42,7 @@ class Fidelity:
         records: The public number of records that the plan was made for; None if it was made from
             ``run``.
         scored_on: "training" or "disjoint": private records, with noise; "public": public ones,
-            without; None if no score of this run is paid for.
+            without; None if no score of this run is charged for.
         neighboring_relation: The plan's.
         trial: The trial that was granted this, by :func:`optuna_dp.fidelity`.
         seal: Of a plan that was made from ``run``, the digest of the numbers and the event that
@@ -88,7 +88,7 @@ class Fidelity:
             PlanError: If it is more than this run may spend (:attr:`training`), or was recorded
                 before. A run that spent more can neither be released nor shown.
             InvalidArgumentError: If it is nothing of the kind, or an accountant without a record.
-            UnsupportedEventError: If no accountant judges it.
+            UnsupportedEventError: If no accountant supports it.
         """
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import event_to_json
@@ -99,22 +99,22 @@ class Fidelity:
         if self.trial is not None:
             if noted(self._now(), SPENT) is not None:
                 raise PlanError(
-                    f"What trial {self.trial.number} spent is recorded already. Call run.spent "
-                    "once, with everything: run.spent(first, second)."
+                    f"Trial {self.trial.number} called run.spent twice. Call it once, with "
+                    "everything that was spent: run.spent(first, second)."
                 )
             note(self.trial, SPENT, event=event_to_json(event))
         if not costs_no_more(event, self.training, self.neighboring_relation):
             raise PlanError(
-                f"This run spent more than it may. It spent: {in_words(event)}. It may spend: "
-                f"{in_words(self.training)}. Return nothing of it, and train with the noise, the "
-                "sampling rate and the steps that fidelity grants."
+                f"This run spent more than the plan allows. Spent: {in_words(event)}. Allowed: "
+                f"{in_words(self.training)}. Do not use its output. Train with the noise, the "
+                "sampling rate and the steps of odp.fidelity(trial)."
             )
 
     def score(self, correct: npt.ArrayLike, *, size: int | None = None) -> float:
-        """Returns the share of correct predictions, with the noise that the plan pays for.
+        """Returns the share of correct predictions, with the noise that the plan charges for.
 
         It is :func:`optuna_dp.scoring.private_accuracy` with this run's numbers. Once in each run:
-        the plan pays for one score.
+        the plan charges for one score.
 
         Args:
             correct: One truth value per scored record, shape (n,).
@@ -123,7 +123,7 @@ class Fidelity:
 
         Returns:
             The noisy share. The exact one, if the plan says that scores are computed on public
-            records. 0.0, if it pays for no score of this run: nothing is computed then.
+            records. 0.0, if it charges for no score of this run: nothing is computed then.
 
         Raises:
             PlanError: If this run had its score already.
@@ -147,8 +147,8 @@ class Fidelity:
             size = max(1, round(self.records * (self.sample or 1.0)))
         if self.trial is not None and noted(self._now(), SCORED) is not None:
             raise PlanError(
-                f"Trial {self.trial.number} has its score already, and the plan pays for one "
-                "score a run."
+                f"Trial {self.trial.number} called run.score twice. The plan charges for one "
+                "score per run: keep the first."
             )
         found = private_accuracy(correct, size=size, noise_multiplier=self.score_noise_multiplier)
         if self.trial is not None:
@@ -197,7 +197,7 @@ class Fidelity:
             raise InvalidArgumentError(
                 "batch_size",
                 None,
-                "a plan that was made from a function does not know the size of a batch",
+                "a plan made with plan_budget(run=...) does not know the batch size",
                 "Call optuna_dp.learning_rate(noise_multiplier=run.noise_multiplier, "
                 "steps=run.steps, batch_size=...) with the number that sums are divided by.",
             )
@@ -214,7 +214,7 @@ class Fidelity:
     def draw_sample(self, records: int) -> npt.NDArray[np.intp]:
         """Returns the rows that this run may touch: a fresh secret sample, or all of them.
 
-        Once in each run, and for that run only: the plan pays for samples that are independent
+        Once in each run, and for that run only: the plan charges for samples that are independent
         of each other. Who knows a sample knows whom the run did not protect by it, so it is not
         to be stored, shown or made from a seed; its size is a secret too.
 

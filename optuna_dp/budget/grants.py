@@ -1,4 +1,4 @@
-"""What a trial of a study with a budget may spend."""
+"""Says what a trial of a study with a budget may spend."""
 
 from __future__ import annotations
 
@@ -52,22 +52,23 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     """
     if not isinstance(trial, Trial):
         raise PlanError(
-            f"A {type(trial).__name__} has no budget: fidelity takes the trial that Optuna gives "
-            "to the objective. To call an objective by hand, give it a Fidelity as an argument."
+            f"fidelity got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
+            "objective. To call an objective by hand, write one that takes a Fidelity."
         )
     storage, study_id = trial.study._storage, trial.study._study_id
     plan, _ = read_plan(storage, study_id)
     if plan is None or plan.design.procedure != PROCEDURE:
         raise PlanError(
-            "This study has no budget, so there is nothing to say what a trial may spend: use "
-            "BudgetSampler(plan_budget(...))."
+            "This study has no budget plan, so fidelity cannot say what a trial may spend. Make "
+            "the study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
+            "--plan."
         )
     now = storage.get_trial(trial._trial_id)
     if GATE_KEY in now.system_attrs:
         raise optuna.TrialPruned(BEYOND)
     _check_began(now, plan)
     if ended(now):
-        raise PlanError(f"Trial {trial.number} has ended: nothing more may be trained in it.")
+        raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
     if noted(now, ASKED) is None:
         note(trial, ASKED)
     settings = BudgetSettings.of(plan.design)
@@ -80,8 +81,8 @@ def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
     record = own_slot(trial)
     if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
         raise PlanError(
-            f"Trial {trial.number} was not begun by the study's {plan.design.sampler}, so no run "
-            "is charged for it. Without sampler=, optuna.load_study and optuna.create_study use "
-            "one of Optuna's own: give the study's sampler to each of them. Train nothing in this "
-            "trial."
+            f"Trial {trial.number} was not started by the study's {plan.design.sampler}, so the "
+            "budget does not include it. Train nothing in this trial. Give the study's sampler "
+            "to every optuna.load_study(..., sampler=...) and optuna.create_study(..., "
+            "sampler=...)."
         )

@@ -1,4 +1,4 @@
-"""When the last run of a budget begins, and when the study has ended.
+"""Decides when the last run of a budget begins, and when the study has ended.
 
 =================  ============================================================================
 trial number       what it is
@@ -36,11 +36,11 @@ _logger = logging.getLogger("optuna_dp")
 
 # Nothing of a budget is secret, so everybody may know how the last run ended.
 FAILED_LAST = (
-    "The last run failed or was interrupted, and no further one is charged for, so study.optimize "
-    "makes none. What was paid for is released all the same: optuna_dp.release(study) has the "
-    "pilots and the hyperparameters that were chosen, no model and no score. A model costs one "
-    "run more: train with release.params for plan.final, and state it with "
-    "release.with_training(plan.final.event). plan_budget(spare_runs=1) pays for it beforehand."
+    "The last run failed or was interrupted, and the budget has no other one. "
+    "optuna_dp.release(study) still gives the pilots and the chosen hyperparameters, without a "
+    "model and a score. To get a model, train once more with release.params and plan.final, and "
+    "add its cost: release.with_training(plan.final.event). Next time, "
+    "plan_budget(spare_runs=1) charges for a spare run beforehand."
 )
 
 
@@ -90,9 +90,9 @@ def wait_for_turn(
         mine = [t.number for t in trials if first <= t.number < number and not ended(t) and own(t)]
         if answer is None and mine:
             raise WaitError(
-                f"Trial {number} is a spare run, to be used if the last run fails, and that "
-                f"one, trial {mine[0]}, was started by this same thread. Tell its result "
-                "first (study.tell)."
+                f"Trial {number} is a spare run, used only if the last run, trial {mine[0]}, "
+                "fails. This thread started both. Tell the result of the last run first "
+                "(study.tell)."
             )
         return answer
 
@@ -129,10 +129,9 @@ def drop_enqueued_too_early(study: Study, pilots: int) -> None:
         except UpdateFinishedTrialError:
             continue
         _logger.warning(
-            "Trial %d was enqueued before all pilots had ended and would have become the last "
-            "run, because there are %d pilots and others have these numbers. It is dropped "
-            "and costs nothing. To choose the last run by hand, enqueue it when all pilots "
-            "have ended.",
+            "Trial %d was enqueued too early: the plan has %d pilots, other trials are these "
+            "pilots, and not all of them have ended. The trial is dropped and costs nothing. To "
+            "choose the last run by hand, enqueue it when all pilots have ended.",
             trial.number,
             pilots,
         )

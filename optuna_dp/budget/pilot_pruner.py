@@ -1,4 +1,4 @@
-"""Pruning of pilots in the open: a pilot may be compared with others, by what was paid for.
+"""Pruning of released pilots: a pilot may be compared with others, by what was charged for.
 
 Any of Optuna's pruners may end a pilot. It is shown pilots of the completed batches before this
 one, on the first rung (a rung has one noise and one length, so what is reported there can be
@@ -65,9 +65,9 @@ class PilotPruner(BasePruner):
         if not self._told.is_set():
             self._told.set()
             _logger.warning(
-                "%s has nothing to compare this pilot with. It is shown pilots of the completed "
-                "batches of the first rung: give BudgetSampler a pilot_batch_size below the "
-                "number of pilots there (the number of workers, say).",
+                "%s has no pilots to compare this one with, so it does not prune it. It compares "
+                "with completed batches of the first rung. Give BudgetSampler a smaller "
+                "pilot_batch_size, for example the number of workers.",
                 type(self._pruner).__name__,
             )
 

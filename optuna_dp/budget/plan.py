@@ -1,6 +1,6 @@
-"""What a budget pays for: rungs of pilots, and the last run (``docs/explanation/budget.md``).
+"""Plans of a budget: rungs of pilots, and the last run (``docs/explanation/budget.md``).
 
-Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting judges their events.
+Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting computes their cost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCORES = ("training", "disjoint", None)
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """Rungs of pilots in the open, then one run, within one target epsilon.
+    """Rungs of released pilots, then one last run, within one target epsilon.
 
     Guarantees:
         * ``guarantee`` is the composition of every run that may start: all pilots of all rungs,
@@ -49,7 +49,7 @@ class BudgetPlan:
         rung_sizes: How many pilots each rung has.
         rungs: What a pilot of each rung may spend.
         final: What the last run may spend.
-        spare_runs: How many more runs like the last one are paid for.
+        spare_runs: How many more runs like the last one are charged for.
 
     Raises:
         InvalidArgumentError: If parts contradict each other, or are not allowed.
@@ -82,8 +82,8 @@ class BudgetPlan:
             raise InvalidArgumentError(
                 "score",
                 self.score,
-                "it does not go with replace_one, where one exchange may change both parts",
-                "Plan with score='training', which pays for both, or with add_or_remove_one.",
+                "replace_one does not allow it: one replacement may change both parts of the data",
+                "Plan with score='training', which charges for both, or with add_or_remove_one.",
             )
         checked_sample(self.sample, self.neighboring_relation)
         if not all(_is_as_stated(run, self.score) for run in (*self.rungs, self.final)):
@@ -119,7 +119,7 @@ class BudgetPlan:
 
     @property
     def runs(self) -> int:
-        """How many runs are paid for: pilots, the last run, spare ones."""
+        """How many runs are charged for: pilots, the last run, spare ones."""
         return self.pilots + 1 + self.spare_runs
 
     @property
@@ -151,7 +151,7 @@ class BudgetPlan:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for the outputs of all runs together, judged from :attr:`event`."""
+        """What holds for the outputs of all runs together, computed from :attr:`event`."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.guarantee import Guarantee
 
@@ -164,12 +164,12 @@ class BudgetPlan:
             slot: From 0 to ``runs - 1``.
 
         Raises:
-            InvalidArgumentError: If it is none of them: no such run is paid for.
+            InvalidArgumentError: If it is none of them: no such run is charged for.
         """
         left = validation.whole("slot", slot)
         if left >= self.runs:
             raise InvalidArgumentError(
-                "slot", slot, f"the plan pays for the runs 0 to {self.runs - 1} only"
+                "slot", slot, f"the plan has the runs 0 to {self.runs - 1} only"
             )
         for size, rung in zip(self.rung_sizes, self.rungs, strict=True):
             if left < size:
@@ -214,7 +214,7 @@ class BudgetPlan:
         Raises:
             InvalidArgumentError: If ``data`` is anything else, or its parts contradict each other:
                 an event that is not that of the noise and steps beside it, say.
-            UnsupportedEventError: If no accountant judges an event.
+            UnsupportedEventError: If no accountant supports an event.
         """
         record = _PlanRecord.from_json(data)
         plan = assembled(
@@ -226,13 +226,13 @@ class BudgetPlan:
             score=record.score,
             runs=[*(replace(run, sample=record.sample) for run in record.rungs), record.final],
         )
-        plan.guarantee  # noqa: B018  # refuses events and relations that nothing judges
+        plan.guarantee  # noqa: B018  # refuses events that no accountant supports
         return plan
 
 
 @dataclass(frozen=True)
 class _PlanRecord(Record):
-    """A plan as it is stored: what all runs have in common, and what each kind pays for."""
+    """A plan as it is stored: what all runs have in common, and what each kind is charged for."""
 
     constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp budget plan", "version": 1}
 
@@ -319,8 +319,8 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
         raise InvalidArgumentError(
             name,
             value,
-            "a rung must not have more pilots than the one below it",
-            "The best of each rung climb to the next, as in (16, 4).",
+            "a rung must not have more pilots than the rung before it",
+            "The best pilots of a rung run again on the next one, for example (16, 4).",
         )
     return sizes
 
@@ -334,7 +334,7 @@ def checked_sample(value: Any, neighboring_relation: str) -> float | None:
         raise InvalidArgumentError(
             "sample",
             value,
-            f"a secret sample is charged under 'add_or_remove_one' only, not "
+            f"a secret sample needs neighboring_relation='add_or_remove_one', not "
             f"{neighboring_relation!r}",
             "Leave out sample, or plan with add_or_remove_one.",
         )

@@ -45,21 +45,20 @@ if TYPE_CHECKING:
     from optuna_dp.evidence.runs import Evidence
 
 FAILED = (
-    "it failed, so there is no model and no score; the hyperparameters are those it was to be run "
-    "with"
+    "it failed, so there is no model and no score; the hyperparameters are those chosen for it"
 )
 GIVEN_UP = (
-    "its output was given up: the guarantee covers neither a score nor a model of it; the "
-    "hyperparameters are those it was run with"
+    "the curator gave up its output: the guarantee covers neither its score nor its model; the "
+    "hyperparameters are those of this run"
 )
 BY_HAND = "its hyperparameters were given by hand"
 OTHERS = (
-    "the storage has trials that are no runs of the plan (made by another sampler, added "
-    "by hand, or beyond the last run). They are not released. Nothing that they show is covered"
+    "the storage has trials that are not runs of the plan (made by another sampler, added by "
+    "hand, or after the last run). They are not released, and the guarantee does not cover them"
 )
 _VOUCH = (
-    "If the guarantee covers it all the same, say how you know, and the statement prints it: "
-    "release(study, vouched='...')."
+    "If you know that the guarantee still holds, say why: release(study, vouched='...'). The "
+    "statement prints your words."
 )
 _GIVE_UP = (
     "release(study, give_up_last_run=True) releases the pilots and the last run's "
@@ -88,7 +87,7 @@ class Budget(Procedure):
         """See :class:`Procedure`; the event follows from the plan."""
         if run is not None:
             raise InvalidArgumentError(
-                "run", run, "what runs cost is in the study's plan", "Leave it out."
+                "run", run, "the study's plan already says what runs cost", "Leave it out."
             )
         return self.settings.plan.event
 
@@ -96,8 +95,8 @@ class Budget(Procedure):
         plan = self.settings.plan
         if record.neighboring_relation != plan.neighboring_relation:
             raise ReleaseRefusedError(
-                f"Its budget was planned for the relation {plan.neighboring_relation!r}, not for "
-                f"{record.neighboring_relation!r}.",
+                f"Its plan was made for neighboring_relation={plan.neighboring_relation!r}, not "
+                f"for {record.neighboring_relation!r}.",
                 fix="Leave out neighboring_relation.",
             )
         return plan.guarantee
@@ -127,13 +126,10 @@ class Budget(Procedure):
         if GATE_KEY in trial.system_attrs:
             why, fix = "the study's last run had begun already", "Stop the workers."
         else:
-            why = f"it was not begun by the study's {self.design.sampler}"
-            fix = (
-                "Without sampler=, optuna.load_study uses one of Optuna's own: give the study's "
-                "sampler to each worker."
-            )
+            why = f"it was not started by the study's {self.design.sampler}"
+            fix = "Give the study's sampler to each worker: optuna.load_study(..., sampler=...)."
         raise ReleaseRefusedError(
-            f"{why}, so no run is charged for it. It is no part of the study.",
+            f"{why}, so it is not a run of the plan, and the guarantee does not cover it.",
             trial_number=trial.number,
             fix=f"Show nothing of this trial. {fix}",
         )
@@ -145,10 +141,9 @@ class Budget(Procedure):
         beyond += [later for one, later in itertools.pairwise(last) if output(one) is not None]
         if beyond:
             raise ReleaseRefusedError(
-                "it is a last run beyond those that are charged for.",
+                "it is a last run, and the plan does not charge for so many.",
                 trial_number=beyond[0].number,
-                fix="Report this: optuna-dp begins no such run. What it showed composes "
-                "(Guarantee.compose).",
+                fix="Please report this as a bug. Add the cost of this run (Guarantee.compose).",
             )
 
     def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
@@ -162,7 +157,7 @@ class Budget(Procedure):
     ) -> dict[str, Any]:
         """What is known of what runs spent, as JSON; refuses what nobody vouches for."""
         if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
-            raise InvalidArgumentError("vouched", vouched, "it must say how you know, in words")
+            raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
         needed = False
         for trial in runs:
             way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
@@ -196,8 +191,8 @@ class Budget(Procedure):
         if costs_no_more(event, fidelity.training, fidelity.neighboring_relation):
             return ""
         return (
-            f"its training spent more than it may. It spent, by its own accountant: "
-            f"{in_words(event)}. It may spend: {in_words(fidelity.training)}."
+            f"its training spent more than the plan allows. Spent, by its own accountant: "
+            f"{in_words(event)}. Allowed: {in_words(fidelity.training)}."
         )
 
     def _unvouched(self, trial: FrozenTrial, record: RunRecord) -> str:
@@ -206,23 +201,24 @@ class Budget(Procedure):
             return ""  # It failed and shows no number.
         if noted(trial, ASKED) is None:
             return (
-                "its objective never asked what it may spend, so nothing shows that its training "
-                "kept to the plan. The objective has to call run = odp.fidelity(trial) and to "
+                "its objective never called odp.fidelity(trial), so nothing shows that the "
+                "training kept to the plan. Call run = odp.fidelity(trial) in the objective, and "
                 "train with run.noise_multiplier for run.steps."
             )
         plan = self.settings.plan
         if trial.intermediate_values and plan.score is not None and plan.final.records is not None:
             return (
-                "it reported values to a pruner, and the plan pays for a training and one score. "
-                "Report nothing, or plan with run= and an event that includes what is reported."
+                "it reported values to a pruner, and the plan charges for one training and one "
+                "score only. Do not call trial.report, or make the plan with plan_budget(run=...) "
+                "and an event that includes the reported values."
             )
         extra = [n for n, v in trial.user_attrs.items() if _holds_numbers(v)]
         extra = sorted(set(extra) - set(record.output_attributes))
         if extra:
             return (
-                f"its attribute {extra[0]!r} holds numbers, and everything about this study may "
-                "be shown. If its cost is in the plan, or it is made of public numbers, name it: "
-                f"output_attributes=[{extra[0]!r}]. Otherwise set no such attribute."
+                f"its user attribute {extra[0]!r} holds numbers, and the plan may not charge for "
+                "them. If the plan includes their cost, or they are public, name the attribute: "
+                f"output_attributes=[{extra[0]!r}]. Otherwise do not set it."
             )
         return ""
 
@@ -235,7 +231,7 @@ class Budget(Procedure):
         if not last or not all(map(ended, last)):
             return "Its last run has not ended."
         if end_of(trials, first, paid) is None:
-            return "Its last run has failed, and one more is charged for."
+            return "Its last run has failed, and the plan has a spare run."
         return ""
 
     def progress(self, runs: Sequence[FrozenTrial]) -> str:
@@ -260,7 +256,7 @@ class Budget(Procedure):
         said += [BY_HAND] if was_enqueued(last) else []
         others = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
         if others:
-            _logger.warning("Trials beside a release: %s.", OTHERS)
+            _logger.warning("Trials that the release leaves out: %s.", OTHERS)
         winner = last if output(last) is not None else _as_it_was_to_be(last)
         ranges = (trial.distributions for trial in (*runs, winner))
         return Outcome(

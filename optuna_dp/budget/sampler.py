@@ -68,7 +68,9 @@ def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) ->
     usual = {"proposer": None, "choose": "evidence", "pilot_batch_size": 1}
     for name, value in given.items():
         if value != usual[name]:
-            raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
+            raise InvalidArgumentError(
+                name, value, "it needs pilots, and the plan has none", "Leave it out."
+            )
 
 
 class BudgetSampler(SlotSampler):
@@ -161,7 +163,10 @@ class BudgetSampler(SlotSampler):
         super().__init__(search_space, seed=seed)
         if not isinstance(plan, BudgetPlan):
             raise InvalidArgumentError(
-                "plan", plan, "it must be a BudgetPlan", "Make one with optuna_dp.plan_budget."
+                "plan",
+                plan,
+                "it must be a BudgetPlan",
+                "For example plan_budget(epsilon=3, records=20_000, batch_size=256, epochs=10).",
             )
         if self._search_space is not None:
             check_space(self._search_space)
@@ -229,9 +234,9 @@ class BudgetSampler(SlotSampler):
             refuse(
                 study._storage,
                 trial,
-                f"Trial {trial.number} was enqueued, and the study's last run has begun already: "
-                "no further run is charged for. Release what there is (optuna_dp.release); one "
-                "run more is charged for by release.with_training.",
+                f"Trial {trial.number} was enqueued after the study's last run had begun. The "
+                "budget has no further run. Release the study: optuna_dp.release(study). To train "
+                "once more, add its cost: release.with_training(event).",
             )
         if not begins:
             warn_if_failed(trials_of(study), self._budget)
@@ -294,15 +299,15 @@ class BudgetSampler(SlotSampler):
         """Notes that a run gave up waiting; returns what to raise."""
         if number >= self._pilots:
             return WaitError(
-                f"Waited {self._timeout:g} seconds (timeout) for the pilots to end. The last run "
-                "has not begun and is not lost: continue with study.optimize."
+                f"The last run waited {self._timeout:g} seconds (timeout) for the pilots to end. "
+                "It has not begun and is not lost. Continue with study.optimize."
             )
         study._storage.set_trial_system_attr(trial_id_of(study, number), GAVE_UP_KEY, True)
         return WaitError(
-            f"Waited {self._timeout:g} seconds (timeout) for earlier runs and gave up this one. "
-            "Its failure depends on how long other runs took, which no "
-            "guarantee covers, so this study cannot be released. The pilots that have ended are "
-            "charged for all the same: compose their event if you start again."
+            f"Trial {number} waited {self._timeout:g} seconds (timeout) for earlier runs and gave "
+            "up. So its failure depends on how long other runs took, and no guarantee covers "
+            "that: this study cannot be released. Start a new study without timeout=, and add "
+            "the cost of the pilots that have ended (Guarantee.compose)."
         )
 
     # The hyperparameters of a run.
@@ -316,8 +321,8 @@ class BudgetSampler(SlotSampler):
         found = chosen(self._choose, pilots, signs) if pilots else None
         if found is None and not _given_by_hand(trial):
             raise PlanError(
-                "No pilot ended with a score, so there is nothing to choose the last run's "
-                "hyperparameters by. It has not begun and is not lost: give them by hand, "
+                "No pilot has a score, so the last run's hyperparameters cannot be chosen. The "
+                "last run has not begun and is not lost. Give its hyperparameters by hand, "
                 "study.enqueue_trial({...}), and continue with study.optimize."
             )
         if found is not None:
@@ -325,7 +330,7 @@ class BudgetSampler(SlotSampler):
             study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
         if _given_by_hand(trial):
             _logger.warning(
-                "Trial %d, the last run, is run with hyperparameters that were enqueued.",
+                "Trial %d is the last run and uses the hyperparameters that were enqueued.",
                 trial.number,
             )
 
@@ -377,9 +382,9 @@ class BudgetSampler(SlotSampler):
         attrs = study._storage.get_trial(trial._trial_id).system_attrs
         if name in attrs.get(DRAW_KEY, {"space": {}})["space"]:
             _logger.warning(
-                "Trial %d was to repeat what a pilot had for %r, and the objective now asks "
-                "for another range, which does not contain it: it is drawn at random. Keep "
-                "the ranges as they are while a study runs.",
+                "Trial %d cannot repeat a pilot's value of %r: the objective now asks for a "
+                "range without that value. The value is drawn at random instead. Do not change "
+                "ranges while a study runs.",
                 trial.number,
                 name,
             )

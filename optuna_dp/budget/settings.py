@@ -1,4 +1,4 @@
-"""What the plan of a study records of pilots in the open and one last run."""
+"""The settings of a budget in a study's plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BudgetSettings(Record):
     """The settings of a study with a budget.
 
     Attributes:
-        plan: What is paid for.
+        plan: What is charged for.
         first_batch: Pilots of the first rung that see no others.
         pilot_batch_size: Pilots per batch after these; one sees the completed batches before its
             own.
@@ -60,7 +60,7 @@ class BudgetSettings(Record):
 
     @property
     def paid(self) -> int:
-        """How many last runs are paid for."""
+        """How many last runs are charged for."""
         return 1 + self.plan.spare_runs
 
     @property

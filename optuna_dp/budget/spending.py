@@ -1,4 +1,4 @@
-"""What runs of a budget asked for, and what their trainings' own accountants say they spent.
+"""Records what runs of a budget asked for and spent, by their trainings' own accountants.
 
 Each is a note in the trial's system attributes, with its number, so that a copied trial has none.
 """
@@ -64,7 +64,7 @@ def spent_event(what: Any) -> dp_event.DpEvent:
     raise InvalidArgumentError(
         "what",
         type(what).__name__,
-        "it must be what the training's own accountant says",
+        "it must be an event or an accountant of the training",
         "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, or an "
         "object with a dp_event.",
     )

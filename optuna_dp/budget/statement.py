@@ -1,4 +1,4 @@
-"""What a statement says of a budget."""
+"""The text of a budget's statement."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CHOICES = {
     "the last rung; otherwise those of the pilot with the best score there",
 }
 _SAMPLES = (
-    "each pilot trains and is scored on a secret sample of its own, which a record joins with "
-    "probability {:g}, independently of all others; drawn by the objective, not by this package. "
-    "The last run has all records"
+    "vouched for: each pilot trains and is scored on its own secret sample, drawn by the "
+    "objective; a record joins it with probability {:g}, independently of all others. The last "
+    "run uses all records"
 )
 _SCORES: dict[str | None, str] = {
-    "training": "computed on the records trained on, with noise, and charged beside the training",
-    "disjoint": "computed with noise on private records never trained on; the worse of training "
-    "and score is charged",
+    "training": "computed on the training records, with noise, and charged beside the training",
+    "disjoint": "computed with noise on private records that are never trained on; the more "
+    "expensive of training and score is charged",
     None: "computed on public records, at no cost",
 }
 
@@ -36,36 +36,36 @@ class BudgetDescription(Description):
 
     score_is_told = False
     checked: tuple[str, ...] = (
-        "No more pilots and last runs began than the plan charges for; a run that failed is "
-        "charged like any other.",
-        "Every run is of this study and of this plan, which is as it was written.",
+        "No more pilots and last runs began than the plan charges for. A failed run is charged "
+        "like any other.",
+        "Every run belongs to this study and to this plan, and nobody changed the plan since.",
     )
 
     trust = (
-        "one trusted curator: whoever trains sees the data; the hyperparameters and scores of "
-        "all runs, the pilots' too, may be seen by anybody, also while the study runs"
+        "one trusted curator, who sees the data. Everybody else may see the hyperparameters and "
+        "scores of all runs, the pilots' too, also while the study runs"
     )
 
     not_covered = """\
-It covers the hyperparameters and scores of all runs, how each of them ended, and the last run's
-model, also while they are shown as the study runs. It does not cover how long runs took, when they
-ended, logs, or attributes and reported values that are no part of the stated outputs."""
+The guarantee covers the hyperparameters and scores of all runs, how each of them ended, and the
+last run's model, also if they are shown while the study runs. It does not cover how long runs
+took, when they ended, logs, or attributes and reported values outside the stated outputs."""
 
     assumptions: tuple[str, ...] = (
-        "Each run spent what the plan grants it and no more: it is an algorithm with the stated "
-        "event, its score and whatever it reports to a pruner included, whatever hyperparameters "
-        "it is given.",
-        "How many runs there are and what each costs was fixed without looking at the data; the "
-        "search space too, or in view of outputs that are charged for.",
-        "Whatever proposed, pruned or chose hyperparameters (a sampler, a pruner, a function, a "
-        "person) used the data only through the private outputs of earlier runs.",
-        "A run depends on the data, its own hyperparameters and fresh randomness only: not on "
+        "Each run spent what the plan allows and no more, with any hyperparameters. Its event "
+        "includes its score and everything that it reports to a pruner.",
+        "The number of runs and the cost of each were fixed without looking at the data. So was "
+        "the search space, or it was chosen from outputs that are charged for.",
+        "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters "
+        "used the data only through the private outputs of earlier runs.",
+        "A run depends only on the data, its own hyperparameters and fresh randomness: not on "
         "shared random seeds.",
-        "If pilots run on samples (the search above says so), each drew its own, afresh from "
-        "randomness that nobody knows, touched no other private record, and told nobody which.",
+        "If pilots run on samples (then the table has a row The samples), each drew its own, with "
+        "fresh and secret randomness, used no other private record, and revealed its sample to "
+        "nobody.",
         "Whether a run fails or is pruned is part of its private output.",
-        "The result was released whatever it was; no other search on the same data was discarded "
-        "in its favour (several releases compose).",
+        "The result would have been released whatever it was. No other search on the same data "
+        "was discarded in its favour. (The costs of several releases add up.)",
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
@@ -75,17 +75,17 @@ ended, logs, or attributes and reported values that are no part of the stated ou
         for i, (size, rung) in enumerate(zip(plan.rung_sizes, plan.rungs, strict=True), start=1):
             name = "Pilots" if len(plan.rungs) == 1 else f"Pilots, rung {i}"
             each = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
-            rungs[name] = f"{each}; {_origin(settings, i)}; all charged, however they ended"
+            rungs[name] = f"planned: {each}; {_origin(settings, i)}; all charged, even if failed"
         spare = (
-            f"; {plan.spare_runs} more would have replaced it had it failed, and are charged"
+            f"; {plan.spare_runs} spare, used if the last run fails, and charged in any case"
             if plan.spare_runs
             else ""
         )
         space = (
             "found while the study ran"
             if settings.search_space is None
-            else f"{', '.join(sorted(settings.search_space))}: the search space fixed beforehand, "
-            "of which a run may use a part; the proposer proposes whatever else it asks for"
+            else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of "
+            "them, and the proposer proposes all others that it asks for"
         )
         if not plan.pilots:
             origin = "drawn at random from their ranges, or given by a person"
@@ -93,7 +93,7 @@ ended, logs, or attributes and reported values that are no part of the stated ou
         else:
             origin = (
                 f"{_CHOICES.get(how, f'chosen by {how} from the outputs of pilots')}, "
-                "unless a person who saw the pilots' outputs gave others"
+                "unless a person gave others after seeing the pilots' outputs"
             )
             search = (
                 f"{plan.pilots} pilots, whose outputs are released, then one last run. The "
@@ -103,10 +103,10 @@ ended, logs, or attributes and reported values that are no part of the stated ou
             "Search": f"{design.sampler}: {search}",
             **rungs,
             **({} if plan.sample is None else {"The samples": _SAMPLES.format(plan.sample)}),
-            "The last run": f"{in_words(plan.final.event)}{spare}. Its hyperparameters: {origin}",
-            "The score": _SCORES[plan.score]
-            + ("" if settings.scores_last_run else "; the last run's is not charged for")
-            + ". That is the plan; see below what was checked",
+            "The last run": f"planned: {in_words(plan.final.event)}{spare}. Its hyperparameters: "
+            f"{origin}",
+            "The score": f"planned: {_SCORES[plan.score]}"
+            + ("" if settings.scores_last_run else "; the last run has no score"),
             "Parameters": space,
             **(
                 {}
@@ -119,17 +119,18 @@ ended, logs, or attributes and reported values that are no part of the stated ou
         runs, scored = spending["runs"], spending["scored"]
         plan = BudgetSettings.of(design).plan
         rows = {
-            "What runs may spend": f"{spending['asked']} of {runs} runs asked this package",
+            "What runs may spend": f"checked: {spending['asked']} of {runs} runs asked this "
+            "package (odp.fidelity)",
             "What runs spent": f"checked against the training's own accountant: "
             f"{spending['checked']} of {runs} runs"
             if spending["checked"]
-            else "not checked against the training's own accountant",
+            else "vouched for: not checked against the training's own accountant",
         }
         if plan.score is not None:
             rows["Noise of scores"] = (
-                f"added by this package in {scored} of {runs} runs"
+                f"checked: added by this package in {scored} of {runs} runs"
                 if scored
-                else "not checked: added by the objective"
+                else "vouched for: added by the objective, not checked"
             )
         if "vouched" in spending:
             rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
@@ -138,10 +139,10 @@ ended, logs, or attributes and reported values that are no part of the stated ou
 
 def _origin(settings: BudgetSettings, rung: int) -> str:
     if rung > 1:
-        return f"the best of rung {rung - 1} by their private scores, once more"
+        return f"hyperparameters of the best of rung {rung - 1}, by their private scores"
     first = min(settings.first_batch, settings.plan.rung_sizes[0])
     return (
-        f"proposed by {settings.proposer} from private outputs of the completed batches of "
-        f"pilots before its own (a first batch of {first}, then {settings.pilot_batch_size} per "
+        f"hyperparameters proposed by {settings.proposer} from the private outputs of earlier "
+        f"batches of pilots (a first batch of {first}, then {settings.pilot_batch_size} per "
         "batch), or given by a person who saw no more"
     )

@@ -18,13 +18,13 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut long words at 80 columns
 )
 for command, group, summary in (
-    (demo.demo, "Before a study", "Tune a classifier of digits within an epsilon."),
-    (budget.budget, "Before a study", "Plan a tuning for an epsilon; a script to start from."),
-    (plan.plan, "Before a study", "Compare what private selection costs and finds."),
-    (check.check, "Before a study", "Look for what makes an objective's cost untrue."),
-    (studies.recover, "With a study", "List open trials; fail those of dead workers."),
-    (studies.release, "With a study", "Release the result of a finished study."),
-    (studies.verify, "With a release", "Check the numbers of a release."),
+    (budget.budget, "Plan", "Plan pilots and a last run for an epsilon; write a script."),
+    (plan.plan, "Plan", "Compare private selections of a secret number of runs."),
+    (demo.demo, "Run", "Train a private classifier of digits, and compare."),
+    (studies.recover, "Run", "List open trials; mark those of dead workers as failed."),
+    (studies.release, "Release", "Release the result of a finished study."),
+    (check.check, "Check", "Run an objective and look for faults in its privacy."),
+    (studies.verify, "Check", "Compute the numbers of a release again."),
 ):
     app.command(cls=Command, rich_help_panel=group, short_help=summary)(command)
 

@@ -26,42 +26,38 @@ _TRAINED, _SPENT = "What is trained", "What is spent"
 
 
 def budget(
-    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.", _SPENT)],
+    epsilon: Annotated[float, option("NUMBER", "Epsilon of all runs together.", _SPENT)],
     records: Annotated[int, option("COUNT", "Number of training records.", _TRAINED)],
-    epochs: Annotated[float, option("NUMBER", "Passes over the data of the last run.", _TRAINED)],
+    epochs: Annotated[float, option("NUMBER", "Epochs of the last run.", _TRAINED)],
     batch_size: Annotated[
         float | None,
-        option("NUMBER", "Expected records in a batch; by default what suits.", _TRAINED),
+        option("NUMBER", "Mean records per batch (default: chosen for you).", _TRAINED),
     ] = None,
     work: Annotated[
-        float | None, option("NUMBER", "Without --batch-size: times the computing.", _TRAINED)
+        float | None, option("NUMBER", "Computing, if --batch-size is not given.", _TRAINED)
     ] = None,
-    delta: Annotated[float, option("NUMBER", "In (0, 1).", _SPENT)] = 1e-5,
+    delta: Annotated[float, option("NUMBER", "Delta of epsilon, in (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
         str | None,
-        option(
-            "N,N", "Pilots of each rung, as 16,4 or 8; default 12,3, short ones; 0: none.", _SPENT
-        ),
+        option("N,N", "Pilots of each rung, such as 16,4 (default: 12,3); 0 for none.", _SPENT),
     ] = None,
     pilot_epochs: Annotated[
         float | None,
-        option("NUMBER", "Passes of a pilot; default --epochs with --pilots.", _TRAINED),
+        option("NUMBER", "Epochs of a pilot (with --pilots, default: --epochs).", _TRAINED),
     ] = None,
     noise_increase: Annotated[
-        float | None, option("NUMBER", "What the last run pays for the pilots, above 1.", _SPENT)
+        float | None, option("NUMBER", "Noise of the last run over that without pilots.", _SPENT)
     ] = None,
-    spare_runs: Annotated[
-        int, option("COUNT", "Further last runs, paid for in case one fails.", _SPENT)
-    ] = 0,
+    spare_runs: Annotated[int, option("COUNT", "Spare last runs, in case one fails.", _SPENT)] = 0,
     relation: Relation = "add-or-remove-one",
     script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a private tuning for DP-SGD: a few noisy pilots in the open, then one run.
+    """Plan private tuning with DP-SGD: a few noisy pilots, then one last run.
 
-    Shows what the plan is, what other ways would make of the same epsilon, and what to take.
+    Prints the plan, what other methods get for the same epsilon, and a recommendation.
 
-    Example: optuna-dp budget --epsilon 3 --records 20000 --batch-size 256 --epochs 10
+    Example: optuna-dp budget --epsilon 3 --records 20000 --epochs 10
     """
     from rich.console import Console  # start-up time
 
@@ -104,7 +100,7 @@ def budget(
             remark = remark_on_batch(plan)
             worth = pilot_worth(plan)
             twice = noise_of_twice(plan)
-            # As the plan was judged: Renyi accounting besides takes a second and is never less.
+            # As in plan_budget: Renyi accounting takes a second more and is never smaller.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
             script.write_text(_script(given))
@@ -138,19 +134,19 @@ def _rungs(text: str) -> tuple[int, ...]:
 
 
 def _recommendation(plan: BudgetPlan) -> str:
-    """One sentence. What it rests on is in docs/explanation/what-tuning-costs.md."""
+    """Returns one sentence; docs/explanation/what-tuning-costs.md has its reasons."""
     last = plan.final
     if not plan.pilots:
         return (
             f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
-            "that follows from it and clipping norm 1; take pilots if the model or its features "
-            "are open."
+            "in the table and clipping norm 1. Use pilots if the model or its features are still "
+            "to be chosen."
         )
     rungs = ", then ".join(str(size) for size in plan.rung_sizes)
     return (
-        f"Run {rungs} pilots in the open and train once at noise multiplier "
-        f"{last.noise_multiplier:.3g}; if learning rate, clipping norm and batch are all there "
-        "is to choose, train once without pilots instead (--pilots 0)."
+        f"Run {rungs} pilots, then train once at noise multiplier {last.noise_multiplier:.3g}. If "
+        "you only choose learning rate, clipping norm and batch size, train once without pilots "
+        "instead (--pilots 0)."
     )
 
 
@@ -168,20 +164,16 @@ def _print(
 ) -> None:
     from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
-    console.print(
-        f"[bold]Everything together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n"
-    )
-    console.print("Batch sizes, for one training that costs everything")
+    console.print(f"[bold]All runs together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n")
+    console.print("Batch sizes, for one run that uses the whole epsilon")
     console.print(f"{batches}\n", highlight=False)
-    console.print(
-        "signal: share of what could be attained with every record in every step.\n", style="dim"
-    )
+    console.print("signal: share of the signal with every record in every step.\n", style="dim")
     if remark:
         console.print(f"[bold]Remark:[/bold] {remark}\n", highlight=False)
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
-        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates that follow "
-        "from these numbers, for clipping norm 1 and features of order one.\n",
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates computed "
+        "from these numbers, for clipping norm 1 and features of size about 1.\n",
         style="dim",
     )
     if worth:
@@ -195,11 +187,11 @@ def _print(
         )
         for one in found
     ]
-    heads = ("way", "noise", "trainings", "computing")
+    heads = ("method", "noise", "runs", "computing")
     console.print(table("What the same epsilon buys", heads, rows))
     console.print(
-        "noise: of the run that is released; every way scores on the training records. "
-        "computing: steps in units of one training, on average.\n",
+        "noise: of the released run; every method scores on the training records. computing: "
+        "mean number of steps, in units of one run.\n",
         style="dim",
     )
     console.print(f"[bold]Recommended:[/bold] {_recommendation(plan)}\n")
@@ -227,16 +219,16 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
     console.print(table("What pilots can see", heads, rows))
     more = f"{100 * (twice - 1):.2g} % more noise" if math.isfinite(twice) else "out of reach"
     console.print(
-        "epsilon of one: a pilot sees what a training of this epsilon does. spread: of an "
-        f"accuracy, by the noise of its score alone. Twice as many pilots: {more} for the last "
-        "run.\n",
+        "epsilon of one: a pilot sees as much as one run at this epsilon. spread: standard "
+        "deviation of an accuracy, from the noise of the score. Twice as many pilots: "
+        f"{more} for the last run.\n",
         style="dim",
     )
     if any(rung.spread is not None and rung.spread > BLIND for rung in worth):
         console.print(
-            "[bold]Remark:[/bold] Some pilots hardly see differences. A good first guess "
-            "(study.enqueue_trial) is worth more here than pilots; without doubts about it, train "
-            "once (--pilots 0).\n"
+            "[bold]Remark:[/bold] Some pilots are too noisy to see small differences. A good "
+            "first guess (study.enqueue_trial) helps more than pilots here. If you trust it, "
+            "train once (--pilots 0).\n"
         )
 
 
@@ -249,19 +241,19 @@ def _script(arguments: dict[str, Any]) -> str:
 
 
 _SEARCHED = """\
-    # The same noise of a weight is another learning rate for pilots than for the last run.
+    # The learning rate follows from this number, so it may differ between pilots and last run.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
         run.learning_rate("sgd", noise_per_weight=noise),
-        1.0,  # clipping norm, for features of order one
+        1.0,  # clipping norm, for features of size about 1
 """
 _FIXED = """\
     weights = train(
-        run.learning_rate("sgd"),  # follows from public numbers, for features of order one
+        run.learning_rate("sgd"),  # from public numbers, for features of size about 1
         1.0,  # clipping norm
 """
 _AROUND = """\
-# The first pilot is at what follows from public numbers, the others are around it.
+# The first pilot uses the value computed from public numbers, the others are around it.
 guess = odp.around({"noise_per_weight": 0.3})
 sampler = odp.BudgetSampler(plan, proposer=guess)
 """
@@ -285,7 +277,7 @@ y = (x @ rng.normal(size=10) > 0).astype(float)
 
 
 def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
-    """HERE: your model. DP-SGD as the plan pays for it: Poisson samples, clipping, noise."""
+    """HERE: your model. DP-SGD as in the plan: Poisson samples, clipping, noise."""
     weights = np.zeros(x.shape[1])
     for _ in range(steps):
         batch = rng.random(len(x)) < sample_rate
@@ -299,11 +291,11 @@ def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
-    # The same noise of a weight is another learning rate for pilots than for the last run.
+    # The learning rate follows from this number, so it may differ between pilots and last run.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
     weights = train(
         run.learning_rate("sgd", noise_per_weight=noise),
-        1.0,  # clipping norm, for features of order one
+        1.0,  # clipping norm, for features of size about 1
         run.noise_multiplier,
         run.steps,
         run.sample_rate,
@@ -314,7 +306,7 @@ def objective(trial):
     )
 
 
-# The first pilot is at what follows from public numbers, the others are around it.
+# The first pilot uses the value computed from public numbers, the others are around it.
 guess = odp.around({"noise_per_weight": 0.3})
 sampler = odp.BudgetSampler(plan, proposer=guess)
 study = optuna.create_study(direction="maximize", sampler=sampler)

@@ -22,18 +22,16 @@ def check(
         str,
         typer.Argument(
             metavar="SCRIPT.py:OBJECTIVE",
-            help="A file, and the name in it of the objective given to study.optimize.",
+            help="A Python file, and the name of the objective in it.",
         ),
     ],
-    event: Annotated[str | None, option("NAME", "Name in the file of what one run costs.")] = None,
-    plan: Annotated[
-        str | None, option("NAME", "Name in the file of the plan, for budgets.")
+    plan: Annotated[str | None, option("NAME", "Name of the budget plan in the file.")] = None,
+    event: Annotated[
+        str | None, option("NAME", "Without a plan: name of the event of one run in the file.")
     ] = None,
     data: Annotated[
         str | None,
-        option(
-            "NAME", "Name in the file of records: the objective takes them as second argument."
-        ),
+        option("NAME", "Name of the records in the file, the objective's second argument."),
     ] = None,
     public_score: Annotated[
         bool, typer.Option("--public-score", help="Scores are computed on public records.")
@@ -42,17 +40,17 @@ def check(
         bool, typer.Option("--minimize", help="The study minimizes its score.")
     ] = False,
     time_limit: Annotated[
-        float, option("SECONDS", "How long one run may take; what takes longer is a finding.")
+        float, option("SECONDS", "How long one run may take. A longer run is a fault.")
     ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run an objective a few times and look for what makes its stated cost untrue.
+    """Run an objective a few times and look for faults that make its privacy cost untrue.
 
-    The file is imported, so what starts the study belongs under `if __name__ == "__main__":`; a
-    file that starts one without is stopped there, and told so. No budget is spent. Exit code 0:
-    nothing found, which proves nothing; 1: something to mend; 2: it could not be checked.
+    The file is imported: put the code that starts the study under `if __name__ == "__main__":`.
+    Otherwise the import stops there, and the report says so. No budget is spent. Exit code 0: no
+    fault found, which is no proof; 1: faults found; 2: the objective could not be checked.
 
-    Example: optuna-dp check train.py:objective --event RUN
+    Example: optuna-dp check train.py:objective --plan plan
     """
     with clear_errors(check, objective="OBJECTIVE"):
         path, _, name = objective.rpartition(":")
@@ -135,7 +133,7 @@ def _imported(path: str) -> tuple[Any, bool]:
                 "OBJECTIVE",
                 path,
                 f"importing it ends with {type(error).__name__}: {error}",
-                'Put what starts the study under if __name__ == "__main__".',
+                'Put the code that starts the study under if __name__ == "__main__".',
             ) from error
     return module, False
 
@@ -149,4 +147,4 @@ def _named(module: Any, path: str, name: str, flag: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        raise InvalidArgumentError(flag, name, f"{path} defines no such name") from None
+        raise InvalidArgumentError(flag, name, f"{path} does not define this name") from None

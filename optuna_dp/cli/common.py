@@ -1,4 +1,4 @@
-"""What the commands share: options, help in groups, one clear line on bad input, exit code 2."""
+"""Parts of all commands: options, help in groups, one clear line on bad input, exit code 2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 
 Relation = Annotated[
     Literal["add-or-remove-one", "replace-one"],
-    option("RELATION", "What neighbouring data sets differ in: add-or-remove-one or replace-one."),
+    option("RELATION", "Neighbouring data sets: add-or-remove-one or replace-one."),
 ]
 
 

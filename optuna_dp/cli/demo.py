@@ -25,14 +25,14 @@ _DEFAULTS: dict[str, Any] = {"learning_rate": 0.1, "clipping_norm": 1.0}
 
 
 def demo(
-    epsilon: Annotated[float, option("NUMBER", "What everything together may cost.")] = 3.0,
+    epsilon: Annotated[float, option("NUMBER", "Epsilon of the whole study.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:
     """Train a private classifier of handwritten digits within an epsilon, and release it.
 
     Trains a softmax regression with DP-SGD on scikit-learn's digits (offline). Batch size, steps
-    and learning rate follow from public numbers, so it is one run, and its score is private. Then
-    compares the accuracy with that of other ways to spend the same epsilon.
+    and learning rate are computed from public numbers, so one run is enough. Then compares its
+    accuracy with other methods at the same epsilon.
 
     Example: optuna-dp demo --epsilon 1
     """
@@ -61,8 +61,8 @@ def demo(
     heads = ("way", "batch", "noise", "trainings", "accuracy, %")
     console.print(table(title, heads, rows))
     console.print(
-        f"Mean of {REPETITIONS} repetitions on {digits.VALIDATION_SIZE} records that nothing else "
-        "looked at, with its 95 % interval. Such a table is for public data only.\n",
+        f"Mean of {REPETITIONS} repetitions on {digits.VALIDATION_SIZE} records used for nothing "
+        "else, with its 95 % interval. Print such a table for public data only.\n",
         style="dim",
     )
     console.print(Markdown(found.statement()))
@@ -74,8 +74,8 @@ def _show(console: Console, plan: BudgetPlan) -> None:
 
     run = plan.final
     console.print(
-        f"[bold]Digits[/bold], epsilon {plan.epsilon:g} at delta {plan.delta:g}. Nothing is open "
-        "that only data can answer, so it buys one run, without pilots.\n"
+        f"[bold]Digits[/bold], epsilon {plan.epsilon:g} at delta {plan.delta:g}. All choices "
+        "follow from public numbers, so the whole epsilon goes to one run, without pilots.\n"
     )
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(

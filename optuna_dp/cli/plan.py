@@ -46,39 +46,25 @@ def plan(
         list[str] | None,
         option(
             "LAW",
-            "Law of the number of runs: geometric, logarithmic, poisson, "
-            "negative-binomial:SHAPE or binomial:N. Give it again for more.",
+            "Distribution of the number of runs: geometric, logarithmic, poisson, "
+            "negative-binomial:SHAPE or binomial:N. Repeat for more.",
         ),
     ] = None,
     mean: Annotated[
         list[float] | None,
-        option("NUMBER", "Mean number of runs. Give it again for more."),
-    ] = None,
-    adaptive_law: Annotated[
-        list[str] | None, option("LAW", "Law of the searches that learn (default: geometric).")
+        option("NUMBER", "Mean number of runs. Repeat for more."),
     ] = None,
     density_bounds: Annotated[
         list[str] | None,
         option(
             "c,C",
             "Also searches whose density stays between c and C times the prior (default: 0.75,2 "
-            "at the smallest mean); 'none' for none of them. Give it again for more.",
+            "at the smallest mean); 'none' for no such search. Repeat for more.",
         ),
     ] = None,
-    cap: Annotated[int | None, option("COUNT", "Largest number of runs.")] = None,
-    top: Annotated[
-        float, option("FRACTION", "A hit is a run in this best part of the prior.")
-    ] = 0.05,
-    policy: Annotated[
-        Literal["history", "data"],
-        option(
-            "WHAT",
-            "What densities may depend on: history (private outputs of earlier runs), or data.",
-        ),
-    ] = "history",
     relation: Relation = "add-or-remove-one",
     target_epsilon: Annotated[
-        float | None, option("NUMBER", "Solve for what keeps each search within this.")
+        float | None, option("NUMBER", "Solve for this epsilon of each search.")
     ] = None,
     solve: Annotated[
         Unknown | None,
@@ -94,17 +80,14 @@ def plan(
             "--attacks/--no-attacks", help="Look for attacks (default: without a target)."
         ),
     ] = None,
-    startup_runs: Annotated[
-        int, option("COUNT", "Runs from the prior in searches within density bounds.")
-    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what searches cost and find, or solve for a target epsilon.
+    """Compare private selections (RandTune, DP-HyPO), or solve for a target epsilon.
 
-    Each row is one law of the number of runs and one way to learn from other runs: not at all, or
-    within density bounds.
+    Each row has one distribution of the secret number of runs, and runs that learn from earlier
+    ones within density bounds, or not at all. optuna-dp budget is the recommended method.
 
-    Example: optuna-dp plan --noise-multiplier 1.0 --sample-rate 0.0043 --steps 2344
+    Example: optuna-dp plan --noise-multiplier 1 --sample-rate .0043 --steps 2344
     """
     with clear_errors(plan, **_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
@@ -120,15 +103,10 @@ def plan(
             delta=delta,
             laws=law or selection_plan.LAWS,
             means=mean or selection_plan.MEANS,
-            adaptive_laws=adaptive_law or ("geometric",),
             density_bounds=None if density_bounds is None else _bounds(density_bounds),
-            cap=cap,
-            fraction=top,
-            policy=policy,
             neighboring_relation=relation.replace("-", "_"),
             target_epsilon=target_epsilon,
             solve=None if solve is None else _UNKNOWNS[solve],
-            startup_runs=startup_runs,
         )
         attacks = target_epsilon is None if attacks is None else attacks
         # Rows are computed here. Their linear systems are small: on a busy machine several threads
@@ -148,7 +126,6 @@ _FLAGS = {
     "means": "--mean",
     "density_bounds[0]": "--density-bounds: c",
     "density_bounds[1]": "--density-bounds: C",
-    "fraction": "--top",
 }
 
 

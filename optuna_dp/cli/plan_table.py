@@ -97,14 +97,14 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
         _Column(
             ">=",
             lambda row: "" if row.attack is None else rounded_down(row.attack),
-            "what the search costs at least; an explicit attack shows it.",
+            "the least that the search costs: a known attack shows it.",
             "dim",
             shown=attacks,
         ),
         _Column(
             "naive",
             lambda row: _up(row.naive),
-            "E[T] runs composed, what a fixed number of runs would be charged.",
+            "E[T] runs composed, the cost of a fixed number of runs.",
             "dim",
             shown=not solved,
         ),
@@ -117,13 +117,13 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
         _Column(
             "T<=3",
             lambda row: _percent(row.few),
-            "chance of so few runs that there is hardly a choice.",
+            "probability of at most three runs, which leave hardly a choice.",
         ),
         _Column(
             f"top {best}",
             _hit,
-            f"chance that a run lands in the best {best} of the prior; with density bounds, from "
-            "worst to best policy.",
+            f"probability that a run is in the best {best} of the prior; with density bounds, "
+            "from worst to best policy.",
         ),
         _Column(
             "price",
@@ -134,8 +134,8 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
         _Column(
             "rival",
             _rival,
-            "mean of the same law that plain random search could have for the same eps. "
-            "Learning pays only where so many runs are not to be had.",
+            "mean number of runs of plain random search at the same eps. Learning helps only if "
+            "you cannot make so many runs.",
             shown=adaptive,
         ),
     ]

@@ -32,14 +32,14 @@ def recover(
     study: StudyName,
     fail: Annotated[
         list[int] | None,
-        option("NUMBER", "Number of a trial whose worker has died. Give it again for more."),
+        option("NUMBER", "Number of a trial whose worker has died. Repeat for more."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the open trials of a study, and mark those of dead workers as failed.
 
-    Without --fail nothing is changed. A run that was marked as failed counts as a run; it is not
-    repeated. Choose by whether the worker is alive, not by how long the run takes.
+    Without --fail nothing is changed. A run marked as failed counts as a run and is not repeated.
+    Mark it only if its worker is dead, not because the run takes long.
 
     Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
@@ -60,7 +60,7 @@ def recover(
         note = f" ({what})" if trial.leads or trial.did_nothing else ""
         typer.echo(f"trial {trial.number}: open{since}{note}")
     typer.echo(
-        "If a worker has died, name its trial with --fail; restart workers as you started them."
+        "If a worker has died, give its trial's number to --fail. Then start the worker again."
         if found
         else "No trial is open."
     )
@@ -80,13 +80,13 @@ def release(
         str | None, option("NAME", "Name of the published study (default: release).")
     ] = None,
     failures: Annotated[
-        str | None, option("chance|lost", "Why failed runs stand together, if release asks.")
+        str | None, option("chance|lost", "Why so many runs in a row failed, if release asks.")
     ] = None,
 ) -> None:
     """Release the result of a finished study.
 
-    Prints the chosen hyperparameters, the score and the privacy statement, and nothing else. The
-    cost of one run must have been recorded by PrivacyCallback.
+    Prints the chosen hyperparameters, the score and the privacy statement. A budget plan knows the
+    cost of its runs; in other studies PrivacyCallback must have recorded it.
 
     Example: optuna-dp release sqlite:///curator.db digits --json > release.json
     """
@@ -107,7 +107,7 @@ def release(
         typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
         return
     if found.params is None:
-        typer.echo("No run succeeded: there is nothing to choose. That is an outcome like others.")
+        typer.echo("No run succeeded, so nothing was chosen.")
     score = {} if found.value is None else {"score": found.value}
     for name, value in {**score, **(found.params or {}), **found.attributes}.items():
         typer.echo(f"{name}: {value!r}")
@@ -118,17 +118,15 @@ def verify(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="The JSON of a release or of its statement.")
     ],
-    artifact: Annotated[
-        str | None, option("FILE", "The file said to be the released model.")
-    ] = None,
+    artifact: Annotated[str | None, option("FILE", "The file of the released model.")] = None,
     time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
     as_json: AsJson = False,
 ) -> None:
     """Check a release: compute its guarantee and its digest again from its JSON.
 
     Needs neither the study nor the data. Says what agrees, what could not be checked, and what
-    remains to be believed. Exit code 0 if everything agrees, 1 if not, 2 if FILE is no release
-    or cannot be computed in time.
+    remains to be believed. Exit code 0: everything agrees; 1: something differs; 2: FILE is not a
+    release, or the time limit was too short.
 
     Example: optuna-dp verify release.json
     """
@@ -191,7 +189,7 @@ def _check_file(path: Path, *, is_sqlite: bool) -> None:
     with path.open("rb") as file:
         found = file.read(16) == b"SQLite format 3\0"
     if found != is_sqlite:
-        reason = "it is a SQLite database" if found else "it is no SQLite database"
+        reason = "it is a SQLite database" if found else "it is not a SQLite database"
         fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
         raise InvalidArgumentError("STORAGE", str(path), reason, fix)
 

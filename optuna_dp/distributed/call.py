@@ -51,12 +51,12 @@ _DEATHS_IN_A_ROW = 3
 
 # What has become of the runs that had begun.
 _NOTHING = "Nothing has begun."
-_SETTLED = "Every run that had begun has ended; those that were cut off count as failed."
+_SETTLED = "Every run that had begun has ended. Runs that were cut off count as failed."
 _OPEN = (
-    "Runs that were under way may still be open: odp.recover(study) lists them. When no worker is "
-    "alive any more, tell them to have failed."
+    "Running trials may still be open: odp.recover(study) lists them. When no worker is alive any "
+    "more, mark them as failed."
 )
-_CALL_AGAIN = "call again: the study goes on where it is."
+_CALL_AGAIN = "call optimize again: the study continues."
 
 
 def optimize(
@@ -278,7 +278,7 @@ class _Call:
                     raise WorkersError(
                         f"A worker on {self._engine.name} could not begin: {in_words(lost)}.",
                         _NOTHING,
-                        "optuna-dp has to be installed where the workers are.",
+                        "Install optuna-dp where the workers are.",
                     ) from lost
                 reports.append(future.result())
             for report in reports:
@@ -287,8 +287,8 @@ class _Call:
                         f"A worker on {self._engine.name} cannot reach the study, or cannot load "
                         f"what it needs: {report.error}.",
                         _NOTHING,
-                        "Storage, data and modules must be within reach of "
-                        "every worker; a study in memory or on SQLite is served from here.",
+                        "Every worker must reach the storage, the data and the modules. "
+                        "A study in memory or on SQLite is served from here.",
                     )
             if tries:
                 check_numbers(study._storage, [n for report in reports for n in report.numbers])
@@ -374,7 +374,7 @@ class _Call:
         too_long = ended_at_limit(self._study, self._places)
         if too_long:
             _logger.warning(
-                "%d run(s) reached run_timeout=%g seconds, counts as failed and is paid for in "
+                "%d run(s) reached run_timeout=%g seconds, counts as failed and is charged for in "
                 "full. The worker's stderr has the lines that were under way.",
                 too_long,
                 self._ticket.run_timeout,

@@ -1,4 +1,4 @@
-"""Who starts workers, and how it says that one has died.
+"""Engines: they start workers, and say when one has died.
 
 joblib is asked which engine is configured, and with what; the worker tasks then go to that engine
 directly. joblib's own ``Parallel`` would not do: when one task is lost it gives up all of them,

@@ -1,4 +1,4 @@
-"""Which worker a trial belongs to, and settling the trials of workers that have died.
+"""Notes the worker of each trial, and settles the trials of workers that have died.
 
 A trial must be a worker's from the very moment it exists: one that is marked a little later, by a
 worker that dies in between, is nobody's, and others may wait for it for ever. So the mark is part

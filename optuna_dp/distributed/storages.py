@@ -1,4 +1,4 @@
-"""How workers reach a study, and whether its storage numbers trials as the protocol needs.
+"""Gives workers the study, and checks that its storage numbers trials as the protocol needs.
 
 ==============================  =============================================================
 storage                         what workers get
@@ -91,7 +91,7 @@ def check_numbers(storage: BaseStorage, numbers: Sequence[int | None]) -> None:
     raise InvalidArgumentError(
         "storage of the study",
         type(_backend(storage)).__name__,
-        f"which trials are runs is told by their numbers, and {found}",
+        f"runs are identified by their trial numbers, and {found}",
         "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
     )
 

@@ -1,4 +1,4 @@
-"""What runs on an engine: a look at the study before anything begins, and a worker.
+"""Code that runs on an engine: a look at the study before anything begins, and a worker.
 
 The engine sees functions without T: they are given bytes, and they return how they ended. Nothing
 that a worker logs on its own machine tells a run's number or score either, for whoever may see the
@@ -212,7 +212,7 @@ def _alone_in_its_process() -> Iterator[None]:
         raise InvalidArgumentError(
             "run_timeout",
             "given",
-            "two workers are threads of one process, which cannot be ended one by one",
+            "two workers are threads of one process, and a thread cannot be ended alone",
             "Give every worker of the engine one thread.",
         )
     try:

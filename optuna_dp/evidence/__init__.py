@@ -1,1 +1,1 @@
-"""What a study has to show before anything of it is released, and what is said of it."""
+"""Checks a study before its release, and writes the statement."""

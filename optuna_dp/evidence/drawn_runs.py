@@ -1,4 +1,4 @@
-"""What a study whose hyperparameters have to be drawn by its own sampler has to show.
+"""Checks studies whose hyperparameters have to be drawn by their own sampler.
 
 A private selection and a choice among utilities charge for the law of the draws. So each run must
 have been drawn by the study's sampler from the stated ranges, and by nobody else.
@@ -54,12 +54,15 @@ class DrawnRuns(Procedure):
     def check_plan(self, study: Study) -> None:
         """See :class:`Procedure`."""
         if study._is_multi_objective():
-            raise ReleaseRefusedError("It has several objectives; optuna-dp selects by one score.")
+            raise ReleaseRefusedError(
+                "It has several objectives, and this sampler selects by one score.",
+                fix="Start a new study with BudgetSampler(plan_budget(...)), or one objective.",
+            )
         if self.design.seeded:
             raise ReleaseRefusedError(
-                "Its sampler was given a seed: whoever knows the seed knows the number of runs "
-                "and every draw.",
-                fix=f"{NEW_STUDY} Leave out seed=.",
+                "Its sampler has a seed: who knows the seed knows the number of runs and every "
+                "draw.",
+                fix=f"{NEW_STUDY} Leave out seed=. A study with BudgetSampler may have a seed.",
             )
 
     def check_origin(self, runs: Sequence[FrozenTrial]) -> None:
@@ -67,10 +70,10 @@ class DrawnRuns(Procedure):
         for trial in runs:
             if was_enqueued(trial):
                 raise ReleaseRefusedError(
-                    "it was enqueued, so its parameters were not drawn from the sampler's "
-                    "density.",
+                    "it was enqueued, so the sampler did not draw its parameters.",
                     trial_number=trial.number,
-                    fix=f"{NEW_STUDY} Do not enqueue trials or retry failed ones.",
+                    fix=f"{NEW_STUDY} Do not enqueue or retry trials. To enqueue some, use "
+                    "BudgetSampler(plan_budget(...)).",
                 )
 
     def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
@@ -127,8 +130,8 @@ def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:
     late = [trial for trial in slots if trial.number > 0 and holds_new_plan(trial)][1:]
     if late:
         raise ReleaseRefusedError(
-            "it holds a second plan in place of trial 0's, made at the same moment as the first, "
-            "and so takes the place of a run.",
+            "it holds a second copy of the plan: two workers replaced trial 0 at the same moment. "
+            "So it takes the place of a run.",
             trial_number=late[0].number,
             fix=NEW_STUDY,
         )
@@ -140,7 +143,7 @@ def _check_draw(
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
     What was drawn jointly, or from a prior that is not uniform, has a record of its own. The rest
-    is drawn again from the slot's record, and must not be noted as somebody else's: with few
+    is drawn again from the slot's record, and must not be noted as another sampler's: with few
     values to choose from, another sampler may have chosen the same.
     """
     draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
@@ -167,7 +170,7 @@ def _check_draw(
                 space[name], internal[name] = law, value
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReleaseRefusedError(
-            "the record of its draw is corrupted.", trial_number=trial.number
+            "the record of its draw is corrupted.", trial_number=trial.number, fix=NEW_STUDY
         ) from error
     for name, given in trial.params.items():
         used = _as_stored(trial.distributions[name])
@@ -182,10 +185,10 @@ def _check_draw(
         value = trial.distributions[name].to_internal_repr(given)
         if used != space[name] or value != internal.get(name):
             raise ReleaseRefusedError(
-                f"the objective asked for {name!r} with {used}, but it was drawn from "
-                f"{space[name]}, so its density is not bounded as planned.",
+                f"the objective asked for {name!r} in {used}, but the sampler drew it from "
+                f"{space[name]}.",
                 trial_number=trial.number,
-                fix=f"{NEW_STUDY} Use the distributions of search_space in the objective.",
+                fix=f"{NEW_STUDY} Use the ranges of search_space in the objective.",
             )
 
 
@@ -209,10 +212,10 @@ def _check_pruning(trial: FrozenTrial) -> None:
         and PRUNED_KEY not in trial.system_attrs
     ):
         raise ReleaseRefusedError(
-            "it was pruned, and not by a pruner that looks at one trial only.",
+            "it was pruned, but not by a pruner that looks at one trial only.",
             trial_number=trial.number,
-            fix=f"{NEW_STUDY} Use optuna_dp.WithinTrialPruner and leave study.pruner alone while "
-            "the study runs; an objective that ends a run by a rule of its own returns NaN.",
+            fix=f"{NEW_STUDY} Use optuna_dp.WithinTrialPruner, and do not change study.pruner "
+            "while the study runs. To end a run by the objective's own rule, return NaN.",
         )
 
 
@@ -225,9 +228,9 @@ def check_distributions(slots: Sequence[FrozenTrial]) -> None:
             first = seen.setdefault(name, (text, distribution))
             if first[0] != text:
                 raise ReleaseRefusedError(
-                    f"parameter {name!r} has {distribution} here and {first[1]} in an earlier "
-                    "run, so the runs were not drawn from one prior.",
+                    f"parameter {name!r} has the range {distribution} here and {first[1]} in an "
+                    "earlier run. One name must keep one range.",
                     trial_number=trial.number,
-                    fix=f"{NEW_STUDY} Give each range a name of its own; where a range depends "
-                    "on another parameter, draw a share of it from [0, 1] and scale that.",
+                    fix=f"{NEW_STUDY} Give each range its own name. If a range depends on another "
+                    "parameter, draw a share from [0, 1] and scale it.",
                 )

@@ -47,15 +47,18 @@ The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
 every score and the choice among them.
 
+In the table, *planned* was fixed before the first run, *checked* was checked by the software, and
+*vouched for* is the word of the curator, which no software has checked.
+
 {table}
 
 ## It rests on
 
-What the software checked, and refuses to release otherwise:
+What the software checked (otherwise it refuses the release):
 
 {numbered(data["checked"])}
 
-What no software can see, and whoever signs this vouches for:
+What no software can see, and the curator vouches for:
 
 {numbered(data["assumptions"])}
 
@@ -71,9 +74,9 @@ What no software can see, and whoever signs this vouches for:
 
 {_values(data["content"])}
 
-Everything here is made from the release's JSON. `optuna-dp verify FILE` (or
-`optuna_dp.verify`) computes epsilon, the tables and the digest from it again, without the data
-and without the study, and says what remains to be believed.
+This page is made from the release's JSON. `optuna-dp verify FILE` (or `optuna_dp.verify`)
+computes epsilon, the tables and the digest again from that JSON, without the data and without
+the study, and says what remains to be believed.
 
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 
@@ -91,9 +94,9 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
     if not attack:
         return ""
     return (
-        f"no analysis of this procedure can state less than {rounded_down(attack, 4)}, where runs "
-        "and scores may be any that cost what is stated: an explicit attack attains that"
-        + ("" if epsilon is None else f" (the guarantee is {epsilon / attack - 1:.1%} above it)")
+        f"a known attack shows that epsilon is at least {rounded_down(attack, 4)} for the worst "
+        "runs and scores that cost what is stated"
+        + ("" if epsilon is None else f" (the guarantee is {epsilon / attack - 1:.1%} above that)")
     )
 
 
@@ -103,7 +106,9 @@ def _for_all_records(data: dict[str, Any]) -> str:
         return ""
     epsilon = several["epsilon"]
     shown = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
-    return f" for one record, and {shown} for one {_person(data)} with {several['records']}"
+    return (
+        f" for one record, and {shown} for one {_person(data)} with {several['records']} records"
+    )
 
 
 def _person(data: dict[str, Any]) -> str:
@@ -119,18 +124,20 @@ def _detection(data: dict[str, Any]) -> str:
     most = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
     unit = _PROTECTED[data["unit"]].removeprefix("each ").removesuffix(" as a whole")
     return (
-        f"whoever knows everything but whether a given {unit} is in the data, and takes at most "
-        f"{_FALSE_ALARMS:.0%} of absent ones for present, detects a present one at most "
-        f"{rounded_up(100 * most, 1)} % of the time ({_FALSE_ALARMS:.0%} would be guessing)"
+        f"suppose that an attacker knows everything except whether a given {unit} is in the "
+        f"data, and is wrong for at most {_FALSE_ALARMS:.0%} of absent ones (false alarms). Then "
+        f"the attacker detects a present one in at most {rounded_up(100 * most, 1)} % of cases "
+        f"(guessing detects {_FALSE_ALARMS:.0%})"
     )
 
 
 def _delta(data: dict[str, Any]) -> str:
     records = data["content"].get("description", {}).get("records")
-    chance = f"{data['delta']:g} is roughly the chance that the bound by epsilon alone fails"
+    chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
         return f"{chance}; the number of records is not stated here"
-    return f"{chance}; times the number of records it is {data['delta'] * records:.2g}"
+    times = f"times the number of records that is {data['delta'] * records:.2g}"
+    return f"{chance}; {times} (it should be far below 1)"
 
 
 def _gaussian(data: dict[str, Any]) -> str:
@@ -138,9 +145,10 @@ def _gaussian(data: dict[str, Any]) -> str:
     if found["mu"] is None:
         return ""
     return (
-        f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: no test of whether a "
-        f"{_PROTECTED[data['unit']].removeprefix('each ')} is in the data does better than the "
-        "best test between two normal laws of variance one whose means lie that far apart"
+        f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: to find out whether "
+        f"a {_PROTECTED[data['unit']].removeprefix('each ')} is in the data is at least as hard "
+        "as to tell apart two normal distributions of variance one whose means differ by that "
+        "number"
     )
 
 
@@ -173,7 +181,7 @@ def _ranges(distributions: Mapping[str, Any]) -> str:
 
 def _values(content: Mapping[str, Any]) -> str:
     if content["params"] is None:
-        return "No run succeeded, so there is nothing to choose: an outcome like any other."
+        return "No run succeeded, so nothing was chosen."
     score = {} if content["value"] is None else {"score": content["value"]}
     rows = {str(name): repr(value) for name, value in (content["params"] | score).items()}
     return two_columns(rows, "| released | value |")
@@ -182,14 +190,14 @@ def _values(content: Mapping[str, Any]) -> str:
 def _rdp_in_words(rdp: dict[str, Any]) -> str:
     if not any(value is not None for value in rdp["epsilons"]):
         return (
-            "No bound in these terms is known for this search and this law of the number of\n"
+            "No such bound is known for this search and this distribution of the number of\n"
             "runs. To compose this release with others, use `Guarantee.compose`."
         )
     pairs = zip(rdp["orders"], rdp["epsilons"], strict=True)
     rows = {f"{order:g}": rounded_up(value, 4) for order, value in pairs}
     return f"""\
-For reviewers who account in these terms. Converted to epsilon and delta it is looser than the
-guarantee above; to compose this release with others, use `Guarantee.compose`.
+For reviewers who use Rényi accounting. Converted to epsilon and delta, this table is looser than
+the guarantee above. To compose this release with others, use `Guarantee.compose`.
 
 {two_columns(rows, "| order | epsilon |")}"""
 

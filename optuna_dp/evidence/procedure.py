@@ -1,4 +1,4 @@
-"""How studies of a procedure are judged: what each procedure supplies."""
+"""Base of the procedures, which check studies and compute their guarantees."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Procedure(ABC):
-    """How studies of one design are judged. Only :meth:`outcome` draws or writes anything.
+    """How studies of one design are checked. Only :meth:`outcome` draws or writes anything.
 
     Args:
         design: The design in the study's plan.
@@ -154,7 +154,7 @@ class Procedure(ABC):
     def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
         """Returns what is released; refuses what nothing and nobody vouches for.
 
-        A private choice that has not been made is made and recorded here, once, whoever makes it.
+        A private choice that has not been made is made and recorded here, once, by any worker.
         """
 
     def refuse_lost(self, asked: Asked) -> None:

@@ -1,4 +1,4 @@
-"""The private procedures by name: how their studies are judged, and what statements say of them.
+"""The private procedures by name: how their studies are checked, and what statements say of them.
 
 A study's plan names its procedure. A sampler that selects in a new way adds a line here and a room
 with two files, ``procedure.py`` and ``statement.py``.
@@ -27,7 +27,7 @@ _ROOMS: dict[str, tuple[str, str | None, str]] = {
 
 
 def procedure_of(design: Design) -> Procedure:
-    """Returns how a study of this design is judged; refuses what no study can be."""
+    """Returns how a study of this design is checked; refuses what no study can be."""
     room, name, _ = _ROOMS.get(design.procedure, ("", None, ""))
     if name is None:
         raise _refusal(design)

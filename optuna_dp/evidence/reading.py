@@ -27,11 +27,11 @@ from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouc
 
 @dataclass(frozen=True)
 class OpenedStudy:
-    """A study's plan and how it is judged.
+    """A study's plan and how it is checked.
 
     Attributes:
         plan: The plan, with as many slots as the study turned out to have.
-        procedure: How the study is judged; it has the settings.
+        procedure: How the study is checked; it has the settings.
     """
 
     plan: StudyPlan
@@ -90,19 +90,19 @@ def _opened(study: Study) -> OpenedStudy:
         return opened
     if study._is_multi_objective():
         raise ReleaseRefusedError(
-            "It has several objectives and no budget plan; optuna-dp selects by one score."
+            "It has several objectives and no budget plan. optuna-dp selects by one score.",
+            fix="Start a new study with BudgetSampler(plan_budget(...)).",
         )
     trials = trials_of(study)
     if not trials:
         raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
     if all(trial.state == TrialState.WAITING for trial in trials):
         raise UnfinishedStudyError(
-            "It has no runs yet, only trials that wait.",
+            "It has no runs yet, only enqueued trials.",
             fix="Run study.optimize first, with the sampler of the study.",
         )
     raise ReleaseRefusedError(
-        "It has no plan: it was made by a sampler that is not optuna-dp's, or its first trial "
-        "was enqueued or added by hand.",
-        fix="Start a new study with BudgetSampler(plan_budget(...)), or another sampler of "
-        "optuna-dp, from the first trial.",
+        "It has no plan, because its first trial was not made by a sampler of optuna-dp.",
+        fix="Start a new study with sampler=BudgetSampler(plan_budget(...)). Give the same "
+        "sampler to every optuna.load_study.",
     )

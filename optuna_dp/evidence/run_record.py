@@ -1,6 +1,6 @@
-"""What one run costs, as the study records it.
+"""The cost of one run, as the study records it.
 
-The event is stored, not an epsilon, so that a better accountant can judge it again later. Each
+The event is stored, not an epsilon, so that a better accountant can compute its cost later. Each
 record stands under a key made of its own digest: workers that agree write the same key, workers
 that do not leave two records, and the release sees both.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _KEY = "optuna_dp:run:"
 ONE_COST = (
-    "Give every worker the same PrivacyCallback; if runs legitimately differ, state "
-    "optuna_dp.worst_case(...) of all of them."
+    "Give every worker the same PrivacyCallback. If the cost of runs differs on purpose, state "
+    "optuna_dp.worst_case(...) of all costs."
 )
 
 
@@ -79,7 +79,7 @@ class RunRecord(Record):
             raise InvalidArgumentError(
                 "run",
                 event,
-                "it must be a DpEvent, what one training run costs",
+                "it must be a DpEvent, the cost of one run",
                 "Make one with optuna_dp.dp_sgd(...), optuna_dp.gaussian(...), "
                 "optuna_dp.compose(...) or dp_accounting.",
             )
@@ -152,7 +152,7 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
     found = run_records(storage.get_study_system_attrs(study_id))
     other = next((record for record in found if not record.same_cost(found[0])), None)
     if other is not None:
-        # Only the words of a refusal rest on it.
+        # Lazy: only the words of a refusal need it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(

@@ -1,4 +1,4 @@
-"""What a study is judged by, once every run of it can be vouched for."""
+"""A study's runs, once all of them have been checked."""
 
 from __future__ import annotations
 

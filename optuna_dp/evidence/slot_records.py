@@ -24,8 +24,9 @@ from optuna_dp.protocol.records import (
 
 NEW_STUDY = "Start a new study."
 GO_ON = (
-    "Continue with study.optimize (the same sampler, no n_trials); a run whose worker died must "
-    "be told to have failed first (optuna-dp recover)."
+    "If another worker is at it, wait and release again. Otherwise continue with study.optimize "
+    "(the same sampler, no n_trials). If a worker died, first mark its run as failed: "
+    "optuna-dp recover STORAGE STUDY."
 )
 
 
@@ -33,8 +34,8 @@ def check_direction(study: Study, plan: StudyPlan) -> None:
     """Refuses a study whose direction is not the one that it had when it was planned."""
     if direction_of(study) != plan.design.direction:
         raise ReleaseRefusedError(
-            f"Its direction is {direction_of(study)!r} and was {plan.design.direction!r} when the "
-            "plan was made.",
+            f"Its direction is {direction_of(study)!r}, but {plan.design.direction!r} in its "
+            "plan.",
             fix=NEW_STUDY,
         )
 
@@ -43,11 +44,11 @@ def check_waited(trial: FrozenTrial) -> None:
     """Refuses a run that failed because it waited too long for others."""
     if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
         raise ReleaseRefusedError(
-            "it gave up waiting for other runs, so whether it failed depends on how long they "
-            "took, which no event covers.",
+            "it gave up waiting for other runs (timeout). So its failure depends on how long they "
+            "took, and no guarantee covers that.",
             trial_number=trial.number,
-            fix=f"{NEW_STUDY} Leave out timeout=; under ask and tell, tell a run's result before "
-            "the runs that wait for it are asked for parameters.",
+            fix=f"{NEW_STUDY} Leave out timeout=. With ask and tell, tell a run's result before "
+            "you ask for parameters of a run that waits for it.",
         )
 
 
@@ -56,7 +57,7 @@ def slot_record(
 ) -> SlotRecord | None:
     """Returns a run's record; None for a slot whose worker died before the run began.
 
-    ``vouched`` are numbers of failed trials that somebody vouches never began.
+    ``vouched`` are numbers of failed trials that the curator vouches never began.
     """
     if claimed_twice(trial):
         raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
@@ -71,19 +72,19 @@ def slot_record(
         if never_began:
             return None  # Still open, or a failed run: its slot is spent, the lowest outcome.
         raise ReleaseRefusedError(
-            "it failed before it began, and not by optuna-dp recover: it may have been added by "
-            "hand.",
+            "it failed before its run began, and nobody has confirmed why. It may have been added "
+            "by hand.",
             trial_number=trial.number,
-            fix="If its worker died before the run began, vouch for that: optuna-dp recover "
-            f"STORAGE STUDY --fail {trial.number}. Otherwise start a new study.",
+            fix="If its worker died first, confirm that: optuna-dp recover STORAGE STUDY --fail "
+            f"{trial.number}. Otherwise start a new study.",
         )
     if data is None:
         raise ReleaseRefusedError(
-            "it was made by another sampler, or added by hand. Without sampler=, "
-            "optuna.load_study and optuna.create_study use one of Optuna's own.",
+            "it was made by another sampler, or added by hand.",
             trial_number=trial.number,
             fix=f"{NEW_STUDY} Give the same sampler to every optuna.load_study(..., sampler=...) "
-            "and optuna.create_study(..., sampler=...).",
+            "and optuna.create_study(..., sampler=...): without it Optuna uses a sampler of its "
+            "own.",
         )
     try:
         record = SlotRecord.from_json(data)
@@ -91,15 +92,14 @@ def slot_record(
         raise ReleaseRefusedError(str(error), trial_number=trial.number) from error
     if (record.nonce, record.number) != (plan.nonce, trial.number):
         raise ReleaseRefusedError(
-            "its record belongs to another trial, or to another study's plan (a copied trial, or "
-            "the id of a deleted study "
-            "that was used again).",
+            "its record belongs to another trial or another study. The trial may be a copy, or "
+            "the storage may have used the id of a deleted study again.",
             trial_number=trial.number,
             fix=NEW_STUDY,
         )
     if record.plan is not None and record.plan != plan.digest:
         raise ReleaseRefusedError(
-            "the study's plan record is corrupted: it is not the one under which this run began.",
+            "the study's plan record is corrupted: it is not the one with which this run began.",
             trial_number=trial.number,
             fix=RESTORE,
         )
@@ -111,14 +111,15 @@ def slot_record(
         )
     if record.fingerprint != plan.design.fingerprint:
         raise ReleaseRefusedError(
-            "its worker was configured differently from the study's plan. It cannot count as a "
-            "failed run: leaving out runs that fail for certain changes the law of their number.",
+            "its worker had another sampler, or other sampler arguments, than the study's plan. "
+            "It cannot count as a run that failed by chance.",
             trial_number=trial.number,
-            fix=f"{NEW_STUDY} Give every worker the same sampler arguments.",
+            fix=f"{NEW_STUDY} Give every worker the same sampler with the same arguments.",
         )
     if record.sampler != plan.design.sampler:
         raise ReleaseRefusedError(
-            f"it was drawn by {record.sampler}, and the plan is {plan.design.sampler}'s.",
+            f"its parameters were drawn by {record.sampler}, but the plan is one of "
+            f"{plan.design.sampler}.",
             trial_number=trial.number,
             fix=f"{NEW_STUDY} Do not wrap or replace the sampler.",
         )

@@ -1,4 +1,4 @@
-"""What statements say of a procedure."""
+"""Base of the texts that statements have about a procedure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RELATIONS = {
     "replace_one": "replacing one record by another",
 }
 NOT_COVERED = """\
-It does not cover anything but the release: not the table of trials, not how many there were, not
-how long they took, not logs, and not the curator's dashboard."""
+The guarantee covers only the release. It does not cover the table of trials, their number, how
+long they took, logs, and the curator's dashboard."""
 TRUST = (
-    "one trusted curator: whoever runs the search sees the data and the whole study; those who "
-    "get the release, and they may be anybody, see nothing else"
+    "one trusted curator, who sees the data and the whole study. Everybody else may see the "
+    "release and nothing else"
 )
 
 
@@ -28,7 +28,7 @@ class Description(ABC):
     """What a statement says of a procedure. It is made of public things only.
 
     Attributes:
-        assumptions: What the guarantee rests on besides the software.
+        assumptions: What the guarantee depends on besides the software.
         checked: What the software made sure of, and refuses to release otherwise.
         trust: Who sees what.
         relations: The neighbouring relations in the procedure's words.

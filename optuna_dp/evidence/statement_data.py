@@ -108,7 +108,7 @@ def digest(
 ) -> str:
     """Returns the SHA-256 that ties a statement to what it was computed from.
 
-    Whoever holds the JSON of a release can compute it again: it is made of the statement's
+    Who holds the JSON of a release can compute it again: it is made of the statement's
     guarantee and design and of everything in the release but the statement.
     """
     whole = {"guarantee": guarantee, "design": design, "content": content}

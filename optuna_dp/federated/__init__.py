@@ -71,6 +71,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # help() loads every name that it is told of; without Flower there is one that loads.
+    # help() loads every name that it finds; without Flower there is one that loads.
     here = all(importlib.util.find_spec(package) for package in _PACKAGES)
     return __all__ if here else ["VoteFailedError"]

@@ -138,7 +138,7 @@ def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
         except KeyboardInterrupt:
             raise
         except BaseException:
-            _logger.exception("Vote refused: an error; the server is told no more than that.")
+            _logger.exception("Vote refused: an error; the server learns no more.")
         refusal = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_REFUSED)
         return Message(refusal, reply_to=message)
 

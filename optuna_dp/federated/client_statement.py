@@ -19,7 +19,7 @@ _SERVERS = {
     "asked the very same (docs/explanation/voting.md, the theorem). The cryptography that keeps "
     "them to it was not broken.",
     "semi-honest": "The server followed the protocol: it may have looked at everything it "
-    "got, and told no client anything untrue.",
+    "got, and told no client anything false.",
     "trusted": "The server is trusted with this client's noisy votes.",
 }
 _RELATIONS = {

@@ -1,4 +1,4 @@
-"""The noisy votes as an Optuna study: they are paid for, so anybody may look at them."""
+"""The noisy votes as an Optuna study: they are charged for, so anybody may look at them."""
 
 from __future__ import annotations
 

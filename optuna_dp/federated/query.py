@@ -44,7 +44,7 @@ Params = dict[str, Any]
 
 
 class VoteRefusedError(OptunaDPError):
-    """This client does not take part; the server is told no more than that."""
+    """This client does not take part; the server learns no more."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the ways to sum the clients' noisy votes share.
+"""Parts that all ways to sum the clients' noisy votes share.
 
 There are two: :mod:`optuna_dp.federated.plain_sum` and :mod:`optuna_dp.federated.secagg`. Both
 check replies before anything is done with them; a malformed one counts as a client that dropped

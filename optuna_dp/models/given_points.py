@@ -1,4 +1,4 @@
-"""Points that somebody gave, as a search space holds them."""
+"""Points given by hand, as a search space holds them."""
 
 from __future__ import annotations
 

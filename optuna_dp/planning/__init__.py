@@ -1,1 +1,1 @@
-"""Chooses settings; the accounting judges what is chosen. No guarantee rests on it."""
+"""Chooses settings; the accounting computes their cost. No guarantee depends on it."""

@@ -56,13 +56,13 @@ def plan_budget(
     spare_runs: int = 0,
     neighboring_relation: str = "add_or_remove_one",
 ) -> BudgetPlan:
-    """Returns pilots in the open and one last run that together cost a target epsilon.
+    """Returns released pilots and one last run that together cost a target epsilon.
 
     With ``pilots=0`` it is a plan of a single run: the one to take where learning rate, clipping
     norm and batch size are all there is to choose, which follow from public numbers
     (``docs/explanation/known-without-data.md``).
 
-    Tuning at nearly the price of one training: a few noisy pilots, whose outputs are paid for and
+    Tuning at nearly the price of one run: a few noisy pilots, whose outputs are charged for and
     may be shown, and one run with hyperparameters that are any function of those outputs. Either
     DP-SGD is planned, from ``records``, ``batch_size`` and ``epochs``; or anything else whose
     cost falls with a noise multiplier, from ``run`` and ``steps``.
@@ -117,7 +117,7 @@ def plan_budget(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed, or no noise reaches the target.
-        UnsupportedEventError: If no accountant judges what ``run`` returns.
+        UnsupportedEventError: If no accountant supports what ``run`` returns.
 
     Example:
         >>> import optuna_dp as odp
@@ -152,7 +152,7 @@ def plan_budget(
         raise InvalidArgumentError(
             "work",
             work,
-            "it is for a plan that chooses the batch size itself",
+            "it needs a plan that chooses the batch size itself",
             "Leave out batch_size, or give more epochs instead of work.",
         )
     if run is None and isinstance(records, int):
@@ -181,7 +181,9 @@ def plan_budget(
 def _refuse_without_pilots(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise InvalidArgumentError(name, value, "it is for pilots, and the plan has none")
+            raise InvalidArgumentError(
+                name, value, "it needs pilots, and the plan has none", "Leave it out."
+            )
 
 
 def _favored(
@@ -223,8 +225,8 @@ def _lengths(
             raise InvalidArgumentError(
                 name,
                 value,
-                "a plan is made either from records, batch_size and epochs (DP-SGD) or from run "
-                "and steps",
+                "a plan needs either records, batch_size and epochs (DP-SGD), or run and steps",
+                "Leave one group out.",
             )
     for name, value in mine.items():
         if value is None and not name.startswith("pilot_"):
@@ -305,6 +307,6 @@ def _noise_increase(value: Any, epsilon: float) -> float:
             "noise_increase",
             value,
             f"it must be above 1 and at most {_LARGEST_INCREASE:g}",
-            "1.08 leaves a seventh of the squared budget to the pilots, 1.2 three tenths.",
+            "1.08 gives the pilots one seventh of the squared budget, 1.2 gives three tenths.",
         )
     return increase

@@ -1,4 +1,4 @@
-"""What a budget would buy in other ways: how noisy the released model is, and what it takes.
+"""Other methods at the epsilon of a budget: the noise of the released model, and the computing.
 
 Every way is solved for the same total epsilon, with the steps of the plan's last run and scores on
 the training records at the cost of the plan's own. What matters in the end is accuracy, which no

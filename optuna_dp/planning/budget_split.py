@@ -1,4 +1,4 @@
-"""How a budget is split between pilots and the last run (``docs/explanation/budget.md``).
+"""Splits a budget between pilots and the last run (``docs/explanation/budget.md``).
 
 Composition of Gaussian-like mechanisms is nearly a sum of squares, so everything here is planned
 in shares of the squared budget: the last run gets 1 / noise_increase^2 of it, the pilots the rest.
@@ -78,7 +78,7 @@ class Split:
             raise InvalidArgumentError(
                 "epsilon",
                 self.epsilon,
-                f"no noise reaches it: at noise multiplier {noise:g} the last run alone costs "
+                f"it is too small: at noise multiplier {noise:g} the last run alone costs "
                 f"{significant_up(cost) if math.isfinite(cost) else 'an infinite epsilon'} at "
                 f"delta {self.delta:g}",
                 "Allow a larger epsilon or delta, or fewer steps.",
@@ -87,9 +87,9 @@ class Split:
             raise InvalidArgumentError(
                 "epsilon",
                 self.epsilon,
-                f"no noise meets it: at noise multiplier {noise:g} one run costs {cost:.4g}, and "
-                "no other that is planned comes nearer from below",
-                "Lower a large epsilon, or train for more steps; raise a tiny one.",
+                f"no noise multiplier gives it: the nearest one below, {noise:g}, costs "
+                f"{cost:.4g}",
+                "If epsilon is large, lower it or train for more steps. If it is tiny, raise it.",
             )
         if score_noise is not None:
             score_noise = _score_noise_within(score_noise * increase)
@@ -135,7 +135,7 @@ class Split:
             raise InvalidArgumentError(
                 "pilots",
                 sizes if len(sizes) > 1 else sizes[0],
-                f"no noise of pilots fills the budget beside a last run of {increase:g} times "
+                f"no noise of the pilots fits the budget with a last run of {increase:g} times "
                 f"the noise: at {noise:g} all cost {significant_up(cost)} of {self.epsilon:g}",
                 "Change noise_increase, or the number or the length of the pilots.",
             )
@@ -147,8 +147,8 @@ class Split:
             raise InvalidArgumentError(
                 "pilots",
                 sizes if len(sizes) > 1 else sizes[0],
-                f"each would have {1.0 / signal:.0f} times the noise of the last run (at equal "
-                "length) and teach nothing",
+                f"each pilot would have {1.0 / signal:.0f} times the noise of the last run (at "
+                "equal length), too much to learn from",
                 "Use fewer pilots, or a larger noise_increase.",
             )
         return found

@@ -144,7 +144,7 @@ def calibrate(
     Raises:
         InvalidArgumentError: If the target cannot be reached (the message says what can), or an
             argument is not allowed.
-        UnsupportedEventError: If no accountant judges the run.
+        UnsupportedEventError: If no accountant supports the run.
 
     Example:
         >>> import optuna_dp as odp
@@ -257,9 +257,10 @@ def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
         raise InvalidArgumentError(
             "run, trials, density_bounds",
             (run, trials, density_bounds),
-            "exactly one of them must be a function of what is to be found",
-            "For the noise, run=lambda noise: dp_sgd(noise_multiplier=noise, ...); for the mean "
-            "number of runs, trials=Geometric; for C/c, density_bounds=bounds_of_ratio.",
+            "exactly one of them must be a function of the number to find",
+            "To find the noise: run=lambda noise: dp_sgd(noise_multiplier=noise, ...). To find "
+            "the mean number of runs: trials=Geometric. To find C/c: "
+            "density_bounds=bounds_of_ratio.",
         )
     return names[0]
 
@@ -270,10 +271,10 @@ def _unreachable(unknown: Unknown, target: Any, cost: float, value: float) -> In
         f"it must be at least {significant_up(cost)}" if cost < math.inf else "no value is enough"
     )
     if unknown == "noise_multiplier":
-        allowed = f"{least}, what the selection still costs at noise multiplier {value:g}"
+        allowed = f"{least}, the cost that remains at noise multiplier {value:g}"
         fix = (
-            "Something besides this noise has a cost of its own: another part of the run, "
-            'densities that depend on the data (policy="data"), or a delta too small for it.'
+            "Something else has a cost too: another part of the run, densities that depend on "
+            'the data (policy="data"), or a delta that is too small.'
         )
     elif unknown == "mean":
         allowed = f"{least}, the cost at mean {value:g}"

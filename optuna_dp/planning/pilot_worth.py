@@ -1,4 +1,4 @@
-"""What the pilots of a plan can see, and what more of them would cost; for guidance only."""
+"""The use of a plan's pilots, and the cost of more of them; for guidance only."""
 
 from __future__ import annotations
 

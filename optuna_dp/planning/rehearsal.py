@@ -411,9 +411,9 @@ class _Training:
             raise InvalidArgumentError(
                 "noise_multiplier",
                 noise,
-                f"a rehearsal needs noise of at least {LEAST_NOISE_MULTIPLIER:g}: below it the "
-                "loss limits the rate, not noise",
-                "Choose the rate as without privacy.",
+                f"a rehearsal needs noise of at least {LEAST_NOISE_MULTIPLIER:g}: below that, the "
+                "loss limits the learning rate, not the noise",
+                "Choose the learning rate as in training without privacy.",
             )
         length = validation.whole("steps", steps, 1)
         if length < FEWEST_STEPS:
@@ -529,8 +529,8 @@ def _remarks(
     found = []
     if features is not None and features < _FEW_FEATURES:
         found.append(
-            f"With {features} features the rehearsed rate is less certain: up to 5 points of "
-            "accuracy were lost with so few."
+            f"With only {features} features the rehearsed rate is less certain: in tests it lost "
+            "up to 5 points of accuracy."
         )
     if largest_class is not None and (
         validation.open_unit("largest_class", largest_class) >= _LARGE_CLASS

@@ -1,4 +1,4 @@
-"""What a composition of sampled Gaussians costs, in milliseconds: an estimate, and no bound.
+"""Estimates the cost of composed sampled Gaussians in milliseconds. It is no bound.
 
 For a pair P, Q with loss L = log(dP / dQ), the privacy profile is a contour integral of the moment
 generating function M(z) = E_P e^(zL), for any a > 0:
@@ -8,7 +8,7 @@ generating function M(z) = E_P e^(zL), for any a > 0:
 M of a composition is the product of M's of its parts, so nothing is convolved. Where a minimises
 the integrand on the real line, its saddle point, the rest of the integral cancels least and falls
 off fastest (Alghamdi et al., "The Saddle-Point Accountant for Differential Privacy", arXiv
-2208.09595). The direction is the removal of a record, the dearer one of the two.
+2208.09595). The direction is the removal of a record, the more expensive of the two.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def selection_plan(
         * At least 98 % of ``target_epsilon`` is used, unless what is solved for is at an end of
           its range (:func:`calibrate` names it) or only Rényi accounting says so little.
         * No figure depends on which others were read, or in which order.
-        * All arguments are checked, and the run judged supported, before any work.
+        * All arguments are checked, and whether the run is supported, before any work.
 
     Args:
         run: Event of one run, or a function noise multiplier -> event.
@@ -135,7 +135,7 @@ def selection_plan(
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
-        UnsupportedEventError: If no accountant judges the run.
+        UnsupportedEventError: If no accountant supports the run.
 
     Example:
         >>> import optuna_dp as odp
@@ -266,7 +266,7 @@ def _unknown_of(
             raise InvalidArgumentError(
                 "target_epsilon",
                 None,
-                "it must be given when something is to be solved for",
+                "it is needed to solve for a number",
                 "If run is a function of its noise, give noise_multiplier instead."
                 if white_box
                 else "",
@@ -279,10 +279,10 @@ def _unknown_of(
             run,
             f"to solve for {unknown} it must be "
             + (
-                "an event, or have its noise_multiplier given"
+                "an event, or a function with its noise_multiplier"
                 if white_box
-                else "a function of the noise multiplier, and that not given"
+                else "a function of the noise multiplier, without noise_multiplier"
             ),
-            "For the noise: lambda noise: dp_sgd(noise_multiplier=noise, ...).",
+            "For example lambda noise: dp_sgd(noise_multiplier=noise, ...).",
         )
     return unknown

@@ -1,4 +1,4 @@
-"""The rows of a plan, each judged or solved for when its figures are read.
+"""The rows of a plan, each computed or solved for when its figures are read.
 
 Two figures need a word:
 

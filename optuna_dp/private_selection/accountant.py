@@ -25,7 +25,7 @@ _LARGEST_EPSILON = 1e4
 
 # dp_accounting ships no types, so its classes are Any to mypy: hence the ignore.
 class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore[misc]
-    """A ``dp_accounting.PrivacyAccountant`` that judges by the bounds of this package.
+    """A ``dp_accounting.PrivacyAccountant`` that uses the bounds of this package.
 
     It takes every event that :class:`optuna_dp.Guarantee` takes, and dp-accounting's
     ``RepeatAndSelectDpEvent`` (negative binomial, geometric, logarithmic and Poisson), which it

@@ -144,8 +144,7 @@ class DPHyPOSampler(SelectionSampler):
                     "startup_runs",
                     startup_runs,
                     'it must be None or 0 under schedule="any"',
-                    "Runs from the prior cost less only where later ones see private outputs of "
-                    'completed batches: schedule="batch".',
+                    'Runs from the prior lower the cost with schedule="batch" only.',
                 )
             return 0
         return 0 if wanted == 0 else max(wanted or 0, self._batch_size)

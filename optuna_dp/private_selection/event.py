@@ -91,8 +91,8 @@ class PrivateSelectionDpEvent(OwnEvent):
                 "startup_runs",
                 self.startup_runs,
                 "it must be 0 if the policy may depend on the data",
-                "Runs from the prior cost less only where the later ones see private outputs of "
-                'runs fixed by slot numbers: policy="history", schedule="batch".',
+                'Runs from the prior lower the cost with policy="history" and schedule="batch" '
+                "only.",
             )
 
     @property

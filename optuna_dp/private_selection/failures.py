@@ -69,17 +69,16 @@ def check_failures(evidence: Evidence, failures: str | None) -> int | None:
         raise InvalidArgumentError(
             "failures",
             failures,
-            "no failed runs of this study stand together beyond chance",
+            "no block of failed runs is too long to be chance",
             "Leave it out.",
         )
     if together and failures is None:
         raise ReleaseRefusedError(
-            "Failed runs stand together, from some run on or for a while, as chance hardly "
-            "explains. If they never had a chance to succeed (a broken objective, a machine that "
-            "died, stopping early), the best of the others is not the best of T runs and may "
-            "cost more.",
-            fix="release(study, failures='lost') releases the best of those that had a chance, "
-            "and charges for telling how many they were. If each failed by chance, for a reason "
-            "of its own run: failures='chance'.",
+            "So many runs in a row failed that chance hardly explains it. If they could not "
+            "succeed (the objective was broken, the machine died, the search was stopped), the "
+            "best of the other runs may cost more than the best of all.",
+            fix="In that case call release(study, failures='lost'): it releases the best of the "
+            "other runs, reveals how many they were, and charges for that. If each run failed by "
+            "chance, for a reason of its own, call release(study, failures='chance').",
         )
     return len(failed) - longest_block(failed)[1] if failures == "lost" else None

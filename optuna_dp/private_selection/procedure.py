@@ -64,8 +64,8 @@ class PrivateSelection(DrawnRuns):
             return
         if self.settings.prior == {"prior": "uniform"} or "density_ratio" in draw:
             raise ReleaseRefusedError(
-                "it is one of the first runs, which the plan says are drawn from the prior, and "
-                "it was drawn in view of others.",
+                "it is one of the first runs. The plan draws these from the prior, but this run "
+                "was drawn in view of other runs.",
                 trial_number=trial.number,
                 fix=f"{NEW_STUDY} Give every worker the same version of optuna-dp.",
             )
@@ -76,9 +76,9 @@ class PrivateSelection(DrawnRuns):
         if not over or not over[-1] or not is_unlikely_block(over):
             return ""
         return (
-            "Runs fail one after the other, as chance hardly explains. If the objective is "
-            "broken or the machine has died, stop, mend it and go on (study.optimize): every "
-            "run that fails meanwhile is spent, and release() will ask about it."
+            "So many runs fail in a row that chance hardly explains it. If the objective or the "
+            "machine is broken, stop, repair it and continue with study.optimize. Every run that "
+            "fails until then is spent, and release() will ask about these runs."
         )
 
     def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:

@@ -1,4 +1,4 @@
-"""What RandTune and DP-HyPO share: a random number of runs, drawn within bounds of a prior."""
+"""Base of RandTune and DP-HyPO: a random number of runs, drawn within bounds of a prior."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class SelectionSampler(DrawnSlotSampler):
             raise InvalidArgumentError(
                 "trials",
                 trials,
-                "it must be the law of a random number of runs",
-                "For example optuna_dp.Geometric(mean=20). A fixed number has no guarantee that "
-                "grows slower than the number itself.",
+                "it must be the distribution of a random number of runs",
+                "For example optuna_dp.Geometric(mean=20). For a fixed number of runs use "
+                "BudgetSampler(plan_budget(...)).",
             )
         self._trials = trials
         self._prior: Prior = UniformPrior() if prior is None else prior
@@ -58,8 +58,8 @@ class SelectionSampler(DrawnSlotSampler):
             raise InvalidArgumentError(
                 "search_space",
                 None,
-                "an informed prior is a law over a search space that is known beforehand",
-                "Give the distributions as search_space.",
+                "an informed prior needs a search space that is known beforehand",
+                "Give the ranges as search_space.",
             )
         if self._search_space is not None:
             check_space(self._search_space)

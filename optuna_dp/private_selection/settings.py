@@ -1,4 +1,4 @@
-"""What the plan of a private selection records."""
+"""The settings of a private selection in a study's plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement says of the best of a random number of runs."""
+"""The text of the statement of a private selection."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
 RUN_ASSUMPTIONS = (
-    "A run depends on the data, its own hyperparameters and fresh randomness only: not on other "
+    "A run depends only on the data, its own hyperparameters and fresh randomness: not on other "
     "runs, shared checkpoints or shared random seeds.",
     "Whether a run fails or is pruned is part of its private output.",
-    "The result was released whatever it was; no other search on the same data was discarded in "
-    "its favour, and no copy of this one was continued or released elsewhere (several releases "
-    "compose).",
+    "The result would have been released whatever it was. No other search on the same data was "
+    "discarded in its favour, and no copy of this study was continued or released elsewhere. (The "
+    "costs of several releases add up.)",
     "Nothing else of the search leaves the curator: no trial table, number of runs, timings, logs "
     "or dashboard.",
 )
 # The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
 # some run on, that is the law of min(T, s), which may cost more: see check_same_design.
 SELECTION_ASSUMPTIONS = (
-    "A surrogate or prior of the user's own is a function of what it is given, and of nothing "
-    "else: not of the data, durations or the order in which runs ended.",
-    "No run was started and then told to have failed for any reason but that its worker died, and "
-    "workers died by chance, in one run as likely as in another: not in every run from some run "
-    "on. (A study whose failed runs stand together beyond chance, at 1 %, is released only if its "
-    "curator vouches for chance, or with the number of the other runs told and charged for.)",
+    "A surrogate or prior of the user's own depends only on its arguments: not on the data, on "
+    "durations, or on the order in which runs ended.",
+    "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
+    "in every run, and not in all runs after some point. (If a block of failed runs is too long "
+    "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
+    "the number of the other runs revealed and charged for.)",
 )
 RUN_CHECKS = (
     "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
     "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
     "come from the stated ranges.",
     "No seed fixed the draws, and no run was pruned by comparison with others.",
-    "Everything that was recorded, this study's plan among it, is as it was written, and nothing "
+    "Nobody changed the study's records since they were written, its plan among them. Nothing "
     "else was released from this plan in this storage.",
 )
 SELECTION_CHECKS = (
-    "How many runs there are was drawn from the stated law, by the operating system's randomness, "
-    "before the first of them; exactly so many have ended, failed ones included.",
-    "The best was taken of all of them, ties by lot; failed runs do not stand together beyond "
-    "chance, or that was vouched for.",
+    "The number of runs was drawn from the stated distribution before the first run, with the "
+    "operating system's randomness. Exactly so many have ended, failed runs included.",
+    "The best of all runs was taken, ties by lot. No block of failed runs is too long to be "
+    "chance, or the curator vouched for it.",
 )
 
 
@@ -54,17 +54,17 @@ class SelectionDescription(Description):
     checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
 
     assumptions: tuple[str, ...] = (
-        "Each run is an algorithm with the stated privacy event, its score included, whatever "
-        "hyperparameters it is given.",
-        "The search space, the prior, the law of the number of runs and the event were fixed "
-        "without looking at the data.",
+        "Each run costs what the row One run says, its score included, with any hyperparameters.",
+        "The search space, the prior, the distribution of the number of runs and the cost of a "
+        "run were fixed without looking at the data.",
         *RUN_ASSUMPTIONS,
         *SELECTION_ASSUMPTIONS,
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         settings = SelectionSettings.from_json(design.settings)
-        return {**facts_of(settings, design.sampler), "One run": in_words(guarantee.event.run)}
+        run = f"vouched for: {in_words(guarantee.event.run)}"
+        return {**facts_of(settings, design.sampler), "One run": run}
 
 
 def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
@@ -72,23 +72,22 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
     c, big_c = settings.density_bounds
     adaptive = {
         "independent": "none: every run is drawn from the prior",
-        "batch": "each run sees the private outputs of the completed batches before its own "
+        "batch": "each run uses the private outputs of earlier batches "
         f"({settings.batch_size} per batch)",
-        "any": "each run sees whatever runs have ended",
+        "any": "each run uses the private outputs of all runs that have ended",
     }
     space = (
         "found while the study ran"
         if settings.search_space is None
-        else f"{', '.join(sorted(settings.search_space))}: the search space fixed beforehand, of "
-        "which a run may use a part; whatever else it asks for is drawn from the prior by "
-        "itself"
+        else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
+        "and all others that it asks for are drawn from the prior"
     )
     return {
         "Search": f"{sampler}, best of a random number of runs",
-        "Number of runs": f"secret, drawn once from {settings.trials!r}",
-        "Density bounds": "none needed: every run is drawn from the prior itself"
+        "Number of runs": f"checked: secret, drawn once from {settings.trials!r}",
+        "Density bounds": "not needed: every run is drawn from the prior itself"
         if big_c == 1.0
-        else f"each run's joint density within [{c:g}, {big_c:g}] of the prior",
+        else f"checked: each run's joint density is within [{c:g}, {big_c:g}] times the prior",
         "Prior": _prior_in_words(settings.prior),
         "Parameters": space,
         "Adaptivity": adaptive[settings.schedule] + _started(settings.startup_runs),
@@ -104,7 +103,7 @@ def _started(runs: int | None) -> str:
 
 def _prior_in_words(fingerprint: dict[str, Any]) -> str:
     if fingerprint.get("prior") == "uniform":
-        return "Optuna's uniform law over the parameters' ranges"
+        return "uniform over the parameters' ranges, as in Optuna"
     if fingerprint.get("prior") == "around":
         guesses = ", ".join(f"{name} {c:.4g}" for name, c in fingerprint["centers"].items())
         return (

@@ -1,1 +1,1 @@
-"""What workers on one storage agree on and what the storage must show: plan, slots, records."""
+"""The protocol of workers on one storage: plan, slots, records."""

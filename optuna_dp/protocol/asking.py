@@ -7,7 +7,7 @@ methods of ``Study``. For samplers that are not optuna-dp's nothing changes.
 ``ask`` goes on with the next trial where another worker has won the one it was given: it asks
 again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. It has a heartbeat
 and calls the objective only for what ``ask`` returns, so a worker that lost a trial leaves it as
-it is and makes as many runs as it was told to.
+it is and makes as many runs as asked.
 
 ``optimize`` calls the objective right after ``ask``, in the same thread. If the sampler has said
 meanwhile that the trial is beyond the last run (:func:`is_beyond`), it ends as pruned instead.
@@ -33,7 +33,10 @@ from optuna_dp.errors import PlanError
 
 _logger = logging.getLogger("optuna_dp")
 _thread = threading.local()
-BEYOND = "The study's last run has begun already, so this trial is no run of it."
+BEYOND = (
+    "It is not a run and trains nothing, because the study's last run has already begun. When all "
+    "runs have ended: optuna_dp.release(study)."
+)
 
 
 class TakenByAnother(PlanError):

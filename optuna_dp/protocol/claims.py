@@ -21,7 +21,7 @@ and a random token:
 ==========  ====================================================================================
 
 *Never two winners.* Let t be the moment of the first ``stands``. A worker that begins to read
-after t sees it and leaves. Whoever stands therefore began to read before t, so it had written
+after t sees it and leaves. Every worker that stands began to read before t, so it had written
 ``here`` before t. A worker that stands reads again after t, finds every one of them, waits until
 each has written what it does, and takes the same minimum as the others.
 
@@ -59,11 +59,11 @@ HERE, STANDS, WON, OUT = "here", "stands", "won", "out"
 _TOKEN_BYTES = 8
 
 # What a release says of a trial that was won twice, and the way out.
-CLAIMED_TWICE = "two workers began it, so it may have run twice, and one run is charged for."
+CLAIMED_TWICE = "two workers began it, so it may have run twice, but it is charged once."
 SPENT_TWICE = (
-    "Start a new study on a storage that answers with what was written last. Nothing of this one "
-    "is released; what it spent is its guarantee and the event of this run once more "
-    "(Guarantee.compose)."
+    "Release nothing of this study. It spent its guarantee and one run more (Guarantee.compose). "
+    "Start a new study on a storage that always returns what was written last, such as "
+    "PostgreSQL."
 )
 
 

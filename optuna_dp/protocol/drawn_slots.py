@@ -50,9 +50,8 @@ class DrawnSlotSampler(SlotSampler):
         super().__init__(search_space, seed=seed)
         if seed is not None:
             told = (
-                f"A {type(self).__name__} with a seed is for tests and simulations: whoever knows "
-                "the seed knows T and every draw, so release() will refuse the study. Leave seed "
-                "out where the data are real."
+                f"A {type(self).__name__} with a seed is for tests and simulations: who knows the "
+                "seed knows the number of runs and every draw, so release() will refuse the study."
             )
             # Scripts that silence warnings are common; the log says it all the same.
             _logger.warning(told)
@@ -116,9 +115,9 @@ class DrawnSlotSampler(SlotSampler):
         check_choices(name, distribution)
         if self._search_space is not None and name not in self._search_space:
             self._warn_once(
-                f"The objective asks for {name!r}, which search_space does not have: it is "
-                "drawn from the prior by itself, and nothing is learnt about it. If the name is "
-                "misspelt, start a new study."
+                f"The objective asks for {name!r}, which is not in search_space. It is drawn "
+                "from the prior, and the sampler learns nothing about it. If the name is a "
+                "typing error, start a new study."
             )
         draw = self._draw_alone(trial.number, name, distribution)
         known = self.under_way.get(study, trial)

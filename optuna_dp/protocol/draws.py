@@ -1,4 +1,4 @@
-"""What is a draw of ours and what is not: every parameter of a run is drawn once, and recorded."""
+"""Draws: every parameter of a run is drawn once, and recorded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checked_space(space: Space | None) -> Space | None:
             "search_space",
             space,
             "it must not be empty",
-            "Leave it out to have the parameters found while the study runs.",
+            "Leave it out, and the sampler finds the parameters while the study runs.",
         )
     for name, distribution in space.items():
         check_choices(name, distribution)
@@ -54,7 +54,7 @@ def check_choices(name: str, distribution: BaseDistribution) -> None:
             f"choices of {name!r}",
             distribution.choices,
             "they must be what JSON can hold: text, finite numbers, booleans, None",
-            "Give names, and look up what they stand for in the objective: "
+            "Give names as choices, and look up their meaning in the objective: "
             "{'relu': nn.ReLU}[trial.suggest_categorical(name, ['relu'])].",
         ) from None
 

@@ -1,4 +1,4 @@
-"""Where the samplers' randomness comes from.
+"""The source of the samplers' randomness.
 
 Without a seed everything is drawn afresh from the operating system: T, the tie-breaks, the
 candidates, the choice among them. With a seed each draw is a function of the seed and of what is

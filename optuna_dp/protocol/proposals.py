@@ -118,7 +118,7 @@ def remember(study: Study, trial_id: int, asked: Trial) -> None:
 
 
 def _as_output(trial: FrozenTrial) -> FrozenTrial:
-    """Returns what is private and paid for of a pilot, and nothing else."""
+    """Returns what is private and charged for of a pilot, and nothing else."""
     values = output(trial)
     unscored = TrialState.PRUNED if trial.state == TrialState.PRUNED else TrialState.FAIL
     state = unscored if values is None else TrialState.COMPLETE

@@ -65,8 +65,9 @@ class WithinTrialPruner(BasePruner):
             raise InvalidArgumentError(
                 "pruner",
                 type(pruner).__name__,
-                "it compares a trial with others, so a run's law would depend on other runs",
-                "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...).",
+                "it compares a trial with others, which this guarantee does not cover",
+                "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). Pruners "
+                "that compare pilots work with BudgetSampler(plan_budget(...)).",
             )
         self._pruner = pruner
 
@@ -89,9 +90,9 @@ class SilencedPruner(BasePruner):
     """
 
     because = (
-        "it may compare trials with each other, and then no privacy guarantee of the selection "
-        "would hold. Use optuna_dp.WithinTrialPruner around a pruner that looks at one trial only "
-        "(NopPruner, ThresholdPruner, PatientPruner(None, ...))."
+        "it may compare trials, and then the privacy guarantee would not hold. Put "
+        "optuna_dp.WithinTrialPruner around a pruner that looks at one trial only (NopPruner, "
+        "ThresholdPruner, PatientPruner(None, ...)), or use BudgetSampler(plan_budget(...))."
     )
 
     def __init__(self, name: str) -> None:

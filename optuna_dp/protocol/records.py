@@ -1,4 +1,4 @@
-"""What a study's storage holds of ours, and how it is read and written.
+"""Records of optuna-dp in a study's storage, and how they are read and written.
 
 All of it is in trial system attributes, except for what is only known after a trial has ended
 (the run's event, the release), which is in study system attributes. Optuna gives no
@@ -177,14 +177,14 @@ def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
     """Tells a trial to have failed, and vouches that it was this package that did so.
 
     A trial without a slot record that failed is a run whose worker died before it began; a failed
-    trial that somebody added by hand looks the same but for this mark.
+    trial that was added by hand looks the same but for this mark.
     """
     storage.set_trial_system_attr(trial_id, UNSTARTED_KEY, True)
     storage.set_trial_state_values(trial_id, TrialState.FAIL)
 
 
 def vouched_unstarted(storage: BaseStorage, study_id: int, nonce: str) -> set[int]:
-    """Returns the numbers of the failed trials that somebody vouches never began.
+    """Returns the numbers of the failed trials that the curator vouches never began.
 
     See :func:`optuna_dp.recover`.
     """

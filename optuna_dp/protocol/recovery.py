@@ -48,20 +48,20 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
 
     Optuna leaves the trial of a killed worker running for ever. Its slot is one of the study's
     runs: it is not repeated, it counts as a failed run (the lowest outcome), and until it has
-    been told so the study cannot be released. Choose trials by whether their worker is alive,
+    been marked so the study cannot be released. Choose trials by whether their worker is alive,
     never by how long they take or what they have reported: that would make the outcome of a run
     depend on something its event does not cover.
 
     If trial 0 died before it had written the study's plan, the worker that waits longest writes a
     new one (with a number of runs drawn afresh, trial 0 not among them) once trial 0 has been
-    told to have failed.
+    marked as failed.
 
     A trial that ended, and that SQLite shows as open because it gave it away too late, is given
     its end back.
 
     Guarantees:
         * No trial that has ended is changed, and no trial is added; the number of runs stays.
-        * Either all trials of ``fail`` can be told so, or nothing is changed.
+        * Either all trials of ``fail`` can be marked, or nothing is changed.
         * A worker that is alive after all cannot bring its trial back: its result is refused.
 
     Args:
@@ -102,7 +102,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
             wrong,
             "it is not the number of an open trial",
             # Not which ones are: an exception may be read by others.
-            "recover(study) returns those that are open.",
+            "recover(study) returns the open trials.",
         )
     ids = {t.number: t._trial_id for t in trials}
     for number in sorted(numbers & lost):

@@ -46,8 +46,8 @@ def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..
             retry(self, study, trial)
             return
         _logger.warning(
-            "A run whose worker has died is not retried (%s): in a study of optuna-dp a run that "
-            "failed is a run and is never repeated.",
+            "The worker of a run died, and %s would repeat the run. optuna-dp does not repeat it: "
+            "the run counts as a failed run.",
             type(self).__name__,
         )
 

@@ -37,8 +37,8 @@ def plan_for(
             refuse(
                 storage,
                 trial,
-                "This storage holds a published release, so others may read it, and they would "
-                "read this study too. Start it in a storage of its own.",
+                "This storage holds a published release. Others may read it, and they would read "
+                "this study too. Start the study in another storage.",
             )
         plan = new_plan()
         write_plan(storage, trial, plan)
@@ -50,7 +50,7 @@ def plan_for(
             return found
         if leader is None or not leader.state.is_finished():
             return None
-        # Only studies whose first worker died rest on it.
+        # Lazy: only studies whose first worker died need it.
         from optuna_dp.protocol.succession import plan_in_place
 
         return plan_in_place(storage, study_id, leader, trial.number, new_plan)
@@ -66,15 +66,15 @@ def written_plan(study: Study) -> StudyPlan:
     plan, _ = read_plan(study._storage, study._study_id)
     if plan is None:
         raise PlanError(
-            "This study has no plan: its first trial was not started by a sampler of "
-            "optuna-dp. Start a new study."
+            "This study has no plan, because its first trial was not made by a sampler of "
+            "optuna-dp. Start a new study with sampler=BudgetSampler(plan_budget(...))."
         )
     return plan
 
 
 _LOST = (
-    " A run has been lost to this worker, so the study cannot be released: stop it and start a "
-    "new one."
+    " This worker has taken one run, so the study cannot be released any more. Stop it and start "
+    "a new one."
 )
 
 
@@ -90,13 +90,13 @@ def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str
     (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
     """
     if mine != plan.design and fingerprint != plan.design.fingerprint:
-        # Only the words of a refusal rest on it.
+        # Lazy: only the words of a refusal need it.
         from optuna_dp.differences import differences
 
         raise PlanError(
-            "This worker is configured differently from the study's plan "
-            f"({differences(mine.to_json(), plan.design.to_json())}; here against the plan). "
-            f"All workers of a study need the same sampler with the same arguments.{lost}"
+            "This worker's sampler differs from the study's plan: "
+            f"{differences(mine.to_json(), plan.design.to_json())}. Give every worker the same "
+            f"sampler with the same arguments. For another plan, start a new study.{lost}"
         )
 
 

@@ -12,7 +12,7 @@ hook                   what happens there
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
 ``sample_independent`` whatever was not drawn jointly comes from the prior.
-``after_trial``        a parameter that somebody else has drawn is noted.
+``after_trial``        a parameter that another sampler has drawn is noted.
 =====================  =========================================================================
 """
 
@@ -69,10 +69,10 @@ _logger = logging.getLogger("optuna_dp")
 # Said of a trial whose hyperparameters were given by hand. Without its number: beyond the last
 # run that is T.
 NOT_DRAWN = (
-    "A trial was enqueued or copied (by hand, or by a callback that retries failed trials), so "
-    "its parameters were not drawn from the sampler's density, and it is not run. Unless all runs "
-    "of the study had started before, the study has no privacy guarantee: start a new study "
-    "without enqueued trials; a failed run is a run and is never repeated."
+    "A trial was enqueued or copied, by hand or by a callback that retries failed trials. Its "
+    "parameters were not drawn by the sampler, so it is not run. Unless all runs had started "
+    "before, the study has no privacy guarantee. Start a new study without enqueued trials, or "
+    "use BudgetSampler(plan_budget(...)), which allows them."
 )
 # A joint draw, and what the curator may want to know of it.
 Drawn = tuple[dict[str, Any], dict[str, Any]]
@@ -98,7 +98,7 @@ class SlotSampler(BaseSampler):
 
     # What a procedure supplies.
 
-    _procedure: str  # Who judges the study.
+    _procedure: str  # The procedure of the study.
     _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
@@ -125,7 +125,7 @@ class SlotSampler(BaseSampler):
         return shown
 
     def __repr__(self) -> str:
-        # A seed would tell T to whoever reads a log.
+        # A seed would reveal T to readers of a log.
         shown = {name: repr(value) for name, value in self._in_words().items()}
         shown |= {} if self._seed is None else {"seed": "<given>"}
         words = ", ".join(f"{name}={value}" for name, value in shown.items())
@@ -166,9 +166,10 @@ class SlotSampler(BaseSampler):
             raise InvalidArgumentError(
                 "directions",
                 [direction.name.lower() for direction in study.directions],
-                f"{type(self).__name__} releases the best run by one score, so it is not for "
-                "multi-objective studies",
-                "Make the study with direction=, and let the objective return one number.",
+                f"{type(self).__name__} chooses by one score and does not take multi-objective "
+                "studies",
+                "Make the study with direction=, and return one number. For several objectives "
+                "use BudgetSampler(plan_budget(...), choose=<a function>).",
             )
 
     def reseed_rng(self) -> None:
@@ -182,7 +183,7 @@ class SlotSampler(BaseSampler):
         """
         storage = study._storage
         # First of all: whatever comes later may fail the trial, which may be another worker's.
-        # A trial that has begun and was not asked for is continued by whoever knows of it.
+        # A trial that has begun and was not asked for is continued by its owner.
         continued = own_slot(trial) is not None and not is_asked_for()
         if not continued and not claim(study, trial):
             raise TakenByAnother("This trial is another worker's.")
@@ -191,8 +192,8 @@ class SlotSampler(BaseSampler):
             self._begin(study, trial)
         except UpdateFinishedTrialError:
             raise PlanError(
-                "A trial was told to have failed while this worker was starting it. It counts as "
-                "a failed run. Start the worker again for the runs that remain."
+                "A trial was marked as failed while this worker was starting it. It counts as a "
+                "failed run. Start the worker again for the other runs."
             ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
@@ -311,8 +312,8 @@ class SlotSampler(BaseSampler):
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
         if unused and state == TrialState.COMPLETE:
             self._warn_once(
-                f"A run has not asked for {unused} of search_space. That is as it should be if "
-                "other parameters decide which are used; if a name is misspelt, start a new study."
+                f"A run did not ask for {unused} of search_space. That is right if other "
+                "parameters decide which are used. If a name is a typing error, start a new study."
             )
 
     def _warn_once(self, message: str) -> None:

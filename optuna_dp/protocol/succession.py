@@ -1,16 +1,16 @@
-"""Who leads when trial 0 ended before it wrote the plan.
+"""Chooses the leader when trial 0 ended before it wrote the plan.
 
 Optuna's storages cannot compare and set an attribute, and a database may let an attribute be
-written to a trial that is told to have failed at the very same moment. What every storage does in
+written to a trial that is marked as failed at the very same moment. What every storage does in
 one step is to create a trial together with its attributes and its final state, under the next
 number. So the plan that replaces a lost one is created as a finished trial of its own: nobody can
 change it afterwards, and of several, everybody takes the one with the lowest number.
 
 Interleavings (``docs/how-to/resume-and-recover.md`` tells the user's side):
 
-* *Trial 0 is told to have failed and its worker wakes up.* Its write is refused by the storage
+* *Trial 0 is marked as failed and its worker wakes up.* Its write is refused by the storage
   (a finished trial cannot be written to), and its worker ends. No run of it takes place.
-* *The write was under way in the database when trial 0 was told to have failed* (PostgreSQL,
+* *The write was under way in the database when trial 0 was marked as failed* (PostgreSQL,
   MySQL, SQLite; not Journal or memory). Then trial 0 has failed and has a plan. Workers who saw
   it use it until there is a successor, and the successor's afterwards: slots with two different
   nonces, which the release refuses. Nothing is released that was not planned; the study is lost.
@@ -53,7 +53,7 @@ def plan_in_place(
             "trial 0 ended without writing it (it was added by hand, or made by another sampler)"
         )
     # The worker of the open trial with the lowest number makes it: one successor is enough. Two
-    # can only come of a worker that is told to have failed while it makes its plan; the release
+    # can only come of a worker that is marked as failed while it makes its plan; the release
     # refuses what they leave.
     if all(ended(trial) for trial in trials if trial.number < number):
         return succeed(storage, study_id, new_plan())

@@ -1,4 +1,4 @@
-"""What a sampler in this process knows of trials under way, and for how long it knows it.
+"""Cache of one sampler's running trials in this process. Losing an entry only costs time.
 
 Never more than a copy of what the storage holds and of what was asked of this sampler, so that
 forgetting costs time and nothing else. What must not happen is the opposite: that something

@@ -1,4 +1,4 @@
-"""Which earlier runs a slot may see, and what of them.
+"""Chooses which earlier runs a slot may see, and which of their data.
 
 Under ``schedule="batch"`` the set is fixed by slot numbers alone, never by who ended first, and
 only hyperparameters and scores go on to the density: durations, orders of arrival, reported values
@@ -45,7 +45,7 @@ def completed_batches(
 ) -> list[FrozenTrial] | None:
     """Returns all runs of slots below ``first_of_batch``, when all of them have ended.
 
-    Waits without an end unless told otherwise: a run that gave up after some time depends on how
+    Waits without an end unless given otherwise: a run that gave up after some time depends on how
     long others take, and must not count as an ordinary failed run.
 
     Args:
@@ -60,7 +60,7 @@ def completed_batches(
         WaitError: If a run waited for is this thread's own.
     """
 
-    enlarge = f"; or give {batches} of at least the number of runs asked for together"
+    enlarge = f". Or give {batches} of at least the number of runs that you ask for together"
     enlarge = enlarge if batches else ""
 
     def read() -> list[FrozenTrial] | None:
@@ -69,10 +69,10 @@ def completed_batches(
         if any(own(trial) for trial in unfinished):
             # Nothing of data or durations is in this: whoever fails this run may do so.
             error = WaitError(
-                "This run may start only when all runs of the batches before its own have ended, "
-                "and one of them was started by this same thread. Tell its result first "
-                "(study.tell) and ask this run for its parameters again (if you have no hold of "
-                f"it any more: optuna-dp recover){enlarge}{otherwise}."
+                "This run waits for all runs of earlier batches, and this thread started one of "
+                "them. Tell its result first (study.tell), then ask this run for its parameters "
+                "again. If you have lost that trial, mark it as failed (optuna-dp recover)"
+                f"{enlarge}{otherwise}."
             )
             error.own_run = True
             raise error
@@ -82,7 +82,7 @@ def completed_batches(
 
     waiting = Waiting(
         study,
-        "for runs of batches before this one",
+        "for runs of earlier batches",
         below=first_of_batch,
         advice=f"To keep n workers busy, give {batches} of n." if batches else "",
     )

@@ -1,4 +1,4 @@
-"""What a worker does while it waits for others: says for whom, and notices who has died."""
+"""Logs for whom a worker waits, and notices workers that have died."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Waiting:
         # Their numbers are a way to learn T, so only the curator's own level has them.
         _logger.debug("The open trials waited for are %s.", [t.number for t in waited_for])
         _logger.warning(
-            "Waiting since %.0f seconds %s. The open trials are listed by optuna-dp recover "
-            "STORAGE STUDY. If the worker of one has died, tell that run to have failed: "
-            "optuna-dp recover STORAGE STUDY --fail NUMBER. %s",
+            "This worker has waited %.0f seconds %s. To list open trials: optuna-dp recover "
+            "STORAGE STUDY. If the worker of one has died, mark it as failed: optuna-dp recover "
+            "STORAGE STUDY --fail NUMBER. %s",
             waited,
             self.what,
             self.advice,

@@ -20,7 +20,7 @@ def artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> byte
     if len(found) > 1:
         raise ReleaseRefusedError(
             f"The winning run has {len(found)} artifacts.",
-            fix="Upload one artifact per run (for example a zip file).",
+            fix="Upload one artifact per run, for example a zip file.",
         )
     if not found:
         return None

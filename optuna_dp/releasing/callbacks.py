@@ -93,12 +93,12 @@ class PrivacyCallback:
         self._reminder = Reminder()
 
     def __repr__(self) -> str:
-        # Start-up time: workers make callbacks before anything is judged.
+        # Start-up time: workers make callbacks before any cost is computed.
         from optuna_dp.accounting.event_words import in_words
 
         record = self._stated
         if record is None:
-            return "PrivacyCallback(<what the study's plan pays for>)"
+            return "PrivacyCallback(<what the study's plan charges for>)"
         return (
             f"PrivacyCallback(<{in_words(record.event)}>, delta={record.delta:g}, "
             f"neighboring_relation={record.neighboring_relation!r}, "
@@ -120,8 +120,8 @@ class PrivacyCallback:
         opened = open_study(study)
         if opened is None:
             raise PlanError(
-                "PrivacyCallback is for studies whose sampler is optuna-dp's; this study has no "
-                "plan. Use optuna_dp.BudgetSampler(plan_budget(...))."
+                "PrivacyCallback needs a study with a sampler of optuna-dp, and this study has no "
+                "plan. Make it with sampler=optuna_dp.BudgetSampler(plan_budget(...))."
             )
         plan, procedure = opened.plan, opened.procedure
         _check_takes_a_run(procedure)
@@ -170,21 +170,22 @@ class PrivacyCallback:
         own = procedure.own_record()
         if own is not None and self._stated is not None:
             raise PlanError(
-                "What runs of this study cost is in its plan: give study.optimize a "
+                "The study's plan already says what runs cost. Give study.optimize a "
                 "PrivacyCallback() without a run."
             )
         if own is not None and self._relation not in (None, own.neighboring_relation):
             # Before anything is written: a record of it would spoil the release.
             raise PlanError(
-                f"This study is planned for the relation {own.neighboring_relation!r}, not for "
+                f"The study's plan has neighboring_relation={own.neighboring_relation!r}, not "
                 f"{self._relation!r}. Leave out neighboring_relation."
             )
         if own is not None:
             return self._record_of(own.event, own.delta, own.neighboring_relation)
         if self._stated is None:
             raise PlanError(
-                "What one run costs is not known: give study.optimize a PrivacyCallback(run); see "
-                "optuna_dp.dp_sgd. Only a budget's plan says it by itself."
+                "The cost of one run is not known. Give study.optimize a PrivacyCallback(run), "
+                "for example with run=optuna_dp.dp_sgd(...). Or use "
+                "BudgetSampler(plan_budget(...)), whose plan knows the cost."
             )
         return self._stated
 
@@ -207,11 +208,10 @@ class PrivacyCallback:
         # Start-up time: most workers agree.
         from optuna_dp.accounting.event_words import differences_of_runs
 
-        spoilt = " and the study cannot be released: start a new one" if ran else ""
+        spoilt = " This study cannot be released any more: start a new one." if ran else ""
         raise PlanError(
-            "This PrivacyCallback states another cost of a run than the one that the study has "
-            f"on record: {differences_of_runs(mine, other)} (on record). A study has one "
-            f"cost{spoilt}. {ONE_COST}"
+            "This PrivacyCallback states another cost of a run than the study's record: "
+            f"{differences_of_runs(mine, other)} (on record).{spoilt} {ONE_COST}"
         )
 
     def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
@@ -226,8 +226,7 @@ class PrivacyCallback:
 def _check_takes_a_run(procedure: Procedure) -> None:
     if not procedure.runs_are_private:
         raise PlanError(
-            f"A study of {procedure.design.sampler} needs no PrivacyCallback: its trainings are "
-            "not private, only the choice costs, and what it costs is known from the sampler's "
-            "arguments. Leave the callback out; compose the final training by "
-            "release(study).with_training(event)."
+            f"A study of {procedure.design.sampler} takes no PrivacyCallback: only the choice "
+            "costs, and the sampler's arguments say how much. Leave the callback out. Add the "
+            "final training with release(study).with_training(event)."
         )

@@ -1,4 +1,4 @@
-"""What only people know of a study, for the statement: whose data, how many, protected as what.
+"""Facts that only people know, for the statement: whose data, how many, protected as what.
 
 None of it can be checked by the software, and the statement says so. It has no part in any number
 but one: a person with several records is protected less, and the cap says how many.
@@ -60,7 +60,7 @@ class DataDescription(Record):
             raise InvalidArgumentError(
                 "cap",
                 self.cap,
-                "it is the largest number of records that one unit has, and no unit is named",
+                "it is the largest number of records of one unit, so it needs the unit",
                 "For example unit='patient'.",
             )
 
@@ -82,7 +82,10 @@ class DataDescription(Record):
             "Sampling as performed": self.sampling,
         }
         own_words = {} if self.trust is None else {"Trust, in the curator's words": self.trust}
-        return {heading: text or NOT_STATED for heading, text in rows.items()} | own_words
+        said = {
+            name: f"vouched for: {text}" if text else NOT_STATED for name, text in rows.items()
+        }
+        return said | own_words
 
 
 def read_description(study: Study) -> DataDescription | None:

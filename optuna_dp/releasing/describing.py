@@ -83,7 +83,7 @@ def describe(
             "records",
             new.records,
             f"the study's plan was made for {planned:,} records",
-            "Say how many records are trained on, or start a study with a plan for these.",
+            "Give the number of records that runs train on, or make a new plan for this number.",
         )
     if RELEASED_KEY in storage.get_study_system_attrs(study_id):
         raise InvalidArgumentError(

@@ -97,7 +97,7 @@ def release(
     except ReleaseRefusedError as error:
         if RELEASED_KEY not in study._storage.get_study_system_attrs(study._study_id):
             raise
-        fix = f"It was released before; that release stands. {error.fix}".strip()
+        fix = f"The study was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
     _refuse_a_copy(study, evidence)
     procedure = procedure_of(evidence.plan.design)
@@ -154,7 +154,7 @@ def _description(study: Study, planned_records: int | None) -> DataDescription |
     found = read_description(study)
     if found is not None and found.contradicts(planned_records):
         raise ReleaseRefusedError(
-            f"It is described as one of {found.records:,} records, and its plan was made for "
+            f"Its description says {found.records:,} records, but its plan was made for "
             f"{planned_records:,}.",
             fix="Describe it again: optuna_dp.describe(study, records=...).",
         )
@@ -172,9 +172,9 @@ def _run_record(
     recorded = read_run_record(study._storage, study._study_id)
     if run is None and recorded is None and own is None:
         raise ReleaseRefusedError(
-            "What one run costs is not known.",
-            fix="Pass it, release(study, run), or give study.optimize a "
-            "PrivacyCallback(run); see optuna_dp.dp_sgd.",
+            "The cost of one run is not known.",
+            fix="Say it, for example release(study, run=optuna_dp.dp_sgd(...)), or give "
+            "study.optimize a PrivacyCallback(run). A plan by plan_budget knows it.",
         )
     known = recorded or own or RunRecord(run, 1e-5 if delta is None else delta)
     given = RunRecord.checked(
@@ -188,9 +188,9 @@ def _run_record(
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(
-            "The arguments of release differ from what the study recorded: "
+            "The arguments of release differ from the study's record: "
             f"{differences_of_runs(given, recorded)}.",
-            fix="Leave them out, or start a new study with the right ones.",
+            fix="Leave these arguments out. If the record is wrong, start a new study.",
         )
     return given
 
@@ -203,7 +203,7 @@ def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]
 def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
     """Refuses a second release under one plan: of a copy, before any choice is made from it.
 
-    The nonce of a plan is drawn once, so whoever else has it is a copy (``optuna.copy_study``).
+    The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
     storage, study_id = study._storage, study._study_id
@@ -213,18 +213,18 @@ def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
         mark = storage.get_study_system_attrs(other._study_id).get(RELEASED_KEY)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
-                f"It is a copy of the study {other.study_name!r}, or that one of it, and that one "
-                "has been released: a second choice from the same search is a second release.",
-                fix=f"Release {other.study_name!r} again, which gives the same; for a choice of "
-                "its own start a new study and compose (Guarantee.compose).",
+                f"It and the study {other.study_name!r} are copies of one search, and "
+                f"{other.study_name!r} has been released. A second choice would cost once more.",
+                fix=f"Release {other.study_name!r} again: the result is the same. For another "
+                "choice start a new study and add its cost (Guarantee.compose).",
             )
         # Of copies that went on in several ways the first may be released, whatever came out.
         if other._study_id < study_id and _went_on_otherwise(storage, other._study_id, evidence):
             raise ReleaseRefusedError(
-                f"It is a copy of the study {other.study_name!r}, and both have made runs of "
-                "their own since: the better of two searches is not covered.",
-                fix=f"Release {other.study_name!r}, and show nothing of this one; what both spent "
-                "composes (Guarantee.compose).",
+                f"It is a copy of the study {other.study_name!r}, and both have made more runs "
+                "since. No guarantee covers the better of the two.",
+                fix=f"Release {other.study_name!r}, and show nothing of this one. Add the cost of "
+                "both (Guarantee.compose).",
             )
 
 

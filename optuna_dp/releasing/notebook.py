@@ -76,7 +76,7 @@ def _of_release(release: Release) -> str:
     rows += [(name, repr(value)) for name, value in (release.params or {}).items()]
     found = _table(("released", "value"), rows)
     if release.params is None:
-        found = "<p>No run succeeded: there is nothing to choose. An outcome like others.</p>"
+        found = "<p>No run succeeded, so nothing was chosen.</p>"
     pilots = f"<p>With it {len(release.pilots)} pilots.</p>" if release.pilots else ""
     return (
         f"<p><b>Release</b>, epsilon = {epsilon} at delta = {release.delta:g}</p>{found}{pilots}"

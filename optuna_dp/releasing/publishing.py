@@ -68,7 +68,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
     )
     if study._study_id != _first_id(backend):
         optuna.delete_study(study_name=study_name, storage=backend)
-        raise _used("it has given numbers to studies before, which were deleted")
+        raise _used("it has held studies that were deleted")
     backend.set_study_system_attr(study._study_id, PUBLISHED_KEY, True)
     opened = releases_all_runs(release.design)
     if opened:
@@ -115,16 +115,16 @@ def _new(storage: Any) -> BaseStorage:
         raise InvalidArgumentError("storage", storage, f"it cannot be opened ({line})") from error
     held = [study.study_name for study in backend.get_all_studies()]
     if held:
-        raise _used(f"it holds the study {held[0]!r}, and who reads one study reads all")
+        raise _used(f"it holds the study {held[0]!r}, which its readers would see too")
     inner: Any = backend._backend if isinstance(backend, _CachedStorage) else backend
     if isinstance(inner, JournalStorage):
         if any(True for _ in inner._backend.read_logs(0)):
             raise _used("its journal keeps records of a study that was deleted")
     elif isinstance(inner, RDBStorage):
         if not isinstance(storage, str) and _sqlite_file(inner.url) is not None:
-            raise _used("whether its file has held a study cannot be seen")
+            raise _used("its file may have held a study before")
     elif not isinstance(inner, InMemoryStorage):
-        raise _used(f"what is behind a {type(inner).__name__} cannot be seen")
+        raise _used(f"a {type(inner).__name__} may have held a study before")
     return backend
 
 

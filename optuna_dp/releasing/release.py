@@ -39,7 +39,7 @@ class Release:
         params: The chosen hyperparameters by name; None if no run succeeded (or T was 0), which
             is an outcome like any other. With a budget, those of the last run, even if it failed.
         value: The winner's score; None if ``params`` is, and where scores are not private
-            (``ProposeTestSampler``, ``NoisyMaxSampler``), not paid for, or several.
+            (``ProposeTestSampler``, ``NoisyMaxSampler``), not charged for, or several.
         guarantee: The guarantee of the whole procedure.
         attributes: The winner's user attributes that were named as output, and what the procedure
             releases besides: the "pilots" of a budget; "last run" if there is something
@@ -78,7 +78,7 @@ class Release:
 
         After ``BudgetSampler`` always: each has its "rung" from 0, its "params", its
         "values" (one per objective; None if it has no score; "value" is the one of a single
-        objective) and its "state", the name of an Optuna state. They are paid for and may be
+        objective) and its "state", the name of an Optuna state. They are charged for and may be
         shown.
         """
         return list(self.attributes.get("pilots", []))
@@ -105,7 +105,7 @@ class Release:
         Raises:
             InvalidArgumentError: If ``event`` is not an event, or about records where the release
                 is about clients, or the other way round.
-            UnsupportedEventError: If no accountant judges it.
+            UnsupportedEventError: If no accountant supports it.
 
         Example:
             >>> import optuna, optuna_dp as odp
@@ -141,15 +141,16 @@ class Release:
             facts |= words.facts_of_spending(self.design, self.spending)
         if self.disclosed_runs is not None:
             facts["Number of runs"] = (
-                f"{self.disclosed_runs} could be chosen. The number is revealed here, and the "
-                "guarantee is that of the best of exactly so many. The curator vouches that a "
-                "block of other runs failed for a cause that does not depend on the data"
+                f"{self.disclosed_runs} runs could be chosen from. The number is revealed here, "
+                "and the guarantee is that of the best of exactly so many. Vouched for: a block "
+                "of other runs failed for a cause that does not depend on the data"
             )
         for name in ("last run", "not covered"):
             if self.attributes.get(name):
                 facts[name.capitalize()] = str(self.attributes[name])
         if self.training is not None:
-            facts["Final training"] = f"{in_words(self.training)}; counted in the guarantee above"
+            words = in_words(self.training)
+            facts["Final training"] = f"vouched for: {words}; counted in the guarantee above"
         return statement_markdown(self._statement(), facts)
 
     def to_json(self) -> dict[str, Any]:

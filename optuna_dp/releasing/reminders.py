@@ -1,4 +1,4 @@
-"""What the curator is told while a study runs and when it is released. It changes nothing of it.
+"""Reminders for the curator while a study runs and at its release. They change nothing.
 
 That other studies count too; and that scores look as if no noise had been added to them. This is
 for the curator's eyes: it reads all scores. It refuses nothing, because equal or round scores can
@@ -35,9 +35,9 @@ _ALIKE = 3
 # Of how many runs scores are compared after each; release compares all of them.
 _LOOKED_AT = 100
 _ADVICE = (
-    "If they are made of private data, add noise and charge for it (optuna_dp.scoring); if the "
-    "training is seeded, take the seed away: its noise is no noise. Scores on public data may be "
-    "exact."
+    "If they come from private data, add noise and charge for it (optuna_dp.scoring). If the "
+    "training has a seed, remove it: noise that repeats does not protect. Scores on public data "
+    "may be exact."
 )
 
 
@@ -47,14 +47,12 @@ def looks_exact(scores: Sequence[float]) -> str:
     value, times = Counter(finite).most_common(1)[0] if finite else (0.0, 0)
     # Clipped scores repeat at the ends of their range.
     if times >= _ALIKE and value not in (min(finite), max(finite), 0.0, 1.0):
-        return f"{EXACT}: several runs have the very same. {_ADVICE}"
+        return f"{EXACT}: several runs have the very same score. {_ADVICE}"
     if times >= _ALIKE and times == len(finite):
-        return f"{EXACT}: all runs have the very same. {_ADVICE}"
+        return f"{EXACT}: all runs have the very same score. {_ADVICE}"
     unit = common_unit(sorted(set(finite)))
     if unit is not None and unit > 1:
-        return (
-            f"{EXACT}: all are multiples of 1/{unit}, as a share of {unit} records is. {_ADVICE}"
-        )
+        return f"{EXACT}: all are multiples of 1/{unit}, like a share of {unit} records. {_ADVICE}"
     return ""
 
 
@@ -84,9 +82,9 @@ def _warn_of_other_studies(study: Study) -> None:
     )
     if others:
         _logger.warning(
-            "This storage holds %d other private stud%s. This guarantee is for one search whose "
-            "result is released whatever it is. If a search was discarded because of its result, "
-            "or the best of several is chosen, compose their guarantees (Guarantee.compose).",
+            "This storage holds %d other private stud%s. This guarantee covers one search only. "
+            "If you discarded a search because of its result, or choose the best of several, add "
+            "their costs (Guarantee.compose).",
             others,
             "y" if others == 1 else "ies",
         )

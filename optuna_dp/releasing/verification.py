@@ -100,7 +100,11 @@ class Verification:
             ("Remains to be believed:", self.believed),
         ):
             lines += [heading, *(f"  - {text}" for text in texts)] if texts else []
-        lines.append("Everything that can be computed agrees." if self.ok else "It does NOT hold.")
+        lines.append(
+            "Everything that can be computed agrees."
+            if self.ok
+            else "The release does NOT agree with its own events."
+        )
         return "\n".join(lines)
 
 
@@ -130,7 +134,7 @@ def verify(
 
     Every field is compared with what follows from the events, the design and the values that are
     written there, or is named as unchecked. What agrees shows that the numbers follow from these
-    events. It cannot show that those events are what was done, nor who wrote them: whoever changes
+    events. It cannot show that those events are what was done, nor who wrote them: who changes
     a release can compute its digest again. The result says what remains to be believed.
 
     Args:
@@ -181,8 +185,8 @@ def verify(
         )
     checks += _artifact(content, artifact, unchecked)
     unchecked.append(
-        "That the study took place as its design says: whoever holds its storage can release it "
-        "again, and gets the same digest."
+        "Whether the study took place as its design says. Who holds its storage can release it "
+        "again and compare the digest."
     )
     return Verification(tuple(checks), tuple(unchecked), tuple(statement["assumptions"]))
 
@@ -323,7 +327,7 @@ def _within(seconds: float, compute: Callable[[], Any]) -> Any:
     thread.join(seconds)
     if not outcome:
         raise InvalidArgumentError(
-            "time_limit", seconds, "what the events cost takes longer to compute", "Allow more."
+            "time_limit", seconds, "the cost of the events takes longer to compute", "Allow more."
         )
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
@@ -537,15 +541,15 @@ def _not_below(what: str, stated: Any, found: float | None) -> Check:
 
 def _design_and_guarantee(design: Design, guarantee: Guarantee) -> tuple[Check, bool]:
     """Whether the event is the one that this design has, and has a final training besides."""
-    what = "the guarantee is the one of the stated design"
+    what = "guarantee of the stated design"
     searches = [guarantee]
     if isinstance(guarantee.event, dp_event.ComposedDpEvent) and guarantee.event.events:
         # Release.with_training puts the search first.
         searches.append(replace(guarantee, event=guarantee.event.events[0]))
     for search in searches:
         if _implied(design, search).to_json() == search.to_json():
-            return Check(what, True, "it is"), search is not guarantee
-    return Check(what, False, "it is not"), False
+            return Check(what, True, "the same"), search is not guarantee
+    return Check(what, False, "another one"), False
 
 
 def _implied(design: Design, search: Guarantee) -> Guarantee:

@@ -63,6 +63,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # help() loads every name that it is told of.
+    # help() loads every name that it finds.
     has_pytest = importlib.util.find_spec("pytest") is not None
     return [name for name in __all__ if name != "SamplerContract" or has_pytest]

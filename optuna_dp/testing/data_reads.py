@@ -1,4 +1,4 @@
-"""Who joins the batches: noted by arrays that tell which of their records are read.
+"""Arrays that note which of their records are read: they show who joins the batches.
 
 With Poisson sampling each record joins each step by a coin of its own. So within 1/q steps of
 sampling rate q about 37 per cent of the records are never read, where an epoch of shuffled batches

@@ -1,4 +1,4 @@
-"""Where a run's own code draws random numbers, and from generators of which seeds.
+"""Finds where a run's own code draws random numbers, and the seeds of its generators.
 
 Noise that follows from a number written in the program is no noise. A generator's seed can be read
 (numpy, PyTorch) or shows by its state: two runs that begin with fresh randomness and make equal

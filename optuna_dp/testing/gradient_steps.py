@@ -6,9 +6,9 @@ differs at all differs by at most two clipping norms, C for each of the two reco
 
     || sum' - sum ||_2  <=  2 C.
 
-A record with enormous values has a gradient far longer than C before it is clipped. Whoever clips
+A record with enormous values has a gradient far longer than C before it is clipped. Who clips
 the mean of a batch, forgets a layer, normalises with statistics of the batch (BatchNorm) or of the
-data, exceeds the bound; whoever clips each record's gradient cannot. This is a comparison of two
+data, exceeds the bound; who clips each record's gradient cannot. This is a comparison of two
 vectors, and no statistical test: the noise is the same in both.
 
 Of a loop of PyTorch's own only the noisy mean is seen, and neither C nor the batch size is known.

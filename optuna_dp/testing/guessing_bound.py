@@ -1,4 +1,4 @@
-"""How often the members of one training can be guessed right, if the training is private.
+"""Bounds how often members of a private training can be guessed right.
 
 Each of m canaries is in the training by a fair coin of its own. Somebody who sees the result makes
 ``guesses`` guesses of the form "canary j was in" or "was out". If a training is f-DP, then for

@@ -1,4 +1,4 @@
-"""What is wrong with an objective, judged by what its runs were seen to do."""
+"""Finds the faults of an objective in the runs that were watched."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
 
 
 def of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
-    """Yields early stops that nothing pays for, seen by runs of unequal length."""
+    """Yields early stops that nothing charges for, seen by runs of unequal length."""
     lengths = [length(run) for run in runs]
     if any(run.kind or run.value is None for run in runs) or _paid(stage) or stage.event is None:
         return
@@ -110,7 +110,7 @@ def of_lengths(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
         yield Finding(
             "early stop",
             f"Runs with the same hyperparameters take {min(lengths)} and {max(lengths)} steps, "
-            "and the event pays for nothing but the training and the score.",
+            "and the event charges for nothing but the training and the score.",
             "Take a fixed number of steps, or stop by noisy values and compose their cost into "
             "the event; add noise in a step whose batch is empty, too.",
         )
@@ -361,7 +361,7 @@ def of_neighbour(run: CheckedRun, odd: CheckedRun, stage: Stage) -> Finding | No
         f"One record moves the sum of a step by {times:.3g} clipping norms, where 2 are allowed.",
         "Clip the gradient of each record over all layers, not their mean; use no BatchNorm and "
         "no mean, scale or selection made of private records before the training.",
-        # Noisy statistics that the event pays for move a sum a little as well.
+        # Noisy statistics that the event charges for move a sum a little as well.
         certain=not _paid(stage),
     )
 

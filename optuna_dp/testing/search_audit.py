@@ -4,7 +4,7 @@ Pairs of worlds are drawn from a family; those that seem to tell the most are va
 more and more runs; the best one is audited with fresh runs. So nothing that was done in looking
 biases what is found. Outputs are judged in three ways: as they are; by the leaf of a decision tree
 that has learnt, on runs of its own, to tell the worlds apart (which finds what is hidden in one of
-many outputs, such as a number of runs that was told); and by the sum of all numbers, each weighted
+many outputs, such as a revealed number of runs); and by the sum of all numbers, each weighted
 by how its mean differs (which finds what is spread over many numbers).
 """
 

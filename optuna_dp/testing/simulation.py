@@ -125,7 +125,7 @@ def columns(found: IntArray, runs: Runs, faults: Faults | None = None) -> FloatA
     """Returns what :func:`simulate` coded as numbers side by side, as somebody would read it.
 
     Returns:
-        Shape (n, 3): hyperparameter, output, and the number of runs if it was told, else 0. A
+        Shape (n, 3): hyperparameter, output, and the number of runs if it was revealed, else 0. A
         search without a winner has -1 twice.
     """
     winner, count = found, np.zeros_like(found)

@@ -82,7 +82,7 @@ def _together(a: StatedTraining, b: StatedTraining) -> StatedTraining:
 
 
 def answers_in(event: Any) -> int:
-    """Returns how many noisy answers an event pays for beside its trainings, at most."""
+    """Returns how many noisy answers an event charges for beside its trainings, at most."""
     if isinstance(event, WorstCaseDpEvent):
         return max(answers_in(part) for part in event.events)
     if isinstance(event, dp_event.ComposedDpEvent):

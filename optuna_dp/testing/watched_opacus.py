@@ -1,4 +1,4 @@
-"""What Opacus does in a run, beside what the event says: noise, clipping, steps and batches."""
+"""Compares Opacus in a run with the event: noise, clipping, steps and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the choice costs: optimal composition of pure mechanisms, and its events."""
+"""The cost of the choice: optimal composition of pure mechanisms, and its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The private choice of a study with averaged utilities: made once, whoever makes it.
+"""The private choice of a study with averaged utilities: made once, by any worker.
 
 Optuna's storages cannot compare and set an attribute. What every storage does in one step is to
 create a trial together with its attributes and its final state, under the next number. So an
@@ -188,7 +188,7 @@ def utilities_of(
     if len(with_scores) not in (0, len(trials)):
         number = next(t.number for t, row in zip(trials, scores, strict=True) if row is None)
         raise ReleaseRefusedError(
-            "it returned a mean and others reported their utilities by report_utilities.",
+            "it returned a mean, but other candidates used report_utilities.",
             trial_number=number,
             fix="Use report_utilities for every candidate.",
         )
@@ -198,8 +198,7 @@ def utilities_of(
         means = np.array([trial.value for trial in trials], dtype=np.float64)
         if _looks_single(means):
             raise ReleaseRefusedError(
-                "all means are numbers of single precision, whose rounding the guarantee does not "
-                "cover.",
+                "All means have single precision, and the guarantee does not cover its rounding.",
                 fix="Average in double precision, or use report_utilities.",
             )
         utilities = Utilities.from_means(means, settings.n_partitions)
@@ -217,12 +216,12 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
     value = trial.value if trial.state == TrialState.COMPLETE else None
     if value is None:
         raise ReleaseRefusedError(
-            f"it has no utility (it is {trial.state.name}). Whether a whole candidate fails may "
-            "depend on one record, which would then move its utility by more than 1/k.",
+            f"it has no utility (its state is {trial.state.name}). If one record made it fail, "
+            "that record moved its utility by more than 1/k.",
             trial_number=trial.number,
             fix="Evaluate its candidate again, with None for each partition whose training "
-            "fails: report_utilities(trial, utilities, study=study) with this trial of "
-            f"study.trials. {START_AGAIN}",
+            f"fails: report_utilities(study.trials[{trial.number}], utilities, study=study). "
+            f"{START_AGAIN}",
         )
     reported = trial.system_attrs.get(UTILITIES_KEY)
     values = [value] if reported is None else reported
@@ -231,7 +230,7 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
         raise ReleaseRefusedError(
             "its utility does not lie in [0, 1].",  # Which it is, is not private.
             trial_number=trial.number,
-            fix=f"Rescale by bounds fixed before seeing the data. {START_AGAIN}",
+            fix=f"Scale it by bounds that do not depend on the data. {START_AGAIN}",
         )
     if reported is None:
         return None

@@ -1,4 +1,4 @@
-"""How much the noise hides, before any data are spent, and how many partitions would do."""
+"""Estimates the error of a private choice beforehand, and the number of partitions it needs."""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ class UtilityChoice(DrawnRuns):
             raise InvalidArgumentError(
                 "run",
                 run,
-                f"the trainings of a {self.design.sampler} study are not private and only the "
-                "choice costs, which the study knows",
-                "Leave it out; compose the final training by release(study).with_training(event).",
+                f"in a study of {self.design.sampler} only the choice costs, and the study knows "
+                "its cost",
+                "Leave it out. Add the final training: release(study).with_training(event).",
             )
         return self.settings.plan.event()
 
@@ -55,14 +55,16 @@ class UtilityChoice(DrawnRuns):
                     value,
                     "the candidates' trainings are not private, so nothing of them may be "
                     "released",
-                    "Leave it out; give the final model to release(study).with_training.",
+                    "Leave it out. Give the final model to release(study).with_training.",
                 )
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
         settle(evidence.study, evidence.plan, self.settings.stages - 1)
         choice = final_choice(evidence.study, evidence.plan)
         if choice is None:
-            raise ReleaseRefusedError("Its private choice has not been made.")
+            raise ReleaseRefusedError(
+                "Its private choice has not been made.", fix="Continue with study.optimize."
+            )
         if choice.chosen is None:
             return None
         found = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]

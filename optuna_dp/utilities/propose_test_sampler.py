@@ -131,14 +131,14 @@ class ProposeTestSampler(UtilitySampler):
         plan = DoublingPlan(epsilon, granularity, lower_bound, variant, max_iterations)
         if proposer is None and batch_size is not None:
             raise InvalidArgumentError(
-                "batch_size", batch_size, "it goes with proposer; fixed candidates are one batch"
+                "batch_size", batch_size, "it needs a proposer: fixed candidates are one batch"
             )
         if proposer is not None:
             if search_space is None or candidates is not None:
                 raise InvalidArgumentError(
                     "proposer",
                     type(proposer).__name__,
-                    "it needs search_space, and no candidates: it proposes them itself",
+                    "it needs search_space and no candidates, because it proposes them",
                 )
             check_space(search_space)
             candidates = whole("batch_size", 10 if batch_size is None else batch_size, 1)
@@ -213,13 +213,15 @@ class ProposeTestSampler(UtilitySampler):
                 return settle(study, plan, stage - 1, self._seed)
             return None
 
-        waiting = Waiting(study, "for the answer to the batch before this one", below=number)
+        waiting = Waiting(study, "for the answer to the previous batch", below=number)
         choice = poll(read, timeout=None, on_pause=waiting.pause)
         assert choice is not None  # Without a timeout there is always an answer.
         if choice.finished:
             storage.set_trial_system_attr(trial_id, GATE_KEY, True)
             self.stop(study)
-            raise optuna.TrialPruned("The loop has ended; the study's choice has been made.")
+            raise optuna.TrialPruned(
+                "It is not a candidate, because the study's choice has already been made."
+            )
         storage.set_trial_system_attr(trial_id, WAITS_KEY, False)
 
 

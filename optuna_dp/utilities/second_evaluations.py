@@ -26,7 +26,7 @@ UTILITIES_KEY = "optuna_dp:utilities"
 WAITS_KEY = "optuna_dp:waits_for_an_answer"
 AGAIN_KEY = "optuna_dp:evaluated_again"
 
-START_AGAIN = "No answer has been published: starting a new study costs nothing."
+START_AGAIN = "Or start a new study: that costs nothing, because no answer has been published."
 
 
 def never_began(trial: FrozenTrial) -> bool:
@@ -49,7 +49,7 @@ def evaluate_again(
     """
     settings = UtilitySettings.from_json(plan.design.settings)
     if trial.state == TrialState.COMPLETE or never_began(trial):
-        raise PlanError(f"Trial {trial.number} is no candidate that has begun and failed.")
+        raise PlanError(f"Trial {trial.number} is not a candidate that began and failed.")
     if not trial.params:
         raise PlanError(
             f"The objective of trial {trial.number} failed before it asked for a parameter, so "
@@ -60,13 +60,13 @@ def evaluate_again(
     trials = trials_of(study)
     if len(trials) < plan.slots:
         raise PlanError(
-            "A failed candidate can be evaluated again when all others have begun, because it "
-            "takes a trial of its own after theirs: continue with study.optimize first."
+            "A failed candidate can be evaluated again only after all others have begun. Continue "
+            "with study.optimize first."
         )
     if any(t.state == TrialState.COMPLETE and UTILITIES_KEY not in t.system_attrs for t in trials):
         raise PlanError(
-            "Other candidates returned means, which do not mix with utilities by partition. "
-            f"{START_AGAIN} Use report_utilities there."
+            "Other candidates returned means, and these cannot be mixed with utilities by "
+            f"partition. {START_AGAIN} Use report_utilities for every candidate."
         )
     study._storage.create_new_trial(
         study._study_id,

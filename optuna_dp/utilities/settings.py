@@ -1,4 +1,4 @@
-"""What a study with averaged utilities fixes beforehand, as its plan records it."""
+"""The settings of a study with averaged utilities in its plan."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class UtilitySettings(Record):
         k = self.n_partitions
         if self.kind == "proposed":
             candidates = (
-                f"{self.count} in every iteration, proposed by {self.proposer}, which is told the "
+                f"{self.count} in every iteration, proposed by {self.proposer}, which sees the "
                 "private answers (an index or none) and nothing else"
             )
         else:
@@ -134,22 +134,22 @@ class UtilitySettings(Record):
             choice = f"report-noisy-max, once: {self.plan.epsilon:g}-DP"
             if self.plan.noise == "gumbel":
                 choice += (
-                    f", with Gumbel noise: an exponential mechanism, of range "
-                    f"{self.plan.epsilon:g}, which is charged less where a training is composed"
+                    f", with Gumbel noise: an exponential mechanism of range "
+                    f"{self.plan.epsilon:g}, which costs less together with a training"
                 )
         else:
             choice = (
                 f"the doubling loop ({self.plan.variant}) of at most {self.plan.iteration_bound} "
                 f"iterations of AboveThreshold, each {self.plan.epsilon:g}-DP. That epsilon is "
-                "PER ITERATION, as in the papers on this method; the guarantee of the whole is "
-                "the one stated above, whatever number of iterations took place"
+                "PER ITERATION, as in the papers on this method. The guarantee above covers all "
+                "iterations, whatever their number"
             )
         return {
             "Search": f"{sampler}: utilities without noise on disjoint partitions of the data, "
             "then a private choice",
             "Candidates": candidates,
-            "Utility": f"the mean over {k} partitions of scores in [0, 1]; a record moves it by "
-            f"at most 1/{k}",
-            "Choice": choice,
-            "Noise": "OpenDP's exact noise on whole numbers",
+            "Utility": f"vouched for: the mean over {k} partitions of scores in [0, 1]; one "
+            f"record moves it by at most 1/{k}",
+            "Choice": f"planned: {choice}",
+            "Noise": "added by this package: OpenDP's exact noise on whole numbers",
         }

@@ -1,4 +1,4 @@
-"""What ProposeTestSampler and NoisyMaxSampler share: candidates as slots, utilities, the choice.
+"""Base of ProposeTestSampler and NoisyMaxSampler: candidates as slots, utilities, the choice.
 
 =====================  =========================================================================
 slot i                 candidate i; its objective returns k utilities (or their mean)
@@ -88,13 +88,13 @@ def report_utilities(
     home = trial.study if isinstance(trial, Trial) else study
     if home is None:
         raise InvalidArgumentError(
-            "study", None, "it is needed with a trial that is not the objective's own"
+            "study", None, "it is needed for a trial from outside the objective"
         )
     storage = home._storage
     plan, _ = read_plan(storage, home._study_id)
     if plan is None or "n_partitions" not in plan.design.settings:
         raise PlanError(
-            "report_utilities is for studies of ProposeTestSampler and NoisyMaxSampler."
+            "report_utilities needs a study with ProposeTestSampler or NoisyMaxSampler."
         )
     k = int(plan.design.settings["n_partitions"])
     values = [_reported(i, value) for i, value in enumerate(utilities)]
@@ -121,8 +121,8 @@ class UtilityPruner(SilencedPruner):
     """Never prunes: a candidate that is dropped half-way has no utility of bounded sensitivity."""
 
     because = (
-        "whether a candidate is pruned may depend on one record, which would then move its "
-        "utility by more than 1/k."
+        "whether a candidate is pruned may depend on one record, and that record would then move "
+        "its utility by more than 1/k."
     )
 
 
@@ -209,7 +209,7 @@ class UtilitySampler(DrawnSlotSampler):
             raise InvalidArgumentError(
                 f"candidates[{trial.number}][{name!r}]",
                 point[name],
-                f"the objective asks for it with {distribution}, which does not contain it",
+                f"the objective asks for {distribution}, which does not contain this value",
             )
         return drawn_once(study, trial, name, distribution, lambda: point[name])
 

@@ -67,7 +67,7 @@ class Utilities:
         """Makes utilities from averages over partitions; prefer :meth:`from_scores`.
 
         The means must have been computed in double precision (a sum of k numbers, then one
-        division). Their rounding, at most ``k * 2**-53`` each, is paid for by a larger
+        division). Their rounding, at most ``k * 2**-53`` each, is charged for by a larger
         sensitivity. Means in single precision are refused: their rounding is not.
 
         Args:

@@ -22,12 +22,12 @@ from optuna_dp.visualization.targets import opened, runs_of, target_of
 
 _BUDGET = """# All runs may be shown
 
-**The hyperparameters and scores of all runs, and how each of them ended, are charged for and may
-be shown**, also while the study runs.{unscored}
+**You may show the hyperparameters and scores of all runs, and how each of them ended**, also while
+the study runs. They are charged for.{unscored}
 
-**Keep the rest back:** durations and dates, logs, reported values and user attributes, unless they
-are part of what a run is stated to output. This page has them all. For a page that is safe as a
-whole publish the release: `odp.publish(odp.release(study), storage, name)`.
+**Do not show the rest:** durations and dates, logs, and reported values and user attributes that
+are not stated outputs of a run. This page shows all of them. For a page that is safe as a whole,
+publish the release: `odp.publish(odp.release(study), storage, name)`.
 """
 _CURATOR = """# For the curator only
 
@@ -35,12 +35,13 @@ _CURATOR = """# For the curator only
 guarantee covers. To show the result, publish the release:
 `odp.publish(odp.release(study), storage, name)`.
 """
-_PUBLIC = """**Safe to show.** This study holds nothing but a private release: the choice (its last
-trial; none if nothing was chosen), what else is released, and the guarantee.{pruned}
+_PUBLIC = """**Safe to show.** This study holds only a private release: the choice (its last
+trial; none if nothing was chosen), everything else that is released, and the
+guarantee.{pruned}
 
 """
-_PRUNED = """ No score is released, and Optuna has no completed trial without one: the
-trial is shown as pruned, which it was not."""
+_PRUNED = """ No score is released. Optuna has no completed trial without a score, so the
+trial is shown as pruned, but it was not pruned."""
 
 
 def curators_note(study: Study) -> str:
@@ -56,7 +57,7 @@ def curators_note(study: Study) -> str:
     if procedure.releases_all_runs:
         what, shown = "outputs of all runs together", "which of them are shown"
         settings = BudgetSettings.of(plan.design)
-        unscored = "" if settings.scores_last_run else " Not the last run's score."
+        unscored = "" if settings.scores_last_run else " The last run's score is not."
         head, stands = _BUDGET.format(unscored=unscored), _of_budget(study, settings)
     elif procedure.runs_are_private:
         head = _CURATOR.format(shows="every run, and how many there were")
@@ -147,7 +148,7 @@ def _can_be_released(study: Study, found: OpenedStudy) -> str:
     except UnfinishedStudyError as error:
         return f"not yet: {error.reason} {error.fix or ''}"
     except ReleaseRefusedError as error:
-        where = "" if error.trial_number is None else f"trial {error.trial_number}: "
+        where = "" if error.trial_number is None else f"Trial {error.trial_number}: "
         return f"NO: {where}{error.reason} {error.fix or ''}"
     except OptunaDPError as error:
         return f"NO: {error}"

@@ -36,8 +36,8 @@ def opened(study: Any) -> OpenedStudy:
     found = open_study(study)
     if found is None:
         raise PlanError(
-            "This study has no plan: it has no trials yet, or another sampler made it. Use a "
-            "sampler of optuna-dp from the first trial."
+            "This study has no plan: it has no trials, or another sampler made them. Make the "
+            "study with sampler=BudgetSampler(plan_budget(...))."
         )
     return found
 
@@ -50,7 +50,7 @@ def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     if not procedure.runs_are_private:
         return RunRecord(procedure.run(None))
     raise PlanError(
-        "What one run of this study costs is not recorded. Give study.optimize a "
+        "The cost of one run is not recorded in this study. Give study.optimize a "
         "PrivacyCallback(run)."
     )
 

@@ -26,7 +26,7 @@ def ballot(
     """Returns a client's vote: ones at its ``votes`` best candidates, zeros elsewhere.
 
     Guarantees:
-        * There are exactly ``votes`` ones whatever the scores: the sensitivity rests on it.
+        * There are exactly ``votes`` ones whatever the scores: the sensitivity depends on it.
         * Among equal scores every choice is equally likely. Order of index would make clients
           agree by accident: small clients have few distinct accuracies.
         * NaN is worse than every number.

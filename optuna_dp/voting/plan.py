@@ -1,4 +1,4 @@
-"""How much noise a vote needs, and what it then costs."""
+"""Computes the noise that a vote needs, and its cost."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LISTED = 16
 # A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
 _UNITS = 1 << 24
 _WHY_NOT_ADD_OR_REMOVE = (
-    "A client that leaves takes its share of the noise along: the two worlds then differ in the "
-    "variance of the noise, which leaks by itself however large the noise is. Use 'replace_one', "
-    "or 'null_client' (the client takes part and votes for nothing)."
+    "A client that leaves takes its share of the noise with it, so the variance of the noise "
+    "reveals whether it took part. Use 'replace_one', or 'null_client' (the client takes part "
+    "and votes for nothing)."
 )
 
 
@@ -51,8 +51,8 @@ class VoteFailedError(OptunaDPError):
         spent = (
             "No client was asked for its vote, so nothing is spent."
             if attempts == 0
-            else f"Votes were asked for {attempts} time(s), which is spent all the same: "
-            "VoteFailedError.guarantee says how much; compose it with whatever follows."
+            else f"Clients were asked for votes {attempts} time(s), and that cost is spent. Add "
+            "VoteFailedError.guarantee to the cost of what follows."
         )
         super().__init__(f"The vote failed: {reason} {spent}")
 
@@ -127,7 +127,7 @@ class VotePlan(Record):
                 "max_dropout + max_colluding",
                 self.max_dropout + self.max_colluding,
                 f"it must be less than the number of clients, {self.clients}",
-                "The noise of the clients that are left is what protects.",
+                "The noise of the other clients is the protection.",
             )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a statement says of a vote among clients (DP-HYPE)."""
+"""The text of the statement of a vote among clients (DP-HYPE)."""
 
 from __future__ import annotations
 
@@ -23,31 +23,27 @@ class VoteDescription(Description):
         "share of the noise alone",
     }
 
-    trust = (
-        "each client trusts its own software; what it has to trust the server with is said under "
-        "Sum below"
-    )
+    trust = "each client trusts its own software; the row Sum says what it trusts the server with"
 
     checked: tuple[str, ...] = (
-        "Each client's own software: its share of the noise, drawn from the operating system's "
-        "randomness, is in its reply, and what the votes may cost is within its own limits.",
-        "The server's: no more clients were lost than planned, every sum lies in its range, and "
-        "every attempt is charged for.",
+        "Each client's own software checked that its reply has its share of the noise, drawn from "
+        "the operating system's randomness, and that the votes cost no more than its own limits.",
+        "The server's software checked that no more clients were lost than planned, that every "
+        "sum lies in its range, and that every attempt is charged for.",
     )
 
     assumptions: tuple[str, ...] = (
-        "Each client's data are its own: no person's records are held by several clients, or they "
-        "are protected less.",
+        "No person's records are held by several clients. Such a person is protected less.",
         "The candidates, the number of votes and the noise were fixed before looking at data.",
-        "At most the stated number of clients told others their share of the noise, and every "
+        "At most the stated number of clients revealed their share of the noise to others. Every "
         "other client added its share as the protocol says.",
-        "Whether a client takes part, drops out, and how long it takes, does not depend on its "
+        "Whether a client takes part or drops out, and how long it takes, does not depend on its "
         "data.",
-        "Under secure aggregation the server follows the protocol and runs it once for each "
-        "attempt that is counted here; without it, the server is trusted with every noisy vote.",
-        "Whatever is trained afterwards with the chosen hyperparameters is covered only if it is "
-        "named above as the final training; then each client's whole contribution to it was "
-        "clipped and noised as stated.",
+        "With secure aggregation, the server follows the protocol and runs it once for each "
+        "attempt counted here. Without it, the server is trusted with every noisy vote.",
+        "A later training with the chosen hyperparameters is covered only if a row above names it "
+        "as the final training. Then each client's whole contribution to it was clipped and "
+        "noised as stated.",
     )
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
@@ -60,10 +56,10 @@ class VoteDescription(Description):
             f"{protected}",
             "Search": f"{design.sampler}: each client votes for its {plan.votes} best of "
             f"{plan.candidates} candidates; the sum of votes is released, and its largest entry",
-            "Clients": f"{plan.clients} asked; the guarantee holds with {plan.max_dropout} lost "
-            f"and {plan.max_colluding} others telling what they know",
-            "Noise": f"exact Skellam noise on whole numbers, a share of variance "
-            f"{float(plan.share_variance):.6g} drawn by each client",
+            "Clients": f"planned: {plan.clients} asked; the guarantee holds if at most "
+            f"{plan.max_dropout} are lost and {plan.max_colluding} others collude",
+            "Noise": f"planned: exact Skellam noise on whole numbers; each client draws a share "
+            f"of variance {float(plan.share_variance):.6g}",
             "Cost": in_words(guarantee.event)
             + (f" ({attempts} attempts, all counted)" if attempts > 1 else ""),
             "Sum": "SecAgg+ with ChaCha20 masks: the server, if it follows the "

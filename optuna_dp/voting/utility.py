@@ -1,4 +1,4 @@
-"""How likely the vote chooses well, given the votes."""
+"""Bounds the probability that a vote chooses well, given the votes."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
             if "vouch for that" in text:
                 odp.recover(study, fail=[error.trial_number or 0])
                 continue
-            if "stand together" in text:
+            if "in a row failed" in text:
                 found = odp.release(study, RUN, failures="chance")
                 check_release(life, found)
                 return "chance"

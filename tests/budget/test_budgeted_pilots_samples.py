@@ -32,8 +32,8 @@ def test_pilots_have_samples_of_their_own_and_the_last_run_has_everything() -> N
     assert release.guarantee.epsilon(1e-5) == plan.guarantee.epsilon(1e-5)
     text = " ".join(release.statement().split())
     assert "on a Poisson sample of 0.25" in text
-    assert "each pilot trains and is scored on a secret sample of its own" in text
-    assert "each drew its own, afresh" in text
+    assert "each pilot trains and is scored on its own secret sample" in text
+    assert "each drew its own, with fresh" in text
     kept = [study._storage.get_study_system_attrs(study._study_id)]
     kept += [{**t.system_attrs, **t.user_attrs} for t in study.trials]
     held = json.dumps(kept, default=str).replace("\\", "").replace(" ", "")

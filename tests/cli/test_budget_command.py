@@ -47,9 +47,9 @@ def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> Non
     shown = " ".join(runner.invoke(app, arguments()).output.split())
     assert "What pilots can see" in shown
     assert "more noise for the last" in shown
-    assert "hardly see" not in shown
+    assert "too noisy to see" not in shown
     poor = runner.invoke(app, arguments(epsilon="0.3", records="200")).output
-    assert "hardly see" in " ".join(poor.split())
+    assert "too noisy to see" in " ".join(poor.split())
 
 
 def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], Path]) -> None:
@@ -92,7 +92,7 @@ def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
         ({"epsilon": "1e-9"}, "noise"),
         ({"batch_size": "501"}, "--batch-size=501"),
         ({"pilots": "a"}, "--pilots='a'"),
-        ({"pilots": "3,4"}, "more pilots than the one below"),
+        ({"pilots": "3,4"}, "more pilots than the rung before"),
         ({"noise_increase": "1"}, "--noise-increase=1.0"),
         ({"records": "many"}, "--records"),
         ({"epochs": "0"}, "--epochs"),

@@ -136,7 +136,7 @@ def test_an_objective_that_never_asks_for_its_fidelity(script: Path) -> None:
     ("arguments", "says"),
     [
         (["{script}"], "script.py:objective"),
-        (["{script}:nobody"], "defines no such name"),
+        (["{script}:nobody"], "does not define this name"),
         (["{script}:event"], "a function of a trial"),
         (["{folder}/none.py:honest"], "no such Python file"),
         (["{script}:honest", "--event", "none"], "--event='none'"),

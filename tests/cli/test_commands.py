@@ -132,8 +132,8 @@ def test_no_command_creates_a_storage(tmp_path: Path, url: str, command: str) ->
         (b'{"op_code": 0, "worker_id": "w"}\n', "{}", "cannot be read"),
         (b"\x00\xff\x80\n", "{}", "It has: none"),
         (b"", "{}", "It has: none"),
-        (b"not a database", "sqlite:///{}", "no SQLite database"),
-        (b"", "sqlite:///{}", "no SQLite database"),
+        (b"not a database", "sqlite:///{}", "not a SQLite database"),
+        (b"", "sqlite:///{}", "not a SQLite database"),
         (b"SQLite format 3\0 and then junk", "sqlite:///{}", "cannot be read"),
         (b"SQLite format 3\0", "{}", "is a SQLite database"),
     ],
@@ -186,7 +186,7 @@ def test_version_and_no_command() -> None:
     assert runner.invoke(app, ["--version"]).stdout == f"optuna-dp {odp.__version__}\n"
     result = runner.invoke(app, [])
     assert result.exit_code == 0
-    for words in ("Before a study:", "With a study:", "With a release:", "recover"):
+    for words in ("Plan:", "Run:", "Release:", "Check:", "recover"):
         assert words in result.stdout
 
 
@@ -197,7 +197,7 @@ def test_a_trial_that_is_not_open_is_named_by_its_flag(storage: str) -> None:
 def test_a_run_that_was_not_recorded_is_asked_for(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
     finished_study(storage=url, study_name="done")
-    assert "What one run costs is not known" in bad("release", url, "done")
+    assert "The cost of one run is not known" in bad("release", url, "done")
 
 
 def test_the_demo_runs_the_main_job() -> None:

@@ -126,8 +126,6 @@ DP_SGD = ("--noise-multiplier", "1", "--sample-rate", "0.01", "--steps", "50")
         ((*DP_SGD, "--mean", "0.5"), "--mean="),
         ((*DP_SGD, "--density-bounds", "2,1"), "--density-bounds="),
         ((*DP_SGD, "--density-bounds", "wide"), "--density-bounds"),
-        ((*DP_SGD, "--cap", "0"), "--cap"),
-        ((*DP_SGD, "--top", "0"), "--top="),
         ((*DP_SGD, "--target-epsilon", "0"), "--target-epsilon="),
         ((*DP_SGD, "--solve", "mean"), "--target-epsilon"),
         ((*DP_SGD, "--solve", "noise", "--target-epsilon", "1"), "--noise-multiplier"),

@@ -139,7 +139,7 @@ def test_a_candidate_without_a_utility_is_said_to_block_the_choice() -> None:
     study.optimize(sometimes, n_trials=len(CANDIDATES), catch=RuntimeError)
     dashboard.annotate(study, attack=False)
     assert "1 (each blocks the choice)" in note(study)
-    assert "NO: trial 1: it has no utility" in note(study)
+    assert "NO: Trial 1: it has no utility" in note(study)
 
 
 def test_a_budget_that_is_not_over_says_how_far_it_is() -> None:

@@ -137,14 +137,14 @@ def test_a_plan_changed_after_it_was_written_is_not_blamed_on_a_worker() -> None
     record = dict(study.trials[0].system_attrs[PLAN_KEY])
     settings = {**record["design"]["settings"], "batch_size": 2}
     write(study, 0, PLAN_KEY, {**record, "design": {**record["design"], "settings": settings}})
-    with pytest.raises(ReleaseRefusedError, match="not the one under which this run began"):
+    with pytest.raises(ReleaseRefusedError, match="not the one with which this run began"):
         odp.release(study, RUN)
 
 
 def test_a_damaged_slot_record_says_what_to_do() -> None:
     study = finished_study()
     write(study, 1, SLOT_KEY, {})
-    with pytest.raises(ReleaseRefusedError, match=r"trial 1: The slot record .* Restore"):
+    with pytest.raises(ReleaseRefusedError, match=r"Trial 1: The slot record .* Restore"):
         odp.release(study, RUN)
 
 

@@ -91,7 +91,7 @@ def an_enqueued_pilot_and_nothing_has_run() -> odp.Release:
 def pilots_are_to_come() -> odp.Release:
     study = of_budget()
     study.optimize(spends, n_trials=1)
-    with met("Continue with study.optimize"):
+    with met("ontinue with study.optimize"):
         odp.release(study)
     study.optimize(spends)
     return odp.release(study)
@@ -150,10 +150,10 @@ def a_trial_added_by_hand() -> odp.Release:
     study.optimize(spends, n_trials=1)
     study.add_trial(create_trial(params={"x": 0.5}, distributions=X, value=9.0))
     other = again(study, WITHOUT_ONE())
-    with met("give the study's sampler to each", PlanError):
+    with met("Give the study's sampler to every", PlanError):
         other.optimize(spends, n_trials=1)
     callback = odp.PrivacyCallback()
-    with met("give the study's sampler to each worker"):
+    with met("Give the study's sampler to each worker"):
         callback(study, study.trials[1])
     study.optimize(spends, callbacks=[callback])
     assert "not covered" in odp.release(study).attributes
@@ -216,7 +216,7 @@ def two_last_runs_at_once() -> odp.Release:
     study.optimize(spends, n_trials=2)
     last = study.ask()
     spends(last)
-    with met("Tell its result first", WaitError):
+    with met("result of the last run first", WaitError):
         study.ask()
     study.tell(last, 0.5)
     study.optimize(spends)
@@ -227,7 +227,7 @@ def two_pilots_at_once_that_follow_each_other() -> odp.Release:
     study = of_budget()
     first, second = study.ask(), study.ask()
     value = spends(first)
-    with met("Tell its result first", WaitError):
+    with met("result of the last run first", WaitError):
         spends(second)
     study.tell(first, value)
     study.tell(second, spends(second))
@@ -240,7 +240,7 @@ def a_last_run_that_gave_up_waiting() -> odp.Release:
     study.optimize(spends, n_trials=1)
     another = again(study, odp.BudgetSampler(PLAN, timeout=0.01)).ask()
     value = spends(another)
-    with met("continue with study.optimize", WaitError):
+    with met("Continue with study.optimize", WaitError):
         study.optimize(spends)
     study.tell(another.number, value)
     study.optimize(spends)
@@ -253,7 +253,7 @@ def a_pilot_that_gave_up_waiting() -> odp.Release:
     study.optimize(spends, n_trials=1)
     another = again(study, odp.BudgetSampler(budget(2, 2), timeout=0.01)).ask()
     value = spends(another)
-    with met("compose their event if you start again", WaitError):
+    with met("add the cost of the pilots", WaitError):
         study.optimize(spends)
     study.tell(another.number, value)
     study.optimize(spends)
@@ -272,7 +272,7 @@ def a_storage_that_holds_a_release() -> odp.Release:
     odp.publish(nothing_has_run(), public, "release")
     assert PUBLISHED_KEY in public.get_all_studies()[0].system_attrs
     study = study_of(odp.BudgetSampler(PLAN), storage=public)
-    with met("Start it in a storage of its own", PlanError):
+    with met("in another storage", PlanError):
         study.optimize(spends)
     return nothing_has_run()
 
@@ -316,7 +316,7 @@ def runs_are_to_come() -> odp.Release:
     study = of_tune()
     study.optimize(objective, n_trials=2)
     objective(study.ask())  # And its worker dies.
-    with met("Continue with study.optimize"):
+    with met("ontinue with study.optimize"):
         odp.release(study, RUN)
     odp.recover(study, fail=[2])
     study.optimize(objective)
@@ -327,7 +327,7 @@ def an_enqueued_trial() -> odp.Release:
     study = of_tune()
     study.optimize(objective, n_trials=2)
     study.enqueue_trial({"x": 0.5})
-    with met("start a new study without enqueued trials", PlanError):
+    with met("Start a new study without enqueued trials", PlanError):
         study.optimize(objective)
     with met("Start a new study"):
         odp.release(study, RUN)
@@ -338,7 +338,7 @@ def an_enqueued_trial_after_the_last_run() -> odp.Release:
     study = of_tune()
     study.optimize(objective)
     study.enqueue_trial({"x": 0.5})
-    with met("Unless all runs of the study had started before", PlanError):
+    with met("Unless all runs had started before", PlanError):
         study.optimize(objective)
     return odp.release(study, RUN)
 
@@ -355,7 +355,7 @@ def an_added_trial() -> odp.Release:
 def no_cost_of_a_run() -> odp.Release:
     study = of_tune()
     study.optimize(objective)
-    with met("release(study, run)"):
+    with met("release(study, run="):
         odp.release(study)
     return odp.release(study, RUN)
 
@@ -363,7 +363,7 @@ def no_cost_of_a_run() -> odp.Release:
 def another_cost_than_on_record() -> odp.Release:
     study = of_tune()
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    with met("Leave them out"):
+    with met("Leave these arguments out"):
         odp.release(study, odp.gaussian(9.0))
     return odp.release(study)
 
@@ -430,7 +430,7 @@ def a_worker_with_another_law() -> odp.Release:
     study = of_tune()
     study.optimize(objective, n_trials=1)
     other = again(study, odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
-    with met("stop it and start a new one", PlanError):
+    with met("Stop it and start a new one", PlanError):
         other.optimize(objective)
     return new_study_of_tune()
 
@@ -450,7 +450,7 @@ def a_copy() -> odp.Release:
     names = {"from_study_name": "original", "to_study_name": "copy"}
     optuna.copy_study(from_storage=where, to_storage=where, **names)
     odp.release(study, RUN)
-    with met("Release 'original' again, which gives the same"):
+    with met("Release 'original' again: the result is the same"):
         odp.release(optuna.load_study(study_name="copy", storage=where), RUN)
     return odp.release(study, RUN)
 
@@ -486,7 +486,7 @@ def a_result_that_changed() -> odp.Release:
 def a_range_that_changed() -> odp.Release:
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0 + trial.number))
-    with met("draw a share of it from [0, 1] and scale that"):
+    with met("draw a share from [0, 1] and scale it"):
         odp.release(study, RUN)
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("share", 0.0, 1.0) * (1 + trial.number))
@@ -513,7 +513,7 @@ def a_pruner_that_compares() -> odp.Release:
 
     study = of_tune()
     study.optimize(lambda trial: pruned(trial, own=False))
-    with met("an objective that ends a run by a rule of its own returns NaN"):
+    with met("To end a run by the objective's own rule, return NaN"):
         odp.release(study, RUN)
     study = of_tune()
     study.optimize(lambda trial: pruned(trial, own=True))
@@ -546,7 +546,7 @@ def test_ctrl_c_in_the_last_run_leaves_what_was_paid_for(
     study = of_budget(plan)
     with pytest.raises(KeyboardInterrupt):
         study.optimize(stopped)
-    said = "no further one is charged for, so study.optimize makes none"
+    said = "the budget has no other one"
     assert (said in caplog.text) == (plan is PLAN)
     caplog.clear()
     study.optimize(spends)

@@ -282,7 +282,7 @@ def test_a_sample_is_drawn_afresh_each_time() -> None:
         ({"pilots": (0,)}, "pilots"),
         ({"pilots": (4, 0)}, "pilots"),
         ({"pilots": -1}, "pilots"),
-        ({"pilots": (4, 16)}, "more pilots than the one below"),
+        ({"pilots": (4, 16)}, "more pilots than the rung before"),
         ({"pilots": 20_000}, "at most"),
         ({"pilots": 5000, "noise_increase": 1.01}, "teach nothing"),
         ({"pilot_epochs": 20}, "at most epochs"),

@@ -43,4 +43,4 @@ def test_a_release_has_its_values_and_no_markup_of_others(name: str) -> None:
 def test_a_release_without_a_result_says_so() -> None:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(1, mean=1)))
     study.optimize(lambda trial: float("nan"))
-    assert "nothing to choose" in text(odp.release(study, odp.gaussian(noise_multiplier=4.0)))
+    assert "nothing was chosen" in text(odp.release(study, odp.gaussian(noise_multiplier=4.0)))

@@ -268,7 +268,7 @@ def test_failed_runs_retried_for_free() -> None:
 def test_a_study_of_another_sampler() -> None:
     study = optuna.create_study()
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
-    refused(study, "not optuna-dp's")
+    refused(study, "not made by a sampler of optuna-dp")
 
 
 def test_a_slot_drawn_by_another_sampler() -> None:

@@ -290,14 +290,14 @@ def test_the_statement_says_what_bounds_the_density() -> None:
     assert "every run is drawn from the prior itself" in alone
     bounded = odp.DPHyPOSampler(trials=exactly(2), density_bounds=(0.5, 3.0), candidates=4)
     text = odp.release(finished_study(bounded), RUN).statement()
-    assert "joint density within [0.5, 3] of the prior" in text
+    assert "joint density is within [0.5, 3] times the prior" in text
 
 
 def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> None:
     infinite = odp.Poisson(mean=3.0).capped(2)
     release = odp.release(finished_study(odp.RandTuneSampler(trials=infinite)), RUN)
     assert all(value is None for value in release.to_json()["statement"]["rdp"]["epsilons"])
-    assert "No bound in these terms is known" in release.statement()
+    assert "No such bound is known" in release.statement()
     assert "infinite" not in release.statement()
     usual = odp.release(finished_study(odp.RandTuneSampler(trials=odp.Geometric(2))), RUN)
     assert "| order | epsilon |" in usual.statement()
@@ -313,7 +313,7 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
 )
 def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
     text = odp.release(finished_study(sampler), RUN).statement()
-    assert "workers died by chance" in text
+    assert "Workers died by chance" in text
     assert "A surrogate or prior of the user's own" in text
 
 

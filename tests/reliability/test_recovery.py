@@ -190,7 +190,7 @@ def test_slots_of_two_plans_are_refused(url_of) -> None:
         again = optuna.load_study(study_name=study.study_name, storage=storage)
         again.sampler = odp.RandTuneSampler(trials=exactly(6))
         again.optimize(objective)
-        with pytest.raises(ReleaseRefusedError, match="another study's plan"):
+        with pytest.raises(ReleaseRefusedError, match="belongs to another trial or another study"):
             odp.release(again, RUN)
 
 

@@ -99,7 +99,7 @@ def test_asking_twice_in_one_thread_loses_one_run_at_most(
         study = study_of(SEQUENTIAL[name](), storage=storage)
         first, second = study.ask(), study.ask()
         for _ in range(2):
-            with pytest.raises(WaitError, match="Tell its result first"):
+            with pytest.raises(WaitError, match="result of the last run first"):
                 objective(second)
         study.tell(first, objective(first))
         if lost:

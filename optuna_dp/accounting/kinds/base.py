@@ -1,4 +1,4 @@
-"""What an event of a kind that dp-accounting does not have says of itself: how it is judged."""
+"""Base of the kinds of events that dp-accounting does not have."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
         return False
 
     def children(self) -> list[Any]:
-        """Returns the sub-events that are judged on their own."""
+        """Returns the sub-events whose cost is computed on its own."""
         return []
 
     def refusal(self, relation: str) -> str | None:
-        """Returns why it cannot be judged under this relation; None if it can."""
+        """Returns why no accountant supports it under this relation; None if one does."""
         return None
 
     def not_private(self) -> str | None:

@@ -20,7 +20,7 @@ def _as_inner(value: Any) -> Any:
 class PerClientDpEvent(dp_event.DpEvent):  # type: ignore[misc]
     """A mechanism whose neighbours differ in one client with all its records, not in one record.
 
-    Accountants judge it as they judge ``event``; what it changes is whose data are protected.
+    Accountants compute the cost of ``event``; what it changes is whose data are protected.
 
     Attributes:
         event: The mechanism, one contribution of it being that of one client.

@@ -182,7 +182,7 @@ def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
 def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEvent:
     """Returns the event of a mechanism given by points below its trade-off curve.
 
-    Whoever tests whether a record is in the data, and is wrong with probability at most
+    Who tests whether a record is in the data, and is wrong with probability at most
     ``alphas[i]`` where it is not, must be wrong with probability at least ``betas[i]`` where it
     is, and the other way round (f-DP: Dong, Roth & Su, arXiv 1905.02383v3).
 
@@ -262,8 +262,8 @@ def _check_curve(
         refuse(
             y[1:-1] > line * (1.0 + _RELATIVE) + _ABSOLUTE,
             1,
-            "it lies above the line between its neighbours, which no such curve does",
-            "Were they read off a curve? Bounds that are not convex say more without this one.",
+            "it lies above the line between its neighbours, so the curve is not convex",
+            "Check the numbers. If all of them are valid bounds, leave this point out.",
         )
 
 

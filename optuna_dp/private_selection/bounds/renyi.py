@@ -76,7 +76,7 @@ def selection_rdp(
     c, big_c = validation.density_bounds(density_bounds)
     if isinstance(trials, NegativeBinomial):
         return negative_binomial_rdp(a, run, trials, (c, big_c))
-    # Nothing that a negative binomial law is judged by rests on it.
+    # Lazy: negative binomial distributions do not need it.
     from optuna_dp.private_selection.bounds.renyi_poisson import poisson_selection_rdp
 
     return poisson_selection_rdp(a, run, trials, (c, big_c), run_delta)

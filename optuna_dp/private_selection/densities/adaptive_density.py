@@ -201,8 +201,7 @@ def search_bounds(value: Any) -> tuple[float, float]:
         raise InvalidArgumentError(
             "density_bounds",
             value,
-            "with one of the two equal to 1 all runs are drawn from the prior and nothing is "
-            "learnt",
+            "if only one of the two is 1, all runs are drawn from the prior and none learns",
             "Give c < 1 < C, for example (0.75, 2.0), or (1, 1) to draw from the prior.",
         )
     return (c, big_c)

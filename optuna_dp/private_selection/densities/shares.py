@@ -1,7 +1,7 @@
 """Probabilities as integers, so that the bounds hold without a tolerance.
 
 A floating-point density that "sums to one" does so up to rounding, and the renormalisation hidden
-in any draw from it can push a probability past the bound the accountant was told. Here the density
+in any draw from it can push a probability past the bound given to the accountant. Here the density
 is held as integer shares ``k_i`` with the exact sum ``S``; an integer drawn uniformly from
 ``[0, S)`` chooses the candidate, so its probability *is* ``k_i / S``.
 """

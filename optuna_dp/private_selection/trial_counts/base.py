@@ -1,4 +1,4 @@
-"""What every law of T can do."""
+"""Base of the distributions of T."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Mpf = Any  # A number of mpmath, which has no types.
 
 
 # Every law by its name, registered by the law's class. Ours are looked for in these files, by
-# names, so that only the law in question is loaded: a study rests on the code of no other.
+# names, so that only the law in question is loaded: a study depends on the code of no other.
 _LAWS: dict[str, type[TrialCount]] = {}
 _HOMES = {
     "binomial": "binomial",
@@ -207,7 +207,7 @@ class TrialCount(Record, ABC):
         return law(self, n)
 
     def sample(self, uniform_bits: Callable[[int], int] | None = None) -> int:
-        """Draws T, a secret: whoever knows it may learn from the number of runs.
+        """Draws T, a secret: who knows it may learn from the number of runs.
 
         Args:
             uniform_bits: Source of uniform random bits, called once with 128. The default is the

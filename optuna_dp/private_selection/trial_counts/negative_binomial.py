@@ -235,7 +235,7 @@ def _gamma_from_mean(shape: float, mean: float) -> float:
 
 
 def _other_shapes() -> Any:
-    # Nothing that is drawn from a geometric law rests on it.
+    # Lazy: draws from a geometric distribution do not need it.
     from optuna_dp.private_selection.trial_counts import other_shapes
 
     return other_shapes
