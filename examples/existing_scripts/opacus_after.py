@@ -38,7 +38,8 @@ def objective(trial):
         return run.score(model(x).argmax(1) == y)
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
-study.optimize(objective, callbacks=[odp.PrivacyCallback()])
-release = odp.release(study)
-print(release.params, release.guarantee.epsilon(delta=1e-5))
+if __name__ == "__main__":
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(PLAN))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    release = odp.release(study)
+    print(release.params, release.guarantee.epsilon(delta=1e-5))

@@ -44,6 +44,7 @@ def objective(trial):
     return accuracy
 
 
-study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner())
-study.optimize(objective, n_trials=8)
-print(study.best_params, study.best_trial.user_attrs["epsilon"])
+if __name__ == "__main__":
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner())
+    study.optimize(objective, n_trials=8)
+    print(study.best_params, study.best_trial.user_attrs["epsilon"])

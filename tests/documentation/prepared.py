@@ -16,18 +16,6 @@ def _score(trial: optuna.Trial) -> float:
     return -(trial.suggest_float("x", -1.0, 1.0) ** 2)
 
 
-def _existing_script() -> dict[str, Any]:
-    return {
-        "optuna": optuna,
-        "x": None,
-        "y": None,
-        "x_valid": None,
-        "y_valid": None,
-        "train": lambda x, y, learning_rate: learning_rate,
-        "accuracy": lambda model, x, y: 1.0 - model,
-    }
-
-
 def _audit() -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
@@ -79,7 +67,6 @@ def _workers() -> dict[str, Any]:
 
 
 _PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
-    "docs/tutorials/from-an-existing-script.md": _existing_script,
     "docs/how-to/audit.md": _audit,
     "docs/how-to/many-workers.md": _workers,
     "docs/how-to/propose-test.md": _propose_test,

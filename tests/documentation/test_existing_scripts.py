@@ -29,8 +29,19 @@ def test_there_are_three() -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_stored_difference_is_the_one_between_the_scripts(name: str) -> None:
     assert (FOLDER / f"{name}.diff").read_text() == difference(name)
-    page = (ROOT / "docs" / "tutorials" / "three-scripts.md").read_text()
-    assert f"examples/existing_scripts/{name}.diff" in page
+    pages = "".join(
+        (ROOT / "docs" / "tutorials" / f"{page}.md").read_text()
+        for page in ("from-an-existing-script", "three-scripts")
+    )
+    assert f"examples/existing_scripts/{name}.diff" in pages
+
+
+def test_the_lines_that_change_are_as_many_as_the_page_says() -> None:
+    lines = (FOLDER / "opacus.diff").read_text().splitlines()
+    gone, come = (sum(line.startswith(sign) for line in lines) for sign in "-+")
+    page = (ROOT / "docs" / "tutorials" / "from-an-existing-script.md").read_text()
+    assert f"{gone} lines go and {come} come" in page
+    assert come <= 25
 
 
 def test_the_front_page_shows_the_script_that_ci_runs() -> None:
