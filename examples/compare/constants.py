@@ -74,7 +74,7 @@ class Cell:
         room = whole * (1.0 - increase**-2)
         total = sum(count * 4.0**i for i, count in enumerate(design.sizes))
         steps = max(20, round(design.length * task.steps))
-        reach = task.weights.max()
+        reach = task.reach
         if design.measure != "score":
             reach *= float(design.measure.split()[1]) * math.log(task.classes)
         self.pilots, self.spread = [], []

@@ -40,7 +40,9 @@ def budget(
     pilots: Annotated[
         str | None,
         option(
-            "N,N", "Pilots of each rung, as 16,4 or 8; default 12,3, short ones; 0: none.", _SPENT
+            "N,N",
+            "Pilots of each rung, as 16,4 or 8; default 12,3, short ones, or none; 0: none.",
+            _SPENT,
         ),
     ] = None,
     pilot_epochs: Annotated[
@@ -121,7 +123,7 @@ def budget(
             "pilots": [rung.to_json() for rung in worth],
             "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
             "alternatives": [one.to_json() for one in found],
-            "recommendation": _recommendation(plan),
+            "recommendation": _recommendation(plan, pilots is None),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
@@ -137,9 +139,21 @@ def _rungs(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _recommendation(plan: BudgetPlan) -> str:
-    """One sentence. What it rests on is in docs/explanation/what-tuning-costs.md."""
+def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
+    """One sentence; ``chosen``: whether the plan chose the pilots itself.
+
+    What it depends on is in docs/explanation/what-tuning-costs.md and searches.md.
+    """
+    from optuna_dp.planning.budget import MOST_SPREAD  # Lazy: start-up time.
+
     last = plan.final
+    if not plan.pilots and chosen:
+        return (
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with your best guess. "
+            "Pilots would not see: with so few records and so small an epsilon the noise of a "
+            f"pilot's score alone spreads an accuracy by more than {100 * MOST_SPREAD:.0f} points, "
+            "and they cost more than they find (--pilots 12,3 takes them all the same)."
+        )
     if not plan.pilots:
         return (
             f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
@@ -202,7 +216,9 @@ def _print(
         "computing: steps in units of one training, on average.\n",
         style="dim",
     )
-    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan)}\n")
+    console.print(
+        f"[bold]Recommended:[/bold] {_recommendation(plan, 'pilots' not in arguments)}\n"
+    )
     if script is None:
         console.print("A script to start from (--script FILE writes it):\n")
         # Not console.print: nothing of it may be wrapped or taken for markup.

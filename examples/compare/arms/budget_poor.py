@@ -1,7 +1,7 @@
 """A budget whose first guess is poor."""
 
-from bench import HERE, Bench, Outcome
-from task import from_file
+from bench import Bench, Outcome
+from task import HERE, from_file
 
 import optuna_dp as odp
 
