@@ -109,7 +109,7 @@ def budget(
             # As the plan was judged: Renyi accounting besides takes a second and is never less.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
-            script.write_text(_script(given))
+            script.write_text(_script(given, plan))
     if as_json:
         record = {
             "plan": plan.to_json(),
@@ -150,9 +150,9 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
     if not plan.pilots and chosen:
         return (
             f"Train once at noise multiplier {last.noise_multiplier:.3g}, with your best guess. "
-            "Pilots would not see: with so few records and so small an epsilon the noise of a "
-            f"pilot's score alone spreads an accuracy by more than {100 * MOST_SPREAD:.0f} points, "
-            "and they cost more than they find (--pilots 12,3 takes them all the same)."
+            "Pilots cannot see with so few records and so small an epsilon: the noise of one's "
+            f"score alone spreads an accuracy by more than {100 * MOST_SPREAD:.0f} points, and "
+            "they cost more than they find (--pilots 12,3 takes them all the same)."
         )
     if not plan.pilots:
         return (
@@ -222,7 +222,7 @@ def _print(
     if script is None:
         console.print("A script to start from (--script FILE writes it):\n")
         # Not console.print: nothing of it may be wrapped or taken for markup.
-        typer.echo(_script(arguments))
+        typer.echo(_script(arguments, plan))
     else:
         console.print(f"A script to start from is in {script}.")
 
@@ -256,10 +256,10 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
         )
 
 
-def _script(arguments: dict[str, Any]) -> str:
+def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     script = _SCRIPT
-    if arguments.get("pilots") == ():
+    if not plan.pilots:
         script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
     return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 

@@ -21,8 +21,8 @@ from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import OnSample, Split
 from optuna_dp.planning.rehearsal import FEWEST_STEPS
 
-# By replays of searches on twelve tasks (docs/explanation/searches.md): twelve pilots of a sixth of
-# the last run's length, then three; none where noise alone would spread their scores by a third.
+# By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
+# length, then three; none where noise alone would spread their scores by a third.
 AUTO_PILOTS, AUTO_LENGTH, MOST_SPREAD = (12, 3), 0.16, 1 / 3
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0

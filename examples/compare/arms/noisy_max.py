@@ -3,6 +3,7 @@
 Only at a task's largest epsilon: at smaller ones the noise of the choice hides everything.
 """
 
+import warnings
 from typing import Any
 
 import optuna
@@ -40,7 +41,10 @@ def search(bench: Bench, plan: Composed, sampler: Any = sampler) -> Outcome:
         place = trial.suggest_int("place", 0, len(every) - 1)
         return odp.report_utilities(trial, found[place].tolist())
 
-    study = optuna.create_study(direction="maximize", sampler=sampler(bench, run.event))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the noise hides much is what is measured
+        chooses = sampler(bench, run.event)
+    study = optuna.create_study(direction="maximize", sampler=chooses)
     study.optimize(objective)
     choice = odp.release(study)
     model = bench.run(every[choice.params["place"]], run)

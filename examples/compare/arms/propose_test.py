@@ -1,4 +1,4 @@
-"""Propose-test: as ``noisy_max.py``, with the doubling loop of the papers over listed candidates."""
+"""Propose-test: as ``noisy_max.py``, with the doubling loop of the papers over a list."""
 
 from functools import cache
 from typing import Any

@@ -1,8 +1,8 @@
 """A regression: Friedman's function of five of ten columns, 28,000 made-up records.
 
 Trained as a softmax over twelve bins of the target, for which there is a rate without data; a
-prediction is the mean of the bins. The score is 1 less the mean squared error in units of the public
-variance, the error of one record counting as 1 at most.
+prediction is the mean of the bins. The score is 1 less the mean squared error in units of the
+public variance, the error of one record counting as 1 at most.
 """
 
 import numpy as np
