@@ -89,7 +89,15 @@ def figure(path: Path, arms: list[str], to: Path) -> None:
 
 HERE = Path(__file__).parent
 PAGE_ARMS = ("one_good", "one_poor", "one_random", "expert", "budget", "budget_poor")
-PAGE_ARMS += ("budget_none", "randtune", "randtune30", "noisy_max", "propose_test", "free_choice")
+PAGE_ARMS += (
+    "budget_none",
+    "budget_expert",
+    "randtune",
+    "randtune30",
+    "noisy_max",
+    "propose_test",
+    "free_choice",
+)
 RIVALS = ("randtune", "randtune30", "noisy_max", "propose_test", "expert")
 
 
@@ -127,7 +135,7 @@ def summary(path: Path) -> str:
 
 def standings(path: Path) -> str:
     """Markdown: in how many cells a rival is behind a budget, and ahead, beyond the interval."""
-    arms = ("budget_none", "budget", "budget_poor")
+    arms = ("budget_none", "budget", "budget_expert")
     lines = ["| rival | cells | " + " | ".join(f"behind, ahead of {a}" for a in arms) + " |"]
     lines.append("|---" * 5 + "|")
     for rival in RIVALS:

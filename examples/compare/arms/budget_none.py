@@ -10,4 +10,4 @@ plan = budget.plan
 
 
 def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
-    return budget.search(bench, plan, first="none")
+    return budget.searched(bench, plan, None)

@@ -10,4 +10,4 @@ plan = budget.plan
 
 
 def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
-    return budget.search(bench, plan, first="poor")
+    return budget.searched(bench, plan, bench.task.poor)
