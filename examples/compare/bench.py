@@ -5,26 +5,41 @@ An arm is a file with two functions::
     def plan(task, epsilon): ...      # what is paid for; anything with a ``guarantee``
     def search(bench, plan): ...      # returns bench.outcome(...)
 
-``arms/budget.py`` is a short one.
+``plan`` may return None where the arm does not apply. ``arms/budget.py`` is a short one;
+``arms/successive_halving.py`` is one that the package does not have.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
+from dp_accounting import ExplicitBracketInterval, calibrate_dp_mechanism
 from landscape import DELTA, MEASURES, Landscape, bare_run, measured
 from optuna.artifacts import upload_artifact
+from partitions import FILE, parts, utilities
 from task import Array, Params, Task
 
 import optuna_dp as odp
 from optuna_dp.budget.fidelity import Fidelity
 
 TEST = MEASURES.index("test")
+# Releases of replays are verified once in so many repetitions, those of real trainings always.
+VERIFIED = 20
+
+
+class Tried(NamedTuple):
+    """A run and its private score."""
+
+    score: float
+    model: int
+    params: Params
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class Bench:
         landscape: Where runs are looked up; None trains.
         rng: Source of noise.
         models: What every run came to; ``(params, steps, measures)``.
+        values: Of trainings that took place: what each private record adds to the score.
     """
 
     task: Task
@@ -63,6 +79,7 @@ class Bench:
     landscape: Landscape | None
     rng: np.random.Generator
     models: list[tuple[Params, int, Array]] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.landscape is None:
@@ -78,6 +95,7 @@ class Bench:
         if land is None:
             x, y = task.x[self._private], task.y[self._private]
             predict = task.train(x, y, params, run, self.rng)
+            self.values.append(task.values(predict(x).astype(np.float64), self._private))
             return np.array(measured(task, predict, self._private, self._test))
         drawn = int(self.rng.integers(land.repetitions))
         return land.run(params, run.noise_multiplier, run.steps, drawn)
@@ -87,13 +105,44 @@ class Bench:
         return float(self.models[model][2][MEASURES.index(measure)])
 
     def score(self, model: int, noise_multiplier: float) -> float:
-        """What a search is shown: the score with the noise of a private mean.
+        """What a search is shown: the private mean of one number per record.
 
-        That is :func:`odp.scoring.private_mean` of one number per record, from 0 to the weight of
-        the rarest class. Its discrete noise is the normal one for all that can be measured here.
+        On a landscape the normal noise of that mean in place of the discrete one, which is the
+        same for all that can be measured here.
         """
-        spread = noise_multiplier * self.task.weights.max() / (2 * self.task.records)
+        if self.landscape is None:
+            return odp.scoring.private_mean(
+                self.values[model],
+                lower=0.0,
+                upper=self.task.reach,
+                size=self.task.records,
+                noise_multiplier=noise_multiplier,
+            )
+        spread = noise_multiplier * self.task.reach / (2 * self.task.records)
         return self.exact(model, "score") + spread * float(self.rng.standard_normal())
+
+    def draw(self, count: int) -> list[Params]:
+        """Configurations at random, different ones as long as there are."""
+        every = self.task.configurations()
+        drawn = self.rng.choice(len(every), count, replace=count > len(every))
+        return [every[i] for i in drawn]
+
+    def tried(self, params: Params, run: Fidelity) -> Tried:
+        """Trains, or looks up, and scores as the run pays for."""
+        assert run.score_noise_multiplier is not None
+        model = self.run(params, run)
+        return Tried(self.score(model, run.score_noise_multiplier), model, params)
+
+    def utilities(self, run: Fidelity) -> Array:
+        """Scores of all candidates on parts of the records, without privacy, (candidates, parts).
+
+        On a landscape each candidate's mean in place of its scores: no more is used of them.
+        """
+        if self.landscape is None:
+            return utilities(self.task, self._private, run)
+        means = np.array(json.loads(FILE.read_text())[self.task.name])
+        drawn = means[int(self.rng.integers(len(means)))]
+        return np.repeat(drawn[:, None], parts(self.task), axis=1)
 
     def objective(self, run: Fidelity | None = None) -> Any:
         """An objective for Optuna; every trial spends ``run``, or what its budget says."""
@@ -113,9 +162,19 @@ class Bench:
     def released(self, study: optuna.Study, guarantee: odp.Guarantee) -> Outcome:
         """The outcome of a study; what it cost must be what was planned."""
         release = odp.release(study, artifact_store=self._store)
-        assert release.guarantee.event == guarantee.event
+        self.check(release, guarantee)
         assert release.artifact is not None
         return self.outcome(int(release.artifact))
+
+    def check(self, release: odp.Release, guarantee: odp.Guarantee) -> None:
+        """Verifies a release from its JSON, and that it costs what was planned."""
+        assert release.guarantee.event == guarantee.event
+        if self.landscape is None or self.repetition % VERIFIED == 0:
+            record = release.to_json()
+            found = odp.verify(record)
+            spent = odp.Guarantee.from_json(record["statement"]["guarantee"]).epsilon(DELTA)
+            if not (found.ok and spent <= self.epsilon):
+                raise ValueError(f"A release costs epsilon {spent}, not {self.epsilon}.\n{found}")
 
     def outcome(self, model: int) -> Outcome:
         params, _, measures = self.models[model]
@@ -172,10 +231,8 @@ class Selection:
         """Runs of as little noise as epsilon allows; the score takes a fifth of their budget."""
 
         def paid(noise: float) -> Fidelity:
-            training = bare_run(task, noise, task.steps)
             score = 2.0 * noise * task.records / (task.batch * math.sqrt(task.steps))
-            event = odp.compose(training.event, odp.scoring.score_event(score))
-            return replace(training, score_noise_multiplier=score, event=event)
+            return scored(task, noise, task.steps, score)
 
         found = odp.calibrate(
             target_epsilon=epsilon,
@@ -185,3 +242,37 @@ class Selection:
             density_bounds=bounds,
         )
         return cls(paid(found.value), trials, found.guarantee)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Runs that are all charged for, whatever is shown of them.
+
+    Attributes:
+        runs: What each of them spends.
+        guarantee: Of everything.
+    """
+
+    runs: list[Fidelity]
+    guarantee: odp.Guarantee
+
+    @classmethod
+    def planned(
+        cls, epsilon: float, runs: Callable[[float], list[Fidelity]], *before: Any
+    ) -> Composed:
+        """Runs of as little noise as epsilon allows, beside events that come before them."""
+
+        def whole(noise: float) -> Any:
+            return odp.compose(*before, *(run.event for run in runs(noise)))
+
+        accountant = odp.accounting.SelectionAccountant
+        between = ExplicitBracketInterval(0.1, 1000.0)
+        noise = calibrate_dp_mechanism(accountant, whole, epsilon, DELTA, between, tol=1e-3)
+        return cls(runs(noise), odp.Guarantee(whole(noise)))
+
+
+def scored(task: Task, noise: float, steps: int, score_noise: float) -> Fidelity:
+    """A run with a private score, and the event of both."""
+    run = bare_run(task, noise, steps)
+    event = odp.compose(run.event, odp.scoring.score_event(score_noise))
+    return replace(run, score_noise_multiplier=score_noise, event=event)

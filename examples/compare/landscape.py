@@ -33,6 +33,8 @@ MEASURES = ("score", *(f"loss {cap:g}" for cap in CAPS), "test", "test accuracy"
 LENGTHS = (1.0, 0.4, 0.16)
 # From the signal of one run at the largest epsilon to that of a faint pilot at the smallest.
 FAINTEST, APART = 0.08, 2.2
+# So many points beyond, for pilots at a third of the smallest epsilon.
+FURTHER = 2
 # So many records of each kind tell a measure, the same ones for all configurations.
 _TOLD = 6000
 _LARGEST = 16.0  # of a measure; stored in steps of a quarter of a thousandth
@@ -44,7 +46,7 @@ def measured(task: Task, predict: Predict, private: Array, test: Array) -> list[
     for rows, of_test in ((private, False), (test, True)):
         logits = predict(task.x[rows]).astype(np.float64)
         right = np.argmax(logits, axis=1) == task.y[rows]
-        score = float((task.weights[task.y[rows]] * right).mean())
+        score = float(task.values(logits, rows).mean())
         if of_test:
             found += [score, float(right.mean())]
             continue
@@ -152,18 +154,19 @@ def make(task: Task, repetitions: int, seed: int = 0) -> Landscape:
     ]
     largest, least = ends[0], FAINTEST * ends[1]
     count = 1 + math.ceil(math.log(largest / least) / math.log(APART))
-    signals = np.geomspace(largest, least, count)
+    apart = (least / largest) ** (1.0 / (count - 1))
+    signals = largest * apart ** np.arange(count + FURTHER)
     steps = np.array([round(share * task.steps) for share in LENGTHS])
     noises = np.array([[noise_at(mu, rate, length) for mu in signals] for length in steps])
     every = task.configurations()
-    found = np.zeros((len(every), len(steps), count, repetitions, len(MEASURES)))
+    found = np.zeros((len(every), len(steps), len(signals), repetitions, len(MEASURES)))
     for r, (k, params) in itertools.product(range(repetitions), enumerate(every)):
         start = time.process_time()
         if k == 0:
             private, test = task.split(r)
             shown = [rows[:: 1 + len(rows) // _TOLD] for rows in (private, test)]
             x, y = task.x[private], task.y[private]
-        for i, j in np.ndindex(len(steps), count):
+        for i, j in np.ndindex(len(steps), len(signals)):
             run = bare_run(task, noises[i, j], int(steps[i]))
             rng = np.random.default_rng([seed, k, r, i, j])
             found[k, i, j, r] = measured(task, task.train(x, y, params, run, rng), *shown)

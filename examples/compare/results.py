@@ -1,6 +1,6 @@
 """Tables and the figure of what ``run.py`` found.
 
-python results.py        # the table of docs/explanation/searches.md, from searches.csv
+python results.py        # results.md and the tables of docs/explanation/searches.md
 """
 
 from __future__ import annotations
@@ -88,11 +88,66 @@ def figure(path: Path, arms: list[str], to: Path) -> None:
 
 
 HERE = Path(__file__).parent
-PAGE_ARMS = ("one_good", "one_poor", "one_random", "budget", "budget_poor", "budget_none")
-PAGE_ARMS += ("randtune", "randtune30", "free_choice")
+PAGE_ARMS = ("one_good", "one_poor", "one_random", "expert", "budget", "budget_poor")
+PAGE_ARMS += (
+    "budget_none",
+    "budget_expert",
+    "randtune",
+    "randtune30",
+    "noisy_max",
+    "propose_test",
+    "free_choice",
+)
+RIVALS = ("randtune", "randtune30", "noisy_max", "propose_test", "expert")
 
 
-SMALL = {"digits": 1348, "breast_cancer": 427, "diabetes": 332, "wine": 134}
+SMALL = {"digits": 1348, "breast_cancer": 427, "diabetes": 332, "progress": 332, "wine": 134}
+# Where a task's epsilon stands among its three.
+PLACES = {"0.1": 0, "0.3": 1, "1": 0, "3": 1, "8": 2}
+
+
+def group(task: str, epsilon: str) -> tuple[bool, int]:
+    """Whether a task is small, and the place of an epsilon."""
+    small = task in SMALL
+    return small, PLACES[epsilon] if small or epsilon != "1" else 2
+
+
+def summary(path: Path) -> str:
+    """Markdown: mean differences to one run at a good default, by size and epsilon."""
+    groups = [(small, place) for small in (True, False) for place in range(3)]
+    heads = [f"small, {e}" for e in ("1", "3", "8")] + [f"large, {e}" for e in ("0.1", "0.3", "1")]
+    lines = ["| arm | " + " | ".join(heads) + " |", "|---" * 7 + "|"]
+    cells = read(path)
+    for arm in PAGE_ARMS[1:]:
+        parts = []
+        for one in groups:
+            pairs = [
+                paired(cell[arm], cell["one_good"])
+                for at, cell in cells.items()
+                if group(*at) == one and arm in cell
+            ]
+            half = np.sqrt(sum(half**2 for _, half in pairs)) / max(len(pairs), 1)
+            shown = f"{np.mean([mean for mean, _ in pairs]):+.1f} ± {half:.1f}" if pairs else ""
+            parts.append(shown)
+        lines.append(f"| {arm} | " + " | ".join(parts) + " |")
+    return "\n".join(lines)
+
+
+def standings(path: Path) -> str:
+    """Markdown: in how many cells a rival is behind a budget, and ahead, beyond the interval."""
+    arms = ("budget_none", "budget", "budget_expert")
+    lines = ["| rival | cells | " + " | ".join(f"behind, ahead of {a}" for a in arms) + " |"]
+    lines.append("|---" * 5 + "|")
+    for rival in RIVALS:
+        cells = [cell for cell in read(path).values() if rival in cell]
+        parts = [rival, str(len(cells))]
+        for arm in arms:
+            found = [paired(cell[rival], cell[arm]) for cell in cells]
+            behind = sum(mean + half < 0.0 for mean, half in found)
+            ahead = sum(mean - half > 0.0 for mean, half in found)
+            parts.append(f"{behind}, {ahead}")
+        lines.append("| " + " | ".join(parts) + " |")
+    return "\n".join(lines)
 
 
 def falls_short(path: Path) -> list[str]:
@@ -112,10 +167,12 @@ def falls_short(path: Path) -> list[str]:
         if room >= 8.0 and gained < 5.0:
             known = "" if large >= 3000 else " (epsilon times records below 3,000)"
             say(f"{gained:.1f} gained on the poor default, of {room:.1f}{known}")
-        for rival, name in (("randtune", "mean 10"), ("randtune30", "mean 30")):
+        for rival in RIVALS[:-1]:  # "expert" knows the other tasks
+            if rival not in cell:
+                continue
             ahead, half = paired(cell["budget_none"], cell[rival])
             if ahead + half < 0.0:
-                say(f"RandTune, {name}, ahead by {-ahead:.1f} ± {half:.1f}")
+                say(f"{rival} ahead by {-ahead:.1f} ± {half:.1f}")
         random = mean["one_random"]
         room = mean["free_choice"] - random
         way = (mean["budget_none"] - random) / room
@@ -126,6 +183,14 @@ def falls_short(path: Path) -> list[str]:
     return lines
 
 
+def main() -> None:
+    path = HERE / "searches.csv"
+    page = "# Searches, cell by cell\n\n`python examples/compare/results.py` wrote this page from "
+    page += "`searches.csv`; [what it says](../explanation/searches.md).\n\n"
+    (HERE / "results.md").write_text(page + table(path, list(PAGE_ARMS)) + "\n")
+    for part in (summary(path), standings(path), "\n".join(falls_short(path))):
+        print(part + "\n")
+
+
 if __name__ == "__main__":
-    print(table(HERE / "searches.csv", list(PAGE_ARMS)))
-    print("\n".join(falls_short(HERE / "searches.csv")))
+    main()

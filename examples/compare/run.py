@@ -30,6 +30,8 @@ from landscape import DELTA, FOLDER, Landscape
 from results import figure, table
 from task import HERE, from_file, load
 
+import optuna_dp as odp
+
 FIELDS = ("task", "epsilon", "repetition", "arm", "real", "test", "runs", "work", "params")
 
 
@@ -43,6 +45,14 @@ def on_file(path: Path) -> set[tuple[str, ...]]:
         path.write_text(",".join(FIELDS) + "\n")
     with path.open(newline="") as file:
         return {tuple(row[name] for name in FIELDS[:5]) for row in csv.DictReader(file)}
+
+
+def check(paid: Path, key: str, epsilon: float) -> None:
+    """Computes what an arm costs again, from what is stored of its guarantee."""
+    kept = json.loads(paid.read_text())[key]
+    again = odp.Guarantee.from_json(kept["guarantee"]).epsilon(DELTA)
+    if not again <= min(epsilon, kept["epsilon"] * (1.0 + 1e-9)):
+        raise ValueError(f"{key}: epsilon {again}, and {kept['epsilon']} was stored")
 
 
 def main() -> None:
@@ -84,11 +94,13 @@ def main() -> None:
                         continue
                     if plan is None:
                         plan = made.plan(task, epsilon)
+                        if plan is None:
+                            break  # the arm does not apply here
                         key = f"{task.name}, epsilon {epsilon:g}, {arm}"
                         spent = plan.guarantee.epsilon(DELTA)
-                        assert spent <= epsilon
                         stored[key] = {"epsilon": spent, "guarantee": plan.guarantee.to_json()}
                         paid.write_text(json.dumps(stored, indent=0))
+                        check(paid, key, epsilon)
                     bench = Bench(task, epsilon, repetition, landscape, np.random.default_rng())
                     found = made.search(bench, plan)
                     with path.open("a", newline="") as file:

@@ -50,6 +50,9 @@ class Task:
         steps: Of the run that is released.
         only_if: For parameters that are not always there: whether they are, given those before.
         shares: Public shares of the classes; with them the score is the balanced accuracy.
+        target: For a regression, the numbers in units of their public spread, (n,); ``y`` has the
+            bins that they fall into, which is what is trained.
+        centers: For a regression, what each bin stands for; a prediction is their mean.
     """
 
     name: str
@@ -66,6 +69,8 @@ class Task:
     steps: int = 150
     only_if: Mapping[str, Callable[[Params], bool]] = field(default_factory=dict)
     shares: tuple[float, ...] | None = None
+    target: Array | None = None
+    centers: tuple[float, ...] = ()
 
     @property
     def classes(self) -> int:
@@ -77,6 +82,23 @@ class Task:
         if self.shares is None:
             return np.ones(self.classes)
         return 1.0 / (self.classes * np.array(self.shares))
+
+    def values(self, logits: Array, rows: Array) -> Array:
+        """What each record adds to the score, a mean, from 0 to :attr:`reach`, (n,).
+
+        1 if its class is right, times the class's weight; in a regression 1 less the squared
+        error, which counts as 1 at most.
+        """
+        if self.target is None:
+            return self.weights[self.y[rows]] * (np.argmax(logits, axis=1) == self.y[rows])
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        found = chances @ np.array(self.centers) / chances.sum(axis=1)
+        errors: Array = np.minimum((found - self.target[rows]) ** 2, 1.0)
+        return 1.0 - errors
+
+    @property
+    def reach(self) -> float:
+        return float(self.weights.max())
 
     def suggest(self, trial: optuna.trial.BaseTrial) -> Params:
         params: Params = {}

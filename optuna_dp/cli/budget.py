@@ -39,7 +39,7 @@ def budget(
     delta: Annotated[float, option("NUMBER", "Delta of epsilon, in (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
         str | None,
-        option("N,N", "Pilots of each rung, such as 16,4 (default: 12,3); 0 for none.", _SPENT),
+        option("N,N", "Pilots of each rung, such as 16,4 (default: chosen); 0 for none.", _SPENT),
     ] = None,
     pilot_epochs: Annotated[
         float | None,
@@ -103,7 +103,7 @@ def budget(
             # As in plan_budget: Renyi accounting takes a second more and is never smaller.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
-            script.write_text(_script(given))
+            script.write_text(_script(given, plan))
     if as_json:
         record = {
             "plan": plan.to_json(),
@@ -117,7 +117,7 @@ def budget(
             "pilots": [rung.to_json() for rung in worth],
             "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
             "alternatives": [one.to_json() for one in found],
-            "recommendation": _recommendation(plan),
+            "recommendation": _recommendation(plan, pilots is None),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
@@ -133,9 +133,21 @@ def _rungs(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _recommendation(plan: BudgetPlan) -> str:
-    """Returns one sentence; docs/explanation/what-tuning-costs.md has its reasons."""
+def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
+    """Returns one sentence; ``chosen`` says whether the plan chose the pilots itself.
+
+    What it depends on is in docs/explanation/what-tuning-costs.md and searches.md.
+    """
+    from optuna_dp.planning.budget import MOST_SPREAD  # Lazy: start-up time.
+
     last = plan.final
+    if not plan.pilots and chosen:
+        return (
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with your best guess. "
+            "With so few records and so small an epsilon, noise alone moves a pilot's accuracy by "
+            f"more than {100 * MOST_SPREAD:.0f} points, so pilots would cost more than they find. "
+            "--pilots 12,3 plans them all the same."
+        )
     if not plan.pilots:
         return (
             f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
@@ -194,11 +206,13 @@ def _print(
         "mean number of steps, in units of one run.\n",
         style="dim",
     )
-    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan)}\n")
+    console.print(
+        f"[bold]Recommended:[/bold] {_recommendation(plan, 'pilots' not in arguments)}\n"
+    )
     if script is None:
         console.print("A script to start from (--script FILE writes it):\n")
         # Not console.print: nothing of it may be wrapped or taken for markup.
-        typer.echo(_script(arguments))
+        typer.echo(_script(arguments, plan))
     else:
         console.print(f"A script to start from is in {script}.")
 
@@ -232,10 +246,10 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
         )
 
 
-def _script(arguments: dict[str, Any]) -> str:
+def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     script = _SCRIPT
-    if arguments.get("pilots") == ():
+    if not plan.pilots:
         script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
     return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 

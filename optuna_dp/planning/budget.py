@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
-from optuna_dp.budget.fidelity import rate_within, sgd_training
+from optuna_dp.budget.fidelity import PaidRuns, rate_within, sgd_training
 from optuna_dp.budget.plan import (
     BudgetPlan,
     assembled,
@@ -21,9 +21,9 @@ from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import OnSample, Split
 from optuna_dp.planning.rehearsal import FEWEST_STEPS
 
-# By replays of searches on ten tasks (docs/explanation/searches.md): twelve pilots of a sixth of
-# the last run's length, then three.
-AUTO_PILOTS, AUTO_LENGTH = (12, 3), 0.16
+# By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
+# length, then three; none where noise alone would spread their scores by a third.
+AUTO_PILOTS, AUTO_LENGTH, MOST_SPREAD = (12, 3), 0.16, 1 / 3
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
@@ -91,7 +91,10 @@ def plan_budget(
         pilots: Number of pilots, or of each rung of a ladder: (16, 4) lets the best 4 of 16 try
             again with half the noise. 0: no pilots. ``"auto"``: (12, 3), and with ``records``
             short ones, of a sixth of the last run's steps but at least 20, so that all take less
-            than three trainings (by experiment: ``docs/explanation/searches.md``).
+            than three trainings. None where they cannot see: where the noise of a score on the
+            training records alone spreads an accuracy by more than a third, unless
+            ``pilot_epochs``, ``noise_increase`` or ``sample`` asks for pilots. By experiment:
+            ``docs/explanation/searches.md``.
         pilot_epochs: Length of a pilot; like the last run unless given, or short with
             ``pilots="auto"``. A short pilot has less noise for the same price.
         pilot_steps: The same in steps; with ``run`` only.
@@ -167,6 +170,9 @@ def plan_budget(
     )
     last, ratio = split.last(1 + spare, length, increase)
     rungs = split.rungs(sizes, pilot_length, last, increase, ratio) if sizes else []
+    asked = (pilot_epochs, pilot_steps, noise_increase, sample) != (None,) * 4
+    if auto and not asked and _blind(rungs[0], records, score):
+        rungs, (last, _) = [], split.last(1 + spare, length, 1.0)
     return assembled(
         epsilon=target,
         delta=float(delta),
@@ -176,6 +182,13 @@ def plan_budget(
         score=score,
         runs=[*rungs, last],
     )
+
+
+def _blind(rung: PaidRuns, records: int | None, score: str | None) -> bool:
+    """Returns whether the noise of a score hides nearly all that an accuracy may differ by."""
+    if score != "training" or records is None or rung.score_noise_multiplier is None:
+        return False
+    return rung.score_noise_multiplier / (2.0 * records) > MOST_SPREAD
 
 
 def _refuse_without_pilots(**given: Any) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "compare"))
 
-from bench import Bench
+import partitions
+import run as harness
+from bench import VERIFIED, Bench
 from landscape import FOLDER as LANDSCAPES
 from landscape import MEASURES, Landscape, bare_run, make, measured
 from networks import trained
-from results import PAGE_ARMS, falls_short, read, table
+from results import PAGE_ARMS, falls_short, read, standings, summary, table
 from task import Task, choices, from_file, load
 
 import optuna_dp as odp
@@ -49,8 +52,18 @@ def tiny() -> Task:
     )
 
 
-def test_there_are_landscapes_of_ten_tasks_in_five_megabytes() -> None:
-    assert len(NAMES) == 10
+def tiny_regression() -> Task:
+    """The second feature itself, in three bins."""
+    task, centers = tiny(), (-1.0, 0.0, 1.0)
+    target = (task.x[:, 1] - 1.5) / 2.0
+    bins = np.abs(target[:, None] - centers).argmin(axis=1)
+    transforms = {"both": lambda x: x, "first": lambda x: x[:, :1]}
+    train = trained(transforms, lambda: odp.made_up_inputs((-2, 2), (-1, 4)), 3)
+    return replace(task, y=bins, target=target, centers=centers, train=train)
+
+
+def test_there_are_landscapes_of_twelve_tasks_in_five_megabytes() -> None:
+    assert len(NAMES) == 12
     assert sum(path.stat().st_size for path in LANDSCAPES.iterdir()) < 5e6
 
 
@@ -68,16 +81,22 @@ def test_a_landscape_has_every_configuration_of_its_task(name: str) -> None:
 def test_the_page_has_what_is_on_file_and_all_that_falls_short() -> None:
     page = (ROOT / "docs" / "explanation" / "searches.md").read_text()
     path = FOLDER / "searches.csv"
-    for line in [*table(path, list(PAGE_ARMS)).splitlines(), *falls_short(path)]:
+    shown = [*summary(path).splitlines(), *standings(path).splitlines(), *falls_short(path)]
+    for line in shown:
         assert line in page
+    assert table(path, list(PAGE_ARMS)) in (FOLDER / "results.md").read_text()
     cells = read(path)
-    assert len(cells) == 30
+    assert len(cells) == 36
     assert all(len(runs) == 40 for cell in cells.values() for arm, runs in cell.items())
+    # The choices without private runs are made at a task's largest epsilon only.
+    for cell in cells.values():
+        assert set(PAGE_ARMS) - set(cell) <= {"noisy_max", "propose_test"}
+    assert sum("noisy_max" in cell for cell in cells.values()) == 12
 
 
 def test_every_epsilon_follows_from_the_stored_guarantee() -> None:
     stored = json.loads((FOLDER / "guarantees.json").read_text())
-    assert len(stored) == 30 * len(PAGE_ARMS)
+    assert len(stored) == 36 * len(PAGE_ARMS) - 2 * 24
     for name in ("digits, epsilon 3, budget", "wine, epsilon 1, randtune30"):
         again = odp.Guarantee.from_json(stored[name]["guarantee"]).epsilon(1e-5)
         assert again == pytest.approx(stored[name]["epsilon"])
@@ -118,6 +137,144 @@ def test_a_replayed_search_is_charged_and_released_like_a_real_one() -> None:
         assert found.runs == plan.runs
         assert found.params in task.configurations()
         assert bench.models[0][0] == task.good
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The records that the package is asked to verify from now on."""
+    verified: list[Any] = []
+    verify = odp.verify
+
+    def counting(record: Any) -> Any:
+        verified.append(record)
+        return verify(record)
+
+    monkeypatch.setattr(odp, "verify", counting)
+    return verified
+
+
+# Arms that make a study, whose outcome is a release.
+STUDIES = ("budget", "randtune", "dp_hypo", "noisy_max", "propose_test")
+
+
+@pytest.mark.parametrize("arm", sorted(path.stem for path in (FOLDER / "arms").glob("*.py")))
+def test_every_arm_searches_and_what_it_releases_is_verified(
+    arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    task, made = tiny(), from_file(FOLDER / "arms" / f"{arm}.py")
+    verified, plan = counted(monkeypatch), made.plan(task, 8.0)
+    assert plan.guarantee.epsilon(1e-5) <= 8.0
+    found = made.search(Bench(task, 8.0, 3, None, np.random.default_rng(0)), plan)
+    assert found.params in task.configurations()
+    assert len(verified) == (arm in STUDIES or arm.startswith(("budget", "pilots", "randtune")))
+    if arm in ("noisy_max", "propose_test"):
+        assert made.plan(task, 3.0) is None
+
+
+def test_releases_of_replays_are_verified_once_in_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tiny()
+    budget, made = from_file(FOLDER / "arms" / "budget.py"), make(task, repetitions=1)
+    plan, verified = budget.plan(task, 8.0), counted(monkeypatch)
+    for repetition in (0, 1, VERIFIED - 1, VERIFIED):
+        budget.search(Bench(task, 8.0, repetition, made, np.random.default_rng(0)), plan)
+    assert len(verified) == 2
+
+
+def test_a_release_that_does_not_verify_stops_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, budget = tiny(), from_file(FOLDER / "arms" / "budget.py")
+    plan, verify = budget.plan(task, 8.0), odp.verify
+
+    def of_other_params(record: Any) -> Any:
+        changed = {**record, "params": {**record["params"], "width": 64}}
+        return verify(changed)
+
+    monkeypatch.setattr(odp, "verify", of_other_params)
+    with pytest.raises(ValueError, match="does NOT hold"):
+        budget.search(Bench(task, 8.0, 0, None, np.random.default_rng(0)), plan)
+
+
+def test_an_epsilon_that_does_not_follow_from_the_stored_guarantee_is_found(
+    tmp_path: Path,
+) -> None:
+    guarantee = odp.Guarantee(odp.gaussian(2.0))
+    spent = guarantee.epsilon(1e-5)
+    paid = tmp_path / "guarantees.json"
+    stored = {"epsilon": spent, "guarantee": guarantee.to_json()}
+    paid.write_text(json.dumps({"right": stored, "wrong": {**stored, "epsilon": spent / 2}}))
+    harness.check(paid, "right", 3.0)
+    for key, allowed in (("wrong", 3.0), ("right", spent / 2)):
+        with pytest.raises(ValueError, match="was stored"):
+            harness.check(paid, key, allowed)
+
+
+def test_a_regression_is_scored_by_its_capped_squared_error() -> None:
+    task = tiny_regression()
+    assert task.target is not None
+    rows = np.arange(300)
+    nearly = 50.0 * np.eye(3)[task.y]
+    errors = np.minimum((np.array(task.centers)[task.y] - task.target) ** 2, 1.0)
+    assert task.values(nearly, rows) == pytest.approx(1.0 - errors)
+    assert task.values(nearly[:, ::-1], rows).min() == 0.0
+    # A search of it runs on a landscape and in truth, and tells the feature that matters.
+    good = measured(task, *predicted(task, "both"))[0]
+    assert good > measured(task, *predicted(task, "first"))[0] + 0.05
+
+
+def predicted(task: Task, features: str) -> tuple[Any, np.ndarray, np.ndarray]:
+    private, test = task.split(0)
+    params = {"features": features, "width": 0}
+    run, rng = bare_run(task, 1.0, 60), np.random.default_rng(0)
+    return task.train(task.x[private], task.y[private], params, run, rng), private, test
+
+
+@pytest.mark.parametrize("made", [tiny, tiny_regression], ids=lambda made: made.__name__)
+def test_a_real_score_is_a_private_mean_of_what_records_add(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = made()
+    bench, calls = Bench(task, 8.0, 0, None, np.random.default_rng(0)), []
+    model = bench.run(task.good, bare_run(task, 2.0, 30))
+    values = bench.values[model]
+    assert 0.0 <= values.min() <= values.max() <= task.reach
+    assert values.mean() == pytest.approx(bench.exact(model, "score"))
+    private_mean = odp.scoring.private_mean
+
+    def mean(*args: Any, **given: Any) -> float:
+        calls.append(given)
+        return private_mean(*args, **given)
+
+    monkeypatch.setattr(odp.scoring, "private_mean", mean)
+    bench.score(model, 3.0)
+    expected = {"lower": 0.0, "upper": task.reach, "size": 200, "noise_multiplier": 3.0}
+    assert calls == [expected]
+
+
+def test_a_record_moves_the_utilities_of_one_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the parts' generators fixed; 0 to 1 each, and the scores decide."""
+    task = tiny()
+    placed = np.arange(200) % 10
+    monkeypatch.setattr(partitions.odp, "partition", lambda n, k: placed[:n])
+    rows, run = np.arange(200), bare_run(task, 2.0, 20)
+    fresh = np.random.default_rng
+    found = []
+    for shift in (0.0, 5.0):
+        seeds = iter(range(1000))
+
+        def same(seed: Any = None, seeds: Any = seeds) -> np.random.Generator:
+            return fresh(next(seeds) if seed is None else seed)
+
+        monkeypatch.setattr(partitions.np.random, "default_rng", same)
+        task.x[3] += shift
+        found.append(partitions.utilities(task, rows, run))
+    assert found[0].shape == (len(task.configurations()), 10)
+    moved = np.flatnonzero((found[0] != found[1]).any(axis=0))
+    assert set(moved) <= {3}
+    assert 0.0 <= np.min(found) <= np.max(found) <= 1.0
+
+
+def test_the_arm_of_the_extending_page_has_thirty_lines_at_most() -> None:
+    text = (FOLDER / "arms" / "successive_halving.py").read_text()
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert len(lines) <= 30
 
 
 @pytest.mark.slow

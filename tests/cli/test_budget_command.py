@@ -124,3 +124,18 @@ def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_pat
         [sys.executable, str(script)], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("{} ")
+
+
+def test_it_says_why_it_plans_no_pilots_and_writes_a_script_of_one_run(tmp_path: Path) -> None:
+    path = tmp_path / "tune.py"
+    asked = ["budget", "--epsilon", "0.3", "--records", "134", "--batch-size", "40"]
+    asked += ["--epochs", "40", "--script", str(path)]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0
+    words = " ".join(shown.output.split())
+    assert "Train once" in words
+    assert "Pilots cannot see" in words
+    assert "more than 33 points" in words
+    assert "odp.around" not in path.read_text()
+    asked_for = CliRunner().invoke(app, [*asked[:-2], "--pilots", "12,3"])
+    assert "Run 12, then 3 pilots" in " ".join(asked_for.output.split())

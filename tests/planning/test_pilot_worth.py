@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 import optuna_dp as odp
@@ -59,3 +60,41 @@ def test_the_default_is_short_pilots_for_less_than_three_trainings() -> None:
     given = odp.plan_budget(**PUBLIC, pilots=(12, 3))
     assert given.pilot.steps == given.final.steps
     assert odp.plan_budget(**PUBLIC, pilot_epochs=10) == given
+
+
+BLIND: dict[str, Any] = {"epsilon": 0.3, "records": 134, "batch_size": 40, "epochs": 40}
+
+
+def test_pilots_whose_scores_would_be_noise_are_left_out() -> None:
+    plan = odp.plan_budget(**BLIND)
+    assert plan == odp.plan_budget(**BLIND, pilots=0)
+    assert odp.plan_budget(**{**BLIND, "epsilon": 3.0}).rung_sizes == (12, 3)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"pilots": (12, 3)},
+        {"noise_increase": 1.15},
+        {"pilot_epochs": 6},
+        {"score": None},
+    ],
+    ids=str,
+)
+def test_pilots_that_were_asked_for_or_have_public_scores_stay(asked: dict[str, Any]) -> None:
+    assert odp.plan_budget(**BLIND, **asked).rung_sizes == (12, 3)
+
+
+def test_a_study_without_pilots_runs_the_first_guess() -> None:
+    study = optuna.create_study(sampler=odp.BudgetSampler(odp.plan_budget(**BLIND)))
+    study.enqueue_trial({"x": 0.25})
+    seen = []
+
+    def objective(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        seen.append(trial.suggest_float("x", 0, 1))
+        return run.score(np.ones(134, dtype=bool))
+
+    study.optimize(objective)
+    assert seen == [0.25]
+    assert odp.release(study).params == {"x": 0.25}

@@ -2,7 +2,7 @@
 
 import optuna
 from bench import Bench, Outcome, public
-from task import Task
+from task import Params, Task
 
 import optuna_dp as odp
 
@@ -11,10 +11,14 @@ def plan(task: Task, epsilon: float) -> odp.BudgetPlan:
     return odp.plan_budget(**public(task, epsilon))
 
 
-def search(bench: Bench, plan: odp.BudgetPlan, first: str = "good") -> Outcome:
+def searched(bench: Bench, plan: odp.BudgetPlan, first: Params | None) -> Outcome:
     sampler = odp.BudgetSampler(plan)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    if first != "none":
-        study.enqueue_trial(getattr(bench.task, first))
+    if first is not None:
+        study.enqueue_trial(first)
     study.optimize(bench.objective())
     return bench.released(study, plan.guarantee)
+
+
+def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
+    return searched(bench, plan, bench.task.good)

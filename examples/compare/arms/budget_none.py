@@ -1,7 +1,7 @@
 """A budget without a first guess."""
 
-from bench import HERE, Bench, Outcome
-from task import from_file
+from bench import Bench, Outcome
+from task import HERE, from_file
 
 import optuna_dp as odp
 
@@ -10,4 +10,4 @@ plan = budget.plan
 
 
 def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
-    return budget.search(bench, plan, first="none")
+    return budget.searched(bench, plan, None)

@@ -11,5 +11,4 @@ def plan(task: Task, epsilon: float) -> odp.BudgetPlan:
 
 
 def search(bench: Bench, plan: odp.BudgetPlan) -> Outcome:
-    every = bench.task.configurations()
-    return bench.outcome(bench.run(every[bench.rng.integers(len(every))], plan.final))
+    return bench.outcome(bench.run(bench.draw(1)[0], plan.final))

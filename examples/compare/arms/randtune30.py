@@ -2,8 +2,7 @@
 
 import functools
 
-from bench import HERE
-from task import from_file
+from task import HERE, from_file
 
 randtune = from_file(HERE / "arms" / "randtune.py")
 plan = functools.partial(randtune.plan, mean=30)
