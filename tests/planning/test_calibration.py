@@ -160,7 +160,7 @@ def test_mean_never_overshoots(seed: int) -> None:
     check(found, target, 40.0 if seed % len(LAWS) == 5 else calibration.LARGEST_MEAN)
 
 
-@pytest.mark.parametrize("policy", ["history", "data"])
+@pytest.mark.parametrize("policy", ["data", pytest.param("history", marks=pytest.mark.slow)])
 def test_density_bounds_never_overshoot(policy: str) -> None:
     rng = np.random.default_rng(7)
     run, trials = odp.gaussian(4.0), odp.Geometric(3)

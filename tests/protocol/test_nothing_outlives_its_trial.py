@@ -83,7 +83,7 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
 @pytest.mark.parametrize(
     ("name", "studies"),
     [
-        ("rand_tune", 150),
+        ("rand_tune", 40),
         ("dp_hypo", 15),
         ("budget", 15),
         pytest.param("rand_tune", 4000, marks=pytest.mark.slow),

@@ -147,7 +147,9 @@ def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_ca
     assert np.allclose(uncapped.delta(eps), capped.delta(eps), rtol=2e-3)
 
 
-@pytest.mark.parametrize("shape", [-0.5, 0.0, 0.5, 3.0])
+@pytest.mark.parametrize(
+    "shape", [-0.5, 3.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.5))]
+)
 def test_tail_of_negative_binomial_laws_is_bounded_from_above(shape) -> None:
     """Stopping the exact recursion at N and bounding the rest, against a cap far beyond."""
     pair = pair_of(GAUSSIAN)

@@ -89,8 +89,9 @@ def test_attacks_come_within_a_tenth(
     assert lower < upper <= 1.11 * lower
 
 
-@pytest.mark.parametrize("law", [odp.Binomial(1, 0.5), odp.Geometric(10).capped(1)], ids=repr)
-@pytest.mark.parametrize("startup", [0, 2])
+@pytest.mark.parametrize(
+    ("law", "startup"), [(odp.Binomial(1, 0.5), 0), (odp.Geometric(10).capped(1), 2)], ids=repr
+)
 def test_one_run_at_most(law: odp.TrialCount, startup: int) -> None:
     """The recursion has one step then, and the search nothing to look for."""
     pair = pair_of(odp.gaussian(4.0))
