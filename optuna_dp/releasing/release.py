@@ -149,8 +149,9 @@ class Release:
             if self.attributes.get(name):
                 facts[name.capitalize()] = str(self.attributes[name])
         if self.training is not None:
-            words = in_words(self.training)
-            facts["Final training"] = f"vouched for: {words}; counted in the guarantee above"
+            facts["Final training"] = (
+                f"vouched for: {in_words(self.training)}; counted in the guarantee above"
+            )
         return statement_markdown(self._statement(), facts)
 
     def to_json(self) -> dict[str, Any]:
