@@ -161,7 +161,7 @@ class DominatingPair:
 
     @property
     def is_infinite(self) -> bool:
-        """Whether the pair protects nothing at all."""
+        """Returns whether the pair protects nothing at all."""
         return self.infinite_mass >= 1.0
 
     def delta(self, epsilon: npt.ArrayLike) -> FloatArray:

@@ -124,7 +124,7 @@ def _renyi(key: str, relation: str) -> Method:
 
 
 def _may_be_smallest(event: Any, relation: str) -> bool:
-    """Whether the Renyi curve of an event may say less than its profile."""
+    """Returns whether the Renyi curve of an event may say less than its profile."""
     if isinstance(event, OwnEvent) and event.curve_may_be_smaller:
         return True
     parts = supported_events.children(event)

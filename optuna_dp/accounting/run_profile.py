@@ -100,7 +100,7 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
 
 
 def known_by_curve(leaf: Any, relation: str) -> bool:
-    """Whether an event without parts has a Renyi-DP curve and no profile."""
+    """Returns whether an event without parts has a Renyi-DP curve and no profile."""
     if isinstance(leaf, OwnEvent):
         return leaf.known_by_curve
     return not (

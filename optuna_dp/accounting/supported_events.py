@@ -31,12 +31,12 @@ def children(event: Any) -> list[Any]:
 
 
 def has_profile(leaf: Any, relation: str) -> bool:
-    """Whether dp-accounting's PLD accountant supports this leaf."""
+    """Returns whether dp-accounting's PLD accountant supports this leaf."""
     return bool(PLDAccountant(events.neighboring_relation(relation)).supports(leaf))
 
 
 def has_rdp(leaf: Any, relation: str) -> bool:
-    """Whether dp-accounting's RDP accountant supports this leaf, and rightly.
+    """Returns whether dp-accounting's RDP accountant supports this leaf, and rightly.
 
     It takes a Laplace mechanism under "replace_one" at the sensitivity of adding a record, half
     of what replacing one can do; its PLD accountant refuses, and so does this.
@@ -108,7 +108,7 @@ def non_private_reason(event: Any) -> str | None:
 
 
 def never_touches(event: Any) -> bool:
-    """Whether sampling leaves every record out, so that the event costs nothing."""
+    """Returns whether sampling leaves every record out, so that the event costs nothing."""
     return (
         getattr(event, "sampling_probability", None) == 0.0
         or getattr(event, "sample_size", None) == 0

@@ -342,7 +342,7 @@ def checked_sample(value: Any, neighboring_relation: str) -> float | None:
 
 
 def _is_as_stated(run: Fidelity, score: str | None) -> bool:
-    """Whether a run's event is that of the noise, steps and sample beside it."""
+    """Returns whether a run's event is that of the noise, steps and sample beside it."""
     if run.sample_rate is None:
         rate = getattr(run.event, "sampling_probability", None)
         return run.seal == seal_of(run) and (run.sample is None or rate == run.sample)

@@ -65,7 +65,7 @@ class BudgetSettings(Record):
 
     @property
     def scores_last_run(self) -> bool:
-        """Whether the last run's score may be shown."""
+        """Returns whether the last run's score may be shown."""
         return self.plan.score is None or self.plan.final.score_noise_multiplier is not None
 
     def rung_of(self, number: int) -> int:

@@ -56,7 +56,7 @@ def reachable(storage: BaseStorage, engine: Engine) -> Iterator[BaseStorage]:
 
 
 def numbers_well(storage: BaseStorage) -> bool:
-    """Whether it is known of this kind of storage that it numbers trials as needed."""
+    """Returns whether it is known of this kind of storage that it numbers trials as needed."""
     return type(_backend(storage)) in _NUMBERS_WELL
 
 

@@ -47,7 +47,7 @@ The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
 every score and the choice among them.
 
-In the table, *planned* was fixed before the first run, *checked* was checked by the software, and
+In the table, *planned* was fixed before the first run, *checked* was verified by the software, and
 *vouched for* is the word of the curator, which no software has checked.
 
 {table}

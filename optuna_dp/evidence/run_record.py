@@ -101,7 +101,7 @@ class RunRecord(Record):
         )
 
     def same_cost(self, other: RunRecord) -> bool:
-        """Whether two records say the same of a run; the delta is for display only."""
+        """Returns whether two records say the same of a run; the delta is for display only."""
         return replace(self, delta=other.delta) == other
 
     @classmethod

@@ -41,7 +41,7 @@ class ReplyChecks:
         self._indices: dict[int, set[bytes]] = {}
 
     def well_formed(self, stage: str, asked: Message, reply: Message) -> bool:
-        """Whether a reply is what an honest client may send."""
+        """Returns whether a reply is what an honest client may send."""
         try:
             config = reply.content.config_records.get(SECAGG_CONFIG)
             if config is None:

@@ -213,7 +213,7 @@ def _check_keys(keys: Mapping[int, Sequence[bytes]], state: ConfigRecord) -> Non
 
 
 def is_key(text: bytes) -> bool:
-    """Whether it is a public key, written in the one way that clients write theirs."""
+    """Returns whether it is a public key, written in the one way that clients write theirs."""
     try:
         key = bytes_to_public_key(text)
         return isinstance(key.curve, ec.SECP384R1) and public_key_to_bytes(key) == text

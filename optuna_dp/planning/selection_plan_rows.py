@@ -180,7 +180,7 @@ class PlanRow:
 
     @property
     def adaptive(self) -> bool:
-        """Whether the densities may leave the prior."""
+        """Returns whether the densities may leave the prior."""
         return self.density_bounds not in (None, PLAIN)
 
     @property

@@ -40,7 +40,7 @@ def longest_block(failed: Sequence[bool]) -> tuple[int, int]:
 
 
 def is_unlikely_block(failed: Sequence[bool]) -> bool:
-    """Whether failed runs stand in one block that chance hardly explains.
+    """Returns whether failed runs stand in one block that chance hardly explains.
 
     If all runs failed nothing was chosen, so nothing stands out. A block at the end is what is to
     be expected of a machine that died, so it is not charged for the other places it might have.

@@ -162,7 +162,7 @@ def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> Non
 
 
 def was_enqueued(trial: FrozenTrial) -> bool:
-    """Whether the parameters of a trial were given by hand instead of drawn."""
+    """Returns whether the parameters of a trial were given by hand instead of drawn."""
     return not _NOT_DRAWN.isdisjoint(trial.system_attrs)
 
 
@@ -211,12 +211,12 @@ def did_nothing(trial: FrozenTrial) -> bool:
 
 
 def holds_new_plan(trial: FrozenTrial) -> bool:
-    """Whether a trial was made to hold the plan in place of trial 0."""
+    """Returns whether a trial was made to hold the plan in place of trial 0."""
     return PLAN_KEY in trial.system_attrs and trial.state == TrialState.FAIL
 
 
 def ended(trial: FrozenTrial) -> bool:
-    """Whether a trial has ended, however it ended."""
+    """Returns whether a trial has ended, however it ended."""
     return trial.state.is_finished()
 
 

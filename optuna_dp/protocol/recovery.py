@@ -118,7 +118,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
 
 
 def _failed_unnoticed(trial: FrozenTrial) -> bool:
-    """Whether a trial failed before it began without a mark of this package."""
+    """Returns whether a trial failed before it began without a mark of this package."""
     return (
         trial.state == TrialState.FAIL
         and did_nothing(trial)

@@ -55,7 +55,7 @@ def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..
 
 
 def is_ours(storage: BaseStorage, study_id: int) -> bool:
-    """Whether a study was begun by a sampler of optuna-dp."""
+    """Returns whether a study was begun by a sampler of optuna-dp."""
     trial_id = leader_id(storage, study_id)
     if trial_id is None:
         return False

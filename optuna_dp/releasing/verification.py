@@ -75,7 +75,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether all that was computed again agrees."""
+        """Returns whether all that was computed again agrees."""
         return all(check.holds for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class _Read:
 
     @property
     def of_another_version(self) -> bool:
-        """Whether the statement says that another optuna-dp made it."""
+        """Returns whether the statement says that another optuna-dp made it."""
         here, there = (one["versions"].get("optuna-dp") for one in (self.expected, self.statement))
         return here is not None and bool(here != there)
 
@@ -533,7 +533,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _not_below(what: str, stated: Any, found: float | None) -> Check:
-    """Whether a stated bound is at least what was found; None stands for infinity."""
+    """Returns whether a stated bound is at least what was found; None stands for infinity."""
     limit = math.inf if found is None else float(found)
     holds = stated is None or (_is_number(stated) and limit <= stated * (1 + _ROUNDING))
     return Check(what, holds, f"{limit:.6g}" + ("" if holds else f", stated {str(stated)[:40]}"))

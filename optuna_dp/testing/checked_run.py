@@ -225,7 +225,7 @@ def _loaded() -> tuple[bool, bool]:
 
 
 def _own(thread: threading.Thread) -> bool:
-    """Whether a thread runs the user's own code; libraries keep threads that wait."""
+    """Returns whether a thread runs the user's own code; libraries keep threads that wait."""
     target = getattr(thread, "_target", None) or type(thread).run
     code = getattr(target, "__code__", None)
     return code is not None and is_users(code.co_filename)
@@ -254,7 +254,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
 
 
 def can_be_limited() -> bool:
-    """Whether a run can be ended from here: on POSIX, in the main thread."""
+    """Returns whether a run can be ended from here: on POSIX, in the main thread."""
     return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
 
 

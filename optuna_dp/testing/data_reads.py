@@ -93,7 +93,7 @@ def not_poisson(batches: Batches, rate: float, steps: int, records: int) -> str:
 
 
 def seen(batches: Batches, rate: float, records: int) -> bool:
-    """Whether as many batches were read as the test needs."""
+    """Returns whether as many batches were read as the test needs."""
     return len(batches.steps(rate, records)) >= max(1, round(1.0 / rate))
 
 

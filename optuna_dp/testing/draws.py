@@ -54,7 +54,7 @@ class Times:
 
 @functools.cache
 def is_users(file: str) -> bool:
-    """Whether code is the user's own: not Python's, a package's, or this one's."""
+    """Returns whether code is the user's own: not Python's, a package's, or this one's."""
     real = os.path.realpath(file)
     installed = {"site-packages", "dist-packages"} & set(real.split(os.sep))
     return not (installed or file.startswith("<frozen") or real.startswith((*_STANDARD, _PACKAGE)))
@@ -103,7 +103,7 @@ class Draws:
 
     @property
     def complete(self) -> bool:
-        """Whether every line was looked at."""
+        """Returns whether every line was looked at."""
         return 0 < self.lines < _MOST_LINES
 
     def end_with(self, steps: int) -> bool:
@@ -118,7 +118,7 @@ class Draws:
         return last.count >= steps and not any(before)
 
     def noise_after(self, steps: int) -> bool:
-        """Whether something is drawn after a training that draws in each of so many steps.
+        """Returns whether something is drawn after a training that draws in each of so many steps.
 
         PyTorch's own generator does not count: a loader draws from it when it is read.
         """
@@ -272,7 +272,7 @@ def _equal(one: Generator, other: Generator) -> bool:
 
 
 def _is_written(used: Generator) -> bool:
-    """Whether a generator that was there before has a seed that somebody wrote."""
+    """Returns whether a generator that was there before has a seed that somebody wrote."""
     if isinstance(used.seed, int):
         return used.seed < _SMALL or used.seed == _TORCH_DEFAULT
     if used.seed is not None:

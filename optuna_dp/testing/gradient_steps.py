@@ -95,7 +95,7 @@ def watching_optimizers(steps: Steps) -> Iterator[None]:
 
 
 def same(one: Steps, other: Steps) -> bool:
-    """Whether two trainings took the same steps, up to rounding."""
+    """Returns whether two trainings took the same steps, up to rounding."""
     return one.count == other.count and all(map(_close, one.sums, other.sums))
 
 
@@ -132,5 +132,5 @@ def _close(one: FloatArray, other: FloatArray) -> bool:
 
 
 def too_far(moved: float, allowed: float) -> bool:
-    """Whether a move exceeds what is allowed by more than rounding."""
+    """Returns whether a move exceeds what is allowed by more than rounding."""
     return not moved <= allowed * (1.0 + 1e-2)

@@ -75,7 +75,7 @@ def _both_ways(epsilon: FloatArray, delta: FloatArray) -> Lines:
 
 
 def possible(chance: float, right: int, guesses: int, canaries: int, lines: Lines) -> bool:
-    """Whether ``right`` or more right guesses can have at least this chance.
+    """Returns whether ``right`` or more right guesses can have at least this chance.
 
     Builds the law of the number of right guesses that needs the least total mass, from the top
     down; if even that is more than one, no law is left. Compared with a linear program in

@@ -62,7 +62,7 @@ class ObjectiveReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found that has to be changed; hints do not count."""
+        """Returns whether nothing was found that has to be changed; hints do not count."""
         return not any(found.certain for found in self.findings)
 
     def check(self) -> None:
@@ -229,7 +229,7 @@ class _Check:
 
     @property
     def _may_go_on(self) -> bool:
-        """Whether further runs make sense: each would take the whole time limit."""
+        """Returns whether further runs make sense: each would take the whole time limit."""
         return not any(run.kind == "time limit" for _, pair in self.stages for run in pair)
 
     def run(

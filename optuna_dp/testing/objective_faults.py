@@ -64,7 +64,7 @@ def of_pair(
 
 
 def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:
-    """Whether as many batches were seen as are needed to tell how they are drawn."""
+    """Returns whether as many batches were seen as are needed to tell how they are drawn."""
     rates = [one.sample_rate for one in alternatives(stage.event)]
     return bool(rates) and any(
         data_reads.seen(run.batches, max(rates), records) or run.opacus.batch_sizes for run in runs
@@ -267,7 +267,7 @@ def _of_training(run: opacus.OpacusRun, stated: StatedTraining) -> Iterator[Find
 
 
 def may_be_frozen(runs: Sequence[CheckedRun], found: Sequence[Finding]) -> bool:
-    """Whether it is worth asking for a score that is a function of the model alone."""
+    """Returns whether it is worth asking for a score that is a function of the model alone."""
     asked = {"repeated score", "exact score", "fixed seed"}
     scored = all(run.value is not None and not run.reads for run in runs)
     return scored and all(r.opacus.steps for r in runs) and not any(f.name in asked for f in found)

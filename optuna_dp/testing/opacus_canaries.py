@@ -68,7 +68,7 @@ def watched_optimizers(watch: Any) -> Iterator[None]:
 
 
 def clips_flat(optimizer: Any) -> bool:
-    """Whether an optimizer clips by one norm over all parameters, on one machine."""
+    """Returns whether an optimizer clips by one norm over all parameters, on one machine."""
     from opacus.optimizers import DPOptimizer  # an extra; the caller has it
 
     kind = type(optimizer)

@@ -47,11 +47,11 @@ class OpacusRun:
         self._at_end = at_end
 
     def has_noise_of(self, other: OpacusRun) -> bool:
-        """Whether the first step had the very same noise in both runs, up to rounding."""
+        """Returns whether the first step had the very same noise in both runs, up to rounding."""
         return bool(self.samples and other.samples) and _alike(self.samples[0], other.samples[0])
 
     def is_training_of(self, other: OpacusRun) -> bool:
-        """Whether all steps had the very same noise, so that the models are the same."""
+        """Returns whether all steps had the very same noise, so that the models are the same."""
         return 0 < self.steps == other.steps and all(map(_alike, self.samples, other.samples))
 
     def clipped(self, size: int) -> None:
@@ -72,7 +72,7 @@ class OpacusRun:
 
 
 def opacus_is_loaded() -> bool:
-    """Whether anything has imported Opacus, which takes seconds."""
+    """Returns whether anything has imported Opacus, which takes seconds."""
     return "opacus" in sys.modules
 
 
@@ -149,7 +149,7 @@ def too_little_noise(run: OpacusRun, stated: StatedTraining) -> float | None:
 
 
 def not_poisson(batch_sizes: Sequence[int], rate: float) -> bool:
-    """Whether more batches have one size than Poisson sampling gives, beyond chance."""
+    """Returns whether more batches have one size than Poisson sampling gives, beyond chance."""
     from scipy.stats import binom  # start-up time: scipy.stats is slow to load
 
     sizes = [size for size in batch_sizes if size]

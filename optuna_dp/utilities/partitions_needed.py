@@ -112,7 +112,7 @@ class UtilityPlan:
 
     @property
     def hidden(self) -> bool:
-        """Whether the noise exceeds what the user wants to resolve."""
+        """Returns whether the noise exceeds what the user wants to resolve."""
         return self.error > self.resolve
 
     def message(self) -> str:

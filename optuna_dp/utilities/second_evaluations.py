@@ -30,7 +30,7 @@ START_AGAIN = "Or start a new study: that costs nothing, because no answer has b
 
 
 def never_began(trial: FrozenTrial) -> bool:
-    """Whether a trial holds an answer, or its worker died in this package's own code.
+    """Returns whether a trial holds an answer, or its worker died in this package's own code.
 
     An objective that failed before it asked for a parameter has begun: it may have read data.
     """

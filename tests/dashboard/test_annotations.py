@@ -71,7 +71,7 @@ def test_a_study_that_cannot_be_released_says_why() -> None:
     assert "not yet: Some of its runs have not ended" in note(study)
     seeded = private_study(odp.RandTuneSampler(trials=exactly(2), seed=1))
     dashboard.annotate(seeded, attack=False)
-    assert "NO: Its sampler was given a seed" in note(seeded)
+    assert "NO: Its sampler has a seed" in note(seeded)
 
 
 def test_annotating_changes_nothing_that_is_released() -> None:

@@ -38,7 +38,7 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     @property
     def curve_may_be_smaller(self) -> bool:
-        """Whether its Renyi-DP curve may say less than its other bounds."""
+        """Returns whether its Renyi-DP curve may say less than its other bounds."""
         return False
 
     def children(self) -> list[Any]:

@@ -231,7 +231,7 @@ class TrialCount(Record, ABC):
         tie = ctx.ldexp(1, -exact.TIE_BITS)
 
         def beyond(k: int) -> bool:
-            """Whether T > k, that is P[T > k] > v. Exact ties exist (gamma = 1/2)."""
+            """Returns whether T > k, that is P[T > k] > v. Exact ties exist (gamma = 1/2)."""
             return bool(k < 0 or self.exact_tail(ctx, k) - v > tie)
 
         v_float = float(v)
