@@ -346,7 +346,8 @@ class World:
             assert charged <= upstream(self.noise), self.name
         else:  # No attack here learns from the history: the densities that it may have are seen.
             sees = "data" if self.procedure == "dp_hypo_any" else "history"
-            assert event.density_bounds == DENSITIES and event.policy == sees
+            assert event.density_bounds == DENSITIES
+            assert event.policy == sees
             assert charged >= best_of_t(noise) * 1.02, self.name
 
 
