@@ -13,10 +13,12 @@ import numpy as np
 import optuna
 import pytest
 from budget_support import budget, sampler
+from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from support import study_of
 
 import optuna_dp as odp
+from optuna_dp.budget.spending import costs_no_more
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
 
 PLAN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=3)
@@ -407,3 +409,30 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
     statement = odp.release(study).statement()
     assert re.search(r"for one record, and epsilon = \S+ for one patient with 3", statement)
     assert "times the number of records that is 0.01" in statement
+
+
+def test_an_event_that_costs_less_at_small_deltas_and_more_at_large_ones_costs_more() -> None:
+    """Laplace noise of 0.75 has a smaller epsilon than a Gaussian at every delta up to 0.1.
+
+    A hundred of them cost more than a hundred Gaussians at each of these deltas.
+    """
+    laplace, gaussian = dp_event.LaplaceDpEvent(0.75), dp_event.GaussianDpEvent(1.0)
+
+    def epsilon(event: Any, count: int, delta: float) -> float:
+        return odp.Guarantee(dp_event.SelfComposedDpEvent(event, count)).epsilon(delta)
+
+    for delta in (0.1, 1e-3, 1e-6, 1e-12):
+        assert epsilon(laplace, 1, delta) < epsilon(gaussian, 1, delta)
+        assert epsilon(laplace, 100, delta) > epsilon(gaussian, 100, delta)
+    assert not costs_no_more(laplace, gaussian, "add_or_remove_one")
+    assert costs_no_more(dp_event.LaplaceDpEvent(1.5), gaussian, "add_or_remove_one")
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_the_same_cost_in_other_words_costs_no_more(relation: str) -> None:
+    gaussian = dp_event.GaussianDpEvent(1.0)
+    hundred = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(10.0), 100)
+    assert costs_no_more(hundred, gaussian, relation)
+    assert costs_no_more(gaussian, hundred, relation)
+    one_more = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(10.0), 101)
+    assert not costs_no_more(one_more, gaussian, relation)

@@ -1,7 +1,7 @@
 """A process that makes a call on an engine of its own, in which something may be killed.
 
 python -m engines.driver ENGINE STORAGE DIARY [--kills RUN driver|worker|PID] [--hangs RUN]
-    [--keeps-the-lock] [--run-timeout SECONDS] [--workers NUMBER]
+    [--keeps-the-lock] [--run-timeout SECONDS] [--workers NUMBER] [--address CLUSTER]
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,17 @@ WORKERS = 8
 
 
 @contextmanager
-def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
-    """An engine on this machine, for which joblib is configured within; yields its client."""
-    if engine == "dask":
+def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[Any]:
+    """An engine on this machine, for which joblib is configured within; yields its address.
+
+    With an address, the one that runs there.
+    """
+    if address and engine == "dask":
+        from distributed import Client
+
+        with Client(address) as client, joblib.parallel_config("dask", client=client):
+            yield address
+    elif engine == "dask":
         import dask
         from distributed import Client, LocalCluster
 
@@ -41,16 +49,17 @@ def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
             Client(cluster) as client,
             joblib.parallel_config("dask", client=client),
         ):
-            yield client
+            yield cluster.scheduler_address
     elif engine == "ray":
         import ray
 
         # Ray's workers are as nice as can be, and starve on a machine that does anything else.
         os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        new = {} if address else {"num_cpus": workers, "include_dashboard": False}
+        found = ray.init(address=address or None, log_to_driver=False, **new)
         try:
             with joblib.parallel_config("ray"):
-                yield None
+                yield found.address_info["address"]
         finally:
             ray.shutdown()
     else:
@@ -58,7 +67,7 @@ def running(engine: str, workers: int = WORKERS) -> Iterator[Any]:
             yield None
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     # What a shell starts in the background ignores Ctrl-C, and so do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser()
@@ -69,8 +78,9 @@ def main() -> None:
     parser.add_argument("--hangs", type=int, default=-1)
     parser.add_argument("--keeps-the-lock", action="store_true", help="the hanging run, Python's")
     parser.add_argument("--run-timeout", type=float)
+    parser.add_argument("--address", default="", help="of a cluster that runs")
     parser.add_argument("--workers", type=int, default=4)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     run, me, hangs = objective_of(Diary(given.diary)), os.getpid(), given.hangs
     kills, whom = int(given.kills[0]), given.kills[1]
@@ -93,7 +103,7 @@ def main() -> None:
                 break
         return value
 
-    with running(given.engine, given.workers):
+    with running(given.engine, given.workers, given.address):
         odp.distributed.optimize(
             study_maker(storage=open_storage(given.storage)),
             objective,

@@ -25,7 +25,11 @@ class Diary:
 
 
 def objective_of(
-    diary: Diary, *, fatal: int | None = None, raises: int | None = None
+    diary: Diary,
+    *,
+    fatal: int | None = None,
+    raises: int | None = None,
+    kills: tuple[int, int] | None = None,
 ) -> Callable[[optuna.Trial], float]:
     """An objective that can be sent anywhere, module or not.
 
@@ -33,6 +37,7 @@ def objective_of(
         diary: Where runs note their numbers.
         fatal: The number of a run whose worker is killed in its midst.
         raises: The number of a run that raises.
+        kills: The number of a run that kills another process, and the process.
     """
     path = str(diary.path)
 
@@ -50,6 +55,8 @@ def objective_of(
         system.close(file)
         if trial.number == fatal:
             system.kill(system.getpid(), signal.SIGKILL)
+        if kills is not None and trial.number == kills[0]:
+            system.kill(kills[1], signal.SIGKILL)
         if trial.number == raises:
             raise ValueError("the data are not there")
         return -((x - 0.3) ** 2)

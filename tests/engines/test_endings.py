@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,14 +25,11 @@ from reliability.storages import opened
 from support import RUN
 
 import optuna_dp as odp
-from optuna_dp.polling import poll
 
+from .servers import PATIENCE, TESTS, proxy_server, until
 from .studies import Diary
 
 STUDIES = int(os.environ.get("ENGINE_STUDIES", "1"))
-TESTS = Path(__file__).resolve().parents[1]
-# Far beyond what anything here takes, for busy machines.
-PATIENCE = 120.0
 
 PACKAGES = {"dask": "distributed", "ray": "ray"}
 ENGINES = [
@@ -107,10 +102,6 @@ class Place:
             return [t.number for t in study.trials if t.state == TrialState.FAIL]
 
 
-def until(condition: Callable[[], bool]) -> None:
-    assert poll(lambda: condition() or None, timeout=PATIENCE), "it never happened"
-
-
 def environments() -> Iterator[bytes]:
     """The environments of all processes that have not ended."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -122,33 +113,12 @@ def has_begun(place: Place, run: int) -> bool:
     return run in place.diary.began()
 
 
-@contextmanager
-def proxy_server(folder: Path) -> Iterator[tuple[str, Callable[[], int]]]:
-    """A storage behind a server that can be killed: its URL, and what (re)starts the server."""
-    servers: list[subprocess.Popen[bytes]] = []
-    short = Path(tempfile.mkdtemp(prefix="odp-"))  # Sockets have short names.
-    behind, socket = f"sqlite:///{folder}/behind.db", str(short / "s")
-    code = f"from reliability.storages import serve_grpc; serve_grpc({behind!r}, {socket!r})"
-
-    def start() -> int:
-        Path(socket).unlink(missing_ok=True)
-        servers.append(subprocess.Popen([sys.executable, "-c", code], cwd=TESTS))
-        until(lambda: Path(socket).exists())
-        return servers[-1].pid
-
-    try:
-        yield f"grpc:{socket}", start
-    finally:
-        for server in servers:
-            server.kill()
-            server.wait()
-        shutil.rmtree(short)
-
-
 @pytest.mark.parametrize("what", ["worker", "driver", "storage"])
 def test_whatever_is_killed_costs_runs_at_most_and_the_study_is_released(
     engine: str, what: str, tmp_path: Path
 ) -> None:
+    if engine != "loky" and what != "driver":
+        pytest.skip("ten of them are made on one cluster, in test_on_engines.py")
     for number in range(STUDIES):
         folder = tmp_path / str(number)
         folder.mkdir()

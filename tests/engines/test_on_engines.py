@@ -5,20 +5,27 @@ They need the extras dask and ray: ``pytest tests/engines -m engines -n 0``; som
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import joblib
+import optuna
 import pytest
 from optuna.trial import TrialState
 from reliability.checks import check_exactly_t, release_of
+from reliability.storages import opened
 from reliability.workers import BUDGET
 from support import RUN
 
 import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, WorkersError
 
-from .driver import WORKERS, running
+from .driver import WORKERS, main, running
+from .servers import PATIENCE, proxy_server, until
 from .studies import Diary, X, law, objective_of, study_maker
 
 pytestmark = [
@@ -26,15 +33,34 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:GrpcStorageProxy is experimental"),
 ]
 
 
+# Ten studies of each kind of death, all on one cluster: the run in which it comes. Low, so that
+# every study has that run.
+KILLED = [0, 1, 2, 3, 4] * 2
+
+
 @pytest.fixture(scope="module", params=["dask", "ray"])
-def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     package = {"dask": "distributed", "ray": "ray"}[request.param]
     pytest.importorskip(package)
-    with running(request.param):
-        yield request.param
+    with running(request.param) as address:
+        yield request.param, address
+
+
+@pytest.fixture
+def engine(cluster: tuple[str, str]) -> str:
+    return cluster[0]
+
+
+@pytest.fixture(scope="module")
+def forks() -> Any:
+    """Starts drivers from a clean process that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["engines.driver", "distributed", "ray"])
+    return context
 
 
 @pytest.fixture
@@ -50,10 +76,69 @@ def test_exactly_t_runs(engine: str, diary: Diary) -> None:
     assert odp.release(study).params is not None
 
 
-def test_a_killed_worker_loses_its_run_and_no_other(engine: str, diary: Diary) -> None:
-    study = odp.distributed.optimize(study_maker(), objective_of(diary, fatal=4), workers=WORKERS)
+@pytest.mark.parametrize("fatal", KILLED)
+def test_a_killed_worker_loses_its_run_and_no_other(engine: str, fatal: int, diary: Diary) -> None:
+    maker = study_maker(odp.RandTuneSampler(trials=law(16, 20)))
+    study = odp.distributed.optimize(maker, objective_of(diary, fatal=fatal), workers=WORKERS)
     check_exactly_t(study, diary.began(), crashes=True)
-    assert [t.number for t in study.trials if t.state == TrialState.FAIL] == [4]
+    assert [t.number for t in study.trials if t.state == TrialState.FAIL] == [fatal]
+    assert release_of(study, RUN).params is not None
+
+
+@pytest.mark.parametrize("run", KILLED)
+def test_a_killed_storage_costs_the_runs_under_way(
+    engine: str, run: int, diary: Diary, tmp_path: Path
+) -> None:
+    sampler = odp.RandTuneSampler(trials=law(16, 20))
+    with proxy_server(tmp_path) as (url, start):
+        server = start()
+        with opened(url) as storage:
+            dying = objective_of(diary, kills=(run, server))
+            with pytest.raises(WorkersError, match="The storage of the study failed: "):
+                odp.distributed.optimize(study_maker(sampler, storage), dying, workers=4)
+        start()
+        with opened(url) as storage:
+            study = study_maker(sampler, storage)()
+            lost = [trial.number for trial in odp.recover(study)]
+            assert run in lost
+            odp.recover(study, fail=lost)
+            run_on = objective_of(diary)
+            study = odp.distributed.optimize(study_maker(sampler, storage), run_on, workers=4)
+            check_exactly_t(study, diary.began(), crashes=True)
+            assert release_of(study, RUN).params is not None
+
+
+def fails_what_is_open(study: optuna.Study) -> bool:
+    """Returns False if a worker of the dead call has ended one of these runs meanwhile."""
+    try:
+        odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("run", KILLED)
+def test_a_killed_driver_costs_the_runs_under_way(
+    cluster: tuple[str, str], forks: Any, run: int, diary: Diary, tmp_path: Path
+) -> None:
+    """The cluster outlives it, and has another call make the rest."""
+    engine, address = cluster
+    url = f"journal:{tmp_path}/journal"
+    told = [engine, url, str(diary.path), "--address", address, "--kills", str(run), "driver"]
+    call = forks.Process(target=main, args=(told,))
+    call.start()
+    call.join(PATIENCE)
+    assert call.exitcode == -signal.SIGKILL
+    with opened(url) as storage:
+        study = optuna.load_study(study_name="tuning", storage=storage)
+        assert run in [trial.number for trial in odp.recover(study)]
+        until(lambda: fails_what_is_open(study))
+        maker = study_maker(storage=storage)
+        study = odp.distributed.optimize(maker, objective_of(diary), workers=4)
+        # A worker of the dead call may be about to find that all runs have begun.
+        until(lambda: odp.recover(study) == [])
+        check_exactly_t(study, diary.began(), crashes=True)
+        assert release_of(study, RUN).params is not None
 
 
 def test_the_engine_retries_and_no_run_is_made_twice(engine: str, diary: Diary) -> None:
