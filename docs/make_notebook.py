@@ -89,6 +89,8 @@ def main() -> None:
     for cell in made["cells"]:
         cell["metadata"].pop("execution", None)  # when each began and ended
         cell["source"] = "".join(cell["source"])
+        if "outputs" in cell:  # warnings name folders of this machine
+            cell["outputs"] = [o for o in cell["outputs"] if o.get("name") != "stderr"]
     if not parser.parse_args().check:
         NOTEBOOK.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
 

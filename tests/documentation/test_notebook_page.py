@@ -46,4 +46,5 @@ def test_nothing_of_a_private_study_is_stored_with_it() -> None:
     """Optuna's log would tell every run of the second study, and T."""
     text = maker().NOTEBOOK.read_text()
     assert "set_verbosity" in text
+    assert "site-packages" not in text
     assert "finished with value" not in text
