@@ -94,7 +94,7 @@ def test_what_cannot_be_evaluated_again() -> None:
     with pytest.raises(PlanError, match="before it asked for a parameter"):
         odp.report_utilities(study.trials[4], [1.0] * 10, study=study)
     study = one_failed(failure)
-    with pytest.raises(PlanError, match="no candidate that has begun and failed"):
+    with pytest.raises(PlanError, match="not a candidate that began and failed"):
         odp.report_utilities(study.trials[3], [1.0] * 10, study=study)
     study = optuna.create_study(
         direction="maximize",
@@ -103,10 +103,10 @@ def test_what_cannot_be_evaluated_again() -> None:
     trial = study.ask()
     mean_utility(trial)
     study.tell(trial, state=TrialState.FAIL)
-    with pytest.raises(PlanError, match="when all others have begun"):
+    with pytest.raises(PlanError, match="only after all others have begun"):
         odp.report_utilities(study.trials[0], [1.0] * 10, study=study)
     study.optimize(mean_utility, catch=(ReleaseRefusedError,))
-    with pytest.raises(PlanError, match="do not mix"):
+    with pytest.raises(PlanError, match="cannot be mixed"):
         odp.report_utilities(study.trials[0], [1.0] * 10, study=study)
     assert choice_trials(study) == []
 
