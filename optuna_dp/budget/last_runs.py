@@ -91,8 +91,7 @@ def wait_for_turn(
         if answer is None and mine:
             raise WaitError(
                 f"Trial {number} is a spare run, used only if the last run, trial {mine[0]}, "
-                "fails. This thread started both. Tell the result of the last run first "
-                "(study.tell)."
+                "fails. This thread started the last run. Tell its result first (study.tell)."
             )
         return answer
 

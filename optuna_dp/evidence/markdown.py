@@ -45,10 +45,8 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
 
 The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
-every score and the choice among them.
-
-In the table, *planned* was fixed before the first run, *checked* was verified by the software, and
-*vouched for* is the word of the curator, which no software has checked.
+every score and the choice among them. *Planned* was fixed before the first run, *checked* was
+verified by the software, and *vouched for* is the curator's word, which no software has checked.
 
 {table}
 

@@ -254,7 +254,7 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
             continue
         except ReleaseRefusedError as error:
             text = str(error)
-            if "vouch for that" in text:
+            if "confirm that" in text:
                 odp.recover(study, fail=[error.trial_number or 0])
                 continue
             if "in a row failed" in text:

@@ -402,7 +402,7 @@ def test_ask_and_tell() -> None:
     for trial in pilots:
         study.tell(trial, objective(trial))
     early = study.ask()
-    with pytest.raises(WaitError, match="result of the last run first"):
+    with pytest.raises(WaitError, match="Tell its result first"):
         study.ask(), study.ask()
     study.tell(early, objective(early))
     assert rungs_of(study)[:4] == ["pilot"] * 4
@@ -412,7 +412,7 @@ def test_the_last_run_asked_for_too_early_is_not_lost() -> None:
     study = study_of(sampler(budget(2)))
     first, second = study.ask(), study.ask()
     study.tell(first, objective(first))
-    with pytest.raises(WaitError, match="result of the last run first"):
+    with pytest.raises(WaitError, match="Tell its result first"):
         study.ask()
     study.tell(second, objective(second))
     last = study.ask()

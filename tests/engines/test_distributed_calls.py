@@ -220,7 +220,7 @@ def test_a_storage_that_dies_is_one_error_and_says_what_is_left_open(
     with pytest.raises(WorkersError, match="The storage of the study failed: ") as caught:
         odp.distributed.optimize(lambda: study, killing_the_storage, workers=2)
     assert "odp.recover(study) lists them" in caught.value.settled
-    assert "call again" in caught.value.fix
+    assert "call optimize again" in caught.value.fix
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

@@ -345,7 +345,7 @@ def test_no_message_tells_t_by_subtraction(name: str, done: int) -> None:
                 call()
             except OptunaDPError as error:
                 said.append(str(error))
-        waiting = Waiting(study, "for runs of batches before this one", below=done + 2)
+        waiting = Waiting(study, "for runs of earlier batches", below=done + 2)
         waiting.pause(31.0)
     assert len(said) == 2
     said += [line for line in lines if not line.startswith("DEBUG")]

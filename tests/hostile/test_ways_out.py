@@ -216,7 +216,7 @@ def two_last_runs_at_once() -> odp.Release:
     study.optimize(spends, n_trials=2)
     last = study.ask()
     spends(last)
-    with met("result of the last run first", WaitError):
+    with met("Tell its result first", WaitError):
         study.ask()
     study.tell(last, 0.5)
     study.optimize(spends)
@@ -227,7 +227,7 @@ def two_pilots_at_once_that_follow_each_other() -> odp.Release:
     study = of_budget()
     first, second = study.ask(), study.ask()
     value = spends(first)
-    with met("result of the last run first", WaitError):
+    with met("Tell its result first", WaitError):
         spends(second)
     study.tell(first, value)
     study.tell(second, spends(second))

@@ -197,7 +197,7 @@ def test_an_exchange_across_disjoint_records_is_not_covered_by_the_worse_of_the_
     )
     guarantee = odp.Guarantee(worse, neighboring_relation="replace_one")
     assert across > 1.1 * guarantee.delta(epsilon)
-    with pytest.raises(InvalidArgumentError, match="one exchange may change"):
+    with pytest.raises(InvalidArgumentError, match="one replacement may change"):
         odp.plan_budget(
             epsilon=3.0, score="disjoint", neighboring_relation="replace_one", **DIGITS
         )
@@ -284,7 +284,7 @@ def test_a_sample_is_drawn_afresh_each_time() -> None:
         ({"pilots": -1}, "pilots"),
         ({"pilots": (4, 16)}, "more pilots than the rung before"),
         ({"pilots": 20_000}, "at most"),
-        ({"pilots": 5000, "noise_increase": 1.01}, "teach nothing"),
+        ({"pilots": 5000, "noise_increase": 1.01}, "too much to learn from"),
         ({"pilot_epochs": 20}, "at most epochs"),
         ({"noise_increase": 1.0}, "above 1"),
         ({"noise_increase": 0.5}, "above 1"),
@@ -292,7 +292,7 @@ def test_a_sample_is_drawn_afresh_each_time() -> None:
         ({"spare_runs": -1}, "spare_runs"),
         ({"sample": 1.0}, "between 0 and 1"),
         ({"sample": 0.01}, "smaller than a batch"),
-        ({"sample": 0.5, "neighboring_relation": "replace_one"}, "'add_or_remove_one' only"),
+        ({"sample": 0.5, "neighboring_relation": "replace_one"}, "='add_or_remove_one', not"),
         ({"run": lambda noise, steps: odp.gaussian(noise)}, "either"),
         ({"neighboring_relation": "neighbours"}, "neighboring_relation"),
     ],

@@ -84,7 +84,7 @@ def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None
     monkeypatch.setattr(dp_hypo, "slot_behind", lambda plan, runs: 0)
     study = finished_study(sampler_of(startup_runs=3, prior=prior))
     monkeypatch.undo()
-    with pytest.raises(ReleaseRefusedError, match="drawn in view of others"):
+    with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
         odp.release(study, odp.gaussian(4.0))
 
 

@@ -479,8 +479,8 @@ def test_what_no_sampler_of_the_study_began_is_granted_nothing(when: str) -> Non
         granted.append(odp.fidelity(trial))
         return 0.0
 
-    with pytest.raises(PlanError, match="was not begun by the study's"):
+    with pytest.raises(PlanError, match="was not started by the study's"):
         other.optimize(objective, n_trials=3)
-    with pytest.raises(PlanError, match="no run is charged"):
+    with pytest.raises(PlanError, match="the budget does not include it"):
         odp.fidelity(other.ask())
     assert granted == []

@@ -172,7 +172,7 @@ def test_a_worker_with_another_plan_does_not_run() -> None:
     assert not study.trials[2].params
     study.sampler = odp.RandTuneSampler(trials=exactly(5))
     study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match="cannot count as a failed run"):
+    with pytest.raises(ReleaseRefusedError, match="cannot count as a run that failed by chance"):
         odp.release(study, odp.gaussian(4.0))
 
 

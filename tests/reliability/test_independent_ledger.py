@@ -294,7 +294,7 @@ class World:
                     self.study.enqueue_trial({"x": 0.5})  # No pilot may have a score.
                 continue
             except ReleaseRefusedError as error:
-                if "vouch for that" in str(error):
+                if "confirm that" in str(error):
                     odp.recover(self.study, fail=[error.trial_number or 0])
                     continue
                 self.check_refused(str(error))
@@ -306,7 +306,7 @@ class World:
     def check_refused(self, text: str) -> None:
         # A candidate that was lost is evaluated again by report_utilities, which is not at stake.
         # A living worker that is told to have failed may be making the plan in place of trial 0's.
-        known = ("it has no utility", "it holds a second plan in place of trial 0's")
+        known = ("it has no utility", "it holds a second copy of the plan")
         assert self.foreign or any(words in text for words in known), f"{self.name}: {text}"
         calls = Counter(number for number, _ in self.ledger)
         assert max(calls.values(), default=0) <= 1, f"{self.name}: twice: {calls}"

@@ -142,7 +142,7 @@ def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> N
         genuine(backend, trial, plan)
 
     monkeypatch.setattr(shared_plan, "write_plan", asleep)
-    with pytest.raises(PlanError, match="told to have failed"):
+    with pytest.raises(PlanError, match="marked as failed"):
         study.optimize(objective)
     assert plan_of(study) == made[0]
     assert study.trials[0].state == TrialState.FAIL
