@@ -126,7 +126,7 @@ def summary(path: Path) -> str:
                 if group(*at) == one and arm in cell
             ]
             half = np.sqrt(sum(half**2 for _, half in pairs)) / max(len(pairs), 1)
-            shown = f"{np.mean([mean for mean, _ in pairs]):+.1f} ± {half:.1f}" if pairs else ""
+            shown = f"{np.mean([mean for mean, _ in pairs]):+.1f}±{half:.1f}" if pairs else ""
             parts.append(shown)
         lines.append(f"| {arm} | " + " | ".join(parts) + " |")
     return "\n".join(lines)
