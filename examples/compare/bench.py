@@ -140,7 +140,12 @@ class Bench:
         """
         if self.landscape is None:
             return utilities(self.task, self._private, run)
-        means = np.array(json.loads(FILE.read_text())[self.task.name])
+        known = json.loads(FILE.read_text())
+        if self.task.name not in known:
+            raise ValueError(
+                f"First: python partitions.py {self.task.name}, or search with --real"
+            )
+        means = np.array(known[self.task.name])
         drawn = means[int(self.rng.integers(len(means)))]
         return np.repeat(drawn[:, None], parts(self.task), axis=1)
 

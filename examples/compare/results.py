@@ -91,7 +91,6 @@ HERE = Path(__file__).parent
 PAGE_ARMS = ("one_good", "one_poor", "one_random", "expert", "budget", "budget_poor")
 PAGE_ARMS += (
     "budget_none",
-    "budget_expert",
     "randtune",
     "randtune30",
     "noisy_max",
@@ -127,7 +126,7 @@ def summary(path: Path) -> str:
                 if group(*at) == one and arm in cell
             ]
             half = np.sqrt(sum(half**2 for _, half in pairs)) / max(len(pairs), 1)
-            shown = f"{np.mean([mean for mean, _ in pairs]):+.1f} ± {half:.1f}" if pairs else ""
+            shown = f"{np.mean([mean for mean, _ in pairs]):+.1f}±{half:.1f}" if pairs else ""
             parts.append(shown)
         lines.append(f"| {arm} | " + " | ".join(parts) + " |")
     return "\n".join(lines)
@@ -135,7 +134,7 @@ def summary(path: Path) -> str:
 
 def standings(path: Path) -> str:
     """Markdown: in how many cells a rival is behind a budget, and ahead, beyond the interval."""
-    arms = ("budget_none", "budget", "budget_expert")
+    arms = ("budget_none", "budget", "budget_poor")
     lines = ["| rival | cells | " + " | ".join(f"behind, ahead of {a}" for a in arms) + " |"]
     lines.append("|---" * 5 + "|")
     for rival in RIVALS:
@@ -162,11 +161,11 @@ def falls_short(path: Path) -> list[str]:
 
         lost = mean["one_good"] - mean["budget"]
         if lost > (1.5 if small and epsilon == "1" else 1.0):
-            say(f"{lost:.1f} behind one run at the good default")
+            say(f"{lost:.1f} behind one_good")
         gained, room = (mean[arm] - mean["one_poor"] for arm in ("budget_poor", "free_choice"))
         if room >= 8.0 and gained < 5.0:
-            known = "" if large >= 3000 else " (epsilon times records below 3,000)"
-            say(f"{gained:.1f} gained on the poor default, of {room:.1f}{known}")
+            known = "" if large >= 3000 else " (few records)"
+            say(f"{gained:.1f} gained on one_poor, of {room:.1f}{known}")
         for rival in RIVALS[:-1]:  # "expert" knows the other tasks
             if rival not in cell:
                 continue
@@ -179,7 +178,7 @@ def falls_short(path: Path) -> list[str]:
         # Free choice by the score of the records trained on may be no better than chance.
         asked = epsilon == ("3" if small else "1") and room >= 1.0
         if asked and way < (0.7 if small else 0.85):
-            say(f"{way:.2f} of the way from a random configuration to free choice")
+            say(f"{way:.2f} of the way to free_choice")
     return lines
 
 

@@ -47,6 +47,8 @@ def search(bench: Bench, plan: Composed, sampler: Any = sampler) -> Outcome:
     study = optuna.create_study(direction="maximize", sampler=chooses)
     study.optimize(objective)
     choice = odp.release(study)
-    model = bench.run(every[choice.params["place"]], run)
+    # Propose-test may end without a choice; any other then, as there is no guess.
+    chosen = bench.draw(1)[0] if choice.params is None else every[choice.params["place"]]
+    model = bench.run(chosen, run)
     bench.check(choice.with_training(run.event, artifact=str(model).encode()), plan.guarantee)
     return bench.outcome(model)
