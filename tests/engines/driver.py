@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[
             yield None
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     # What a shell starts in the background ignores Ctrl-C, and so do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser()
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--run-timeout", type=float)
     parser.add_argument("--address", default="", help="of a cluster that runs")
     parser.add_argument("--workers", type=int, default=4)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     run, me, hangs = objective_of(Diary(given.diary)), os.getpid(), given.hangs
     kills, whom = int(given.kills[0]), given.kills[1]
