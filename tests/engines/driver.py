@@ -55,6 +55,8 @@ def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[
 
         # Ray's workers are as nice as can be, and starve on a machine that does anything else.
         os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
+        # Its workers import the tests' storages.
+        os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
         new = {} if address else {"num_cpus": workers, "include_dashboard": False}
         found = ray.init(address=address or None, log_to_driver=False, **new)
         try:
