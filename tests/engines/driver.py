@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[
 
         # Ray's workers are as nice as can be, and starve on a machine that does anything else.
         os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
+        # Its workers import the tests' storages.
+        os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
         new = {} if address else {"num_cpus": workers, "include_dashboard": False}
         found = ray.init(address=address or None, log_to_driver=False, **new)
         try:
@@ -67,7 +69,7 @@ def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[
             yield None
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     # What a shell starts in the background ignores Ctrl-C, and so do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser()
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--run-timeout", type=float)
     parser.add_argument("--address", default="", help="of a cluster that runs")
     parser.add_argument("--workers", type=int, default=4)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     run, me, hangs = objective_of(Diary(given.diary)), os.getpid(), given.hangs
     kills, whom = int(given.kills[0]), given.kills[1]

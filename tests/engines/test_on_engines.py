@@ -5,12 +5,12 @@ They need the extras dask and ray: ``pytest tests/engines -m engines -n 0``; som
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import joblib
 import optuna
@@ -24,8 +24,8 @@ from support import RUN
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, WorkersError
 
-from .driver import WORKERS, main, running
-from .servers import PATIENCE, proxy_server, until
+from .driver import WORKERS, running
+from .servers import PATIENCE, TESTS, proxy_server, until
 from .studies import Diary, X, law, objective_of, study_maker
 
 pytestmark = [
@@ -53,14 +53,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 @pytest.fixture
 def engine(cluster: tuple[str, str]) -> str:
     return cluster[0]
-
-
-@pytest.fixture(scope="module")
-def forks() -> Any:
-    """Starts drivers from a clean process that has imported what they need."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["engines.driver", "distributed", "ray"])
-    return context
 
 
 @pytest.fixture
@@ -119,24 +111,23 @@ def fails_what_is_open(study: optuna.Study) -> bool:
 
 @pytest.mark.parametrize("run", KILLED)
 def test_a_killed_driver_costs_the_runs_under_way(
-    cluster: tuple[str, str], forks: Any, run: int, diary: Diary, tmp_path: Path
+    cluster: tuple[str, str], run: int, diary: Diary, tmp_path: Path
 ) -> None:
     """The cluster outlives it, and has another call make the rest."""
     engine, address = cluster
     url = f"journal:{tmp_path}/journal"
     told = [engine, url, str(diary.path), "--address", address, "--kills", str(run), "driver"]
-    call = forks.Process(target=main, args=(told,))
-    call.start()
-    call.join(PATIENCE)
-    assert call.exitcode == -signal.SIGKILL
+    command = [sys.executable, "-m", "engines.driver", *told]
+    call = subprocess.run(command, cwd=TESTS, capture_output=True, timeout=PATIENCE, check=False)
+    assert call.returncode == -signal.SIGKILL, call.stderr
     with opened(url) as storage:
         study = optuna.load_study(study_name="tuning", storage=storage)
         assert run in [trial.number for trial in odp.recover(study)]
         until(lambda: fails_what_is_open(study))
         maker = study_maker(storage=storage)
         study = odp.distributed.optimize(maker, objective_of(diary), workers=4)
-        # A worker of the dead call may be about to find that all runs have begun.
-        until(lambda: odp.recover(study) == [])
+        # A worker of the dead call may have asked for one more, and ended when it saw the death.
+        until(lambda: fails_what_is_open(study) and odp.recover(study) == [])
         check_exactly_t(study, diary.began(), crashes=True)
         assert release_of(study, RUN).params is not None
 
