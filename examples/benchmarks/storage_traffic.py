@@ -177,12 +177,14 @@ def main() -> None:
     with own_postgres() if options.place == "postgresql" else nullcontext(None) as url:
         for name in options.samplers:
             storage: Any = optuna.storages.get_storage(url)
-            found = traffic(name, sizes, storage)
+            # Of many batches one passes the test by chance, which ends the study.
+            few = name == "ProposeTestSampler, proposer"
+            found = traffic(name, sizes[:2] if few else sizes, storage)
             rows = [(sum(t.calls.values()) / BLOCK, t.statements / BLOCK) for t in found]
             print(f"{name:30}" + "".join(f"{c:16.1f}{s:7.1f}" for c, s in rows), flush=True)
             results[name] = [
                 {"n": n, "calls": dict(t.calls), "statements": t.statements, "trials": BLOCK}
-                for n, t in zip(sizes, found, strict=True)
+                for n, t in zip(sizes, found, strict=False)
             ]
             if options.methods:
                 print("   ", {k: v / BLOCK for k, v in sorted(found[-1].calls.items())})

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
+from candidates import FILE, parts, utilities
 from dp_accounting import ExplicitBracketInterval, calibrate_dp_mechanism
 from landscape import DELTA, MEASURES, Landscape, bare_run, measured
 from optuna.artifacts import upload_artifact
-from partitions import FILE, parts, utilities
 from task import Array, Params, Task
 
 import optuna_dp as odp
@@ -143,7 +143,7 @@ class Bench:
         known = json.loads(FILE.read_text())
         if self.task.name not in known:
             raise ValueError(
-                f"First: python partitions.py {self.task.name}, or search with --real"
+                f"First: python candidates.py {self.task.name}, or search with --real"
             )
         means = np.array(known[self.task.name])
         drawn = means[int(self.rng.integers(len(means)))]

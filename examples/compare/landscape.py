@@ -81,12 +81,14 @@ class Landscape:
         configurations: In the order of the first axis.
         steps: Lengths, falling.
         noises: Noise multipliers, rising, (lengths, noises).
+        whole: Noise multipliers of one run that spends a whole epsilon of the task, (epsilons,).
         found: Measures, (configurations, lengths, noises, repetitions, measures).
     """
 
     configurations: list[Params]
     steps: Array
     noises: Array
+    whole: Array
     found: Array
 
     @classmethod
@@ -94,17 +96,20 @@ class Landscape:
         with np.load(FOLDER / f"{name}.npz") as file:
             found = file["found"].astype(np.float32) * (_LARGEST / 65535)
             return cls(
-                json.loads(str(file["configurations"])), file["steps"], file["noises"], found
+                json.loads(str(file["configurations"])),
+                *(file[name] for name in ("steps", "noises", "whole")),
+                found,
             )
 
     def save(self, name: str) -> None:
-        whole = np.rint(np.clip(self.found, 0.0, _LARGEST) * (65535 / _LARGEST)).astype(np.uint16)
+        shares = np.rint(np.clip(self.found, 0.0, _LARGEST) * (65535 / _LARGEST)).astype(np.uint16)
         np.savez_compressed(
             FOLDER / f"{name}.npz",
             configurations=json.dumps(self.configurations),
             steps=self.steps,
             noises=self.noises,
-            found=whole,
+            whole=self.whole,
+            found=shares,
         )
 
     @cached_property
@@ -148,11 +153,9 @@ class Landscape:
 def make(task: Task, repetitions: int, seed: int = 0) -> Landscape:
     """Trains everything; the noise has a seed, because nothing here is released."""
     rate = task.batch / task.records
-    ends = [
-        signal_at(noise_of_training(epsilon, DELTA, rate, task.steps), rate, task.steps)
-        for epsilon in (max(task.epsilons), min(task.epsilons))
-    ]
-    largest, least = ends[0], FAINTEST * ends[1]
+    whole = np.array([noise_of_training(e, DELTA, rate, task.steps) for e in task.epsilons])
+    largest = signal_at(whole.min(), rate, task.steps)
+    least = FAINTEST * signal_at(whole.max(), rate, task.steps)
     count = 1 + math.ceil(math.log(largest / least) / math.log(APART))
     apart = (least / largest) ** (1.0 / (count - 1))
     signals = largest * apart ** np.arange(count + FURTHER)
@@ -171,7 +174,7 @@ def make(task: Task, repetitions: int, seed: int = 0) -> Landscape:
             rng = np.random.default_rng([seed, k, r, i, j])
             found[k, i, j, r] = measured(task, task.train(x, y, params, run, rng), *shown)
         print(task.name, r, params, f"{time.process_time() - start:.1f} s", flush=True)
-    return Landscape(every, steps, noises, found)
+    return Landscape(every, steps, noises, whole, found)
 
 
 def bare_run(task: Task, noise: float, steps: int) -> Fidelity:

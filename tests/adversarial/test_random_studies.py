@@ -10,6 +10,7 @@ import contextlib
 import gc
 import pickle
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -261,9 +262,10 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 found = odp.release(study, RUN, failures="chance")
                 check_release(life, found)
                 return "chance"
-            if "is a copy of" in text:
+            copied = re.search(r"It (?:is a copy of|and) the study '(.+?)'", text)
+            if copied:
                 assert any(other.copy_of is not None for other in world.lives)
-                original = text.split("is a copy of the study '")[1].split("'")[0]
+                original = copied[1]
                 same = optuna.load_study(study_name=original, storage=study._storage)
                 theirs = [other for other in world.lives if other.study.study_name == original]
                 if not any(other.spoilt for other in theirs):

@@ -134,7 +134,7 @@ def test_it_says_why_it_plans_no_pilots_and_writes_a_script_of_one_run(tmp_path:
     assert shown.exit_code == 0
     words = " ".join(shown.output.split())
     assert "Train once" in words
-    assert "Pilots cannot see" in words
+    assert "pilots would cost more than they find" in words
     assert "more than 33 points" in words
     assert "odp.around" not in path.read_text()
     asked_for = CliRunner().invoke(app, [*asked[:-2], "--pilots", "12,3"])

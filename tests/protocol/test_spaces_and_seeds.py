@@ -42,7 +42,7 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
     study = study_of(sampler)
     with logged() as lines:
         study.optimize(misspelt)
-    (unused,) = [line for line in lines if "has not asked for ['lr']" in line]
+    (unused,) = [line for line in lines if "did not ask for ['lr']" in line]
     assert unused.startswith("WARNING")
     # A budget's proposer proposes whatever a pilot asks for.
     remarks = 0 if isinstance(sampler, odp.BudgetSampler) else 1
@@ -52,7 +52,7 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
     assert found.params is not None
     assert set(found.params) == {"x", "rate"}
     (row,) = [line for line in found.statement().splitlines() if "| Parameters |" in line]
-    assert "lr, x: the search space fixed beforehand, of which a run may use a part" in row
+    assert "planned: lr, x; a run may use a part of them" in row
 
 
 def test_a_conditional_space_is_released_with_what_the_winner_used() -> None:
@@ -98,7 +98,7 @@ def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:
 
 @pytest.mark.parametrize("bounds", [(1.0, 2.0), (1, 2), (0.5, 1.0)])
 def test_density_bounds_under_which_nothing_can_be_learnt_are_refused(bounds: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"nothing is learnt. Give c < 1 < C"):
+    with pytest.raises(InvalidArgumentError, match=r"none learns. Give c < 1 < C"):
         odp.DPHyPOSampler(density_bounds=bounds)
     odp.DPHyPOSampler(density_bounds=(1, 1))
     # The accounting knows that such a density is the prior, and charges accordingly.

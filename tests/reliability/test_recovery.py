@@ -209,7 +209,7 @@ def test_of_several_successors_everybody_takes_the_first(storage) -> None:
     assert plan_of(study) == holds
     assert [t.state for t in study.trials[:11]].count(TrialState.COMPLETE) == 7
     # The late ones took two runs for certain: the best of T - 2 may cost more than that of T.
-    with pytest.raises(ReleaseRefusedError, match=r"trial 2.*takes the place of a run"):
+    with pytest.raises(ReleaseRefusedError, match=r"Trial 2.*takes the place of a run"):
         odp.release(study, RUN)
 
 

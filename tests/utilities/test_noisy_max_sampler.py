@@ -287,7 +287,7 @@ def test_a_mean_outside_the_unit_interval_names_the_trial(make: Any, value: floa
 def test_a_mean_outside_the_unit_interval_is_refused_at_release_too() -> None:
     study = run(MAKERS["noisy_max"](SPACE), n_trials=len(GRID))
     study._storage._get_trial(study.trials[3]._trial_id).values = [1.5]  # type: ignore[attr-defined]
-    with pytest.raises(ReleaseRefusedError, match=r"trial 3.*\[0, 1\]") as refused:
+    with pytest.raises(ReleaseRefusedError, match=r"Trial 3.*\[0, 1\]") as refused:
         odp.release(study)
     assert "1.5" not in str(refused.value), "made of data without noise"
     assert choice_trials(study) == []
@@ -304,7 +304,7 @@ def test_means_and_reported_utilities_do_not_mix() -> None:
         return value if trial.number == 5 else odp.report_utilities(trial, [value] * 10)
 
     sampler = MAKERS["noisy_max"](SPACE, n_partitions=10, epsilon=2000.0)
-    with pytest.raises(ReleaseRefusedError, match="trial 5"):
+    with pytest.raises(ReleaseRefusedError, match="Trial 5"):
         run(sampler, objective)
 
 

@@ -280,7 +280,7 @@ def test_a_failed_candidate_of_a_batch_ends_the_study() -> None:
         return value
 
     study = optuna.create_study(direction="maximize", sampler=batches())
-    with pytest.raises(ReleaseRefusedError, match="trial 2"):
+    with pytest.raises(ReleaseRefusedError, match="Trial 2"):
         study.optimize(fails, catch=(RuntimeError,))
     with pytest.raises(ReleaseRefusedError):
         odp.release(study)

@@ -86,9 +86,9 @@ def test_voting_for_everything_is_free() -> None:
 
 
 def test_adding_or_removing_is_refused_with_the_reason() -> None:
-    with pytest.raises(InvalidArgumentError, match="takes its share of the noise along"):
+    with pytest.raises(InvalidArgumentError, match="takes its share of the noise with it"):
         plan(adjacency="add_or_remove_one")
-    with pytest.raises(UnsupportedEventError, match="takes its share of the noise along"):
+    with pytest.raises(UnsupportedEventError, match="takes its share of the noise with it"):
         Guarantee(SkellamDpEvent(100.0, 5, 100))
     with pytest.raises(UnsupportedEventError, match="share of the noise"):
         Guarantee(compose(per_client(gaussian(1.0)), SkellamDpEvent(100.0, 5, 100)))

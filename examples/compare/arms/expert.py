@@ -9,12 +9,11 @@ records are left out besides the task itself.
 from functools import cache
 
 import numpy as np
-from bench import DELTA, TEST, Bench, Outcome, public
+from bench import TEST, Bench, Outcome, public
 from landscape import FOLDER, Landscape
-from task import Params, Task, load
+from task import Params, Task
 
 import optuna_dp as odp
-from optuna_dp.planning.batch import noise_of_training
 
 SAME = {"everything": "raw"}
 KIN = ({"diabetes", "progress"}, {"flights", "origins"})
@@ -28,10 +27,8 @@ def kind(params: Params) -> tuple[str, bool]:
 @cache
 def losses(name: str, place: int) -> dict[tuple[str, bool], float]:
     """Points behind the best of a task, by kind, at its epsilon of this place."""
-    task, land = load(name), Landscape.read(name)
-    rate = task.batch / task.records
-    noise = noise_of_training(task.epsilons[place], DELTA, rate, task.steps)
-    means = land.at(noise, task.steps)[:, :, TEST].mean(axis=1)
+    land = Landscape.read(name)
+    means = land.at(land.whole[place], land.steps[0])[:, :, TEST].mean(axis=1)
     kinds = [kind(params) for params in land.configurations]
     behind = means.max() - means
     return {

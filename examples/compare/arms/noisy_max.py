@@ -8,8 +8,8 @@ from typing import Any
 
 import optuna
 from bench import Bench, Composed, Outcome
+from candidates import parts
 from landscape import bare_run
-from partitions import parts
 from task import Task
 
 import optuna_dp as odp

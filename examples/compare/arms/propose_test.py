@@ -5,8 +5,8 @@ from typing import Any
 
 import optuna
 from bench import DELTA, Bench, Composed, Outcome
+from candidates import parts
 from landscape import bare_run
-from partitions import parts
 from scipy.optimize import brentq
 from task import HERE, Task, from_file
 

@@ -78,8 +78,8 @@ class SkellamDpEvent(OwnEvent):
         if relation != "add_or_remove_one":
             return None
         return (
-            "a client that leaves takes its share of the noise along, so the two worlds differ in "
-            "their variance, which this event does not cover. Use the relation 'replace_one', or "
+            "a client that leaves takes its share of the noise with it, so the two worlds differ "
+            "in their variance, which this event does not cover. Use the relation 'replace_one', or "
             "'null_client' (the client stays and votes for nothing)."
         )
 

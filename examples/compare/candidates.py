@@ -1,6 +1,6 @@
 """Candidates tried without privacy on parts of the records, for a private choice among them.
 
-    python partitions.py digits wine         # adds them to utilities.json, for replays
+    python candidates.py digits wine         # adds them to utilities.json, for replays
 
 Each of k parts trains every candidate on four fifths of its records and scores it on the rest, so
 that one record moves one of k scores. The noise of the release's training is added to the averaged
