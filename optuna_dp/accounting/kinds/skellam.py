@@ -79,8 +79,8 @@ class SkellamDpEvent(OwnEvent):
             return None
         return (
             "a client that leaves takes its share of the noise with it, so the two worlds differ "
-            "in their variance, which this event does not cover. Use the relation 'replace_one', or "
-            "'null_client' (the client stays and votes for nothing)."
+            "in their variance, which this event does not cover. Use the relation 'replace_one', "
+            "or 'null_client' (the client stays and votes for nothing)."
         )
 
     def part(self, count: int, relation: str) -> Part:
