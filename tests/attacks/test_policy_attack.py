@@ -39,7 +39,9 @@ def bound_of(event, trials, bounds, kind):
     return max(kind(side, trials, bounds).epsilon(DELTA) for side in (pair, pair.reversed()))
 
 
-@pytest.mark.parametrize(("noise", "reference"), [(1.0, 1.82), (0.6, 7.0)])
+@pytest.mark.parametrize(
+    ("noise", "reference"), [(1.0, 1.82), pytest.param(0.6, 7.0, marks=pytest.mark.slow)]
+)
 def test_history_attack_reaches_the_reference(noise, reference) -> None:
     event = sgd(noise)
     attack = strongest_policy_attack(
@@ -55,7 +57,7 @@ def test_history_attack_reaches_the_reference(noise, reference) -> None:
         (Geometric(10), (0.9, 1.25)),
         pytest.param(Logarithmic(4), (0.5, 4.0), marks=pytest.mark.slow),
         pytest.param(NegativeBinomial(shape=2.0, mean=6), (0.75, 1.5), marks=pytest.mark.slow),
-        (Poisson(5), (0.5, 4.0)),
+        pytest.param(Poisson(5), (0.5, 4.0), marks=pytest.mark.slow),
         (Binomial(8, 4.0), (0.9, 1.25)),
         (Geometric(6).capped(8), (0.5, 4.0)),
     ],

@@ -157,7 +157,17 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 STUDIES = ("budget", "randtune", "dp_hypo", "noisy_max", "propose_test")
 
 
-@pytest.mark.parametrize("arm", sorted(path.stem for path in (FOLDER / "arms").glob("*.py")))
+# Minutes in all, most of it the price of a selection; the others show the same.
+SLOW = ("dp_hypo", "noisy_max", "randtune30", "successive_halving")
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        pytest.param(arm, marks=[pytest.mark.slow] if arm in SLOW else [])
+        for arm in sorted(path.stem for path in (FOLDER / "arms").glob("*.py"))
+    ],
+)
 def test_every_arm_searches_and_what_it_releases_is_verified(
     arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

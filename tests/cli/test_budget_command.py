@@ -137,5 +137,3 @@ def test_it_says_why_it_plans_no_pilots_and_writes_a_script_of_one_run(tmp_path:
     assert "pilots would cost more than they find" in words
     assert "more than 33 points" in words
     assert "odp.around" not in path.read_text()
-    asked_for = CliRunner().invoke(app, [*asked[:-2], "--pilots", "12,3"])
-    assert "Run 12, then 3 pilots" in " ".join(asked_for.output.split())

@@ -45,7 +45,8 @@ def test_solving_for_the_noise(density_bounds: list[tuple[float, float]]) -> Non
     assert by_mean[3.0] < by_mean[10.0]
 
 
-@pytest.mark.parametrize("jump", [3.35, pytest.param(3.55, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jump", [3.35, 3.55])
 def test_a_cost_that_jumps_is_evaluated_where_it_is_promised(jump: float) -> None:
     """The search is led by a few points that all rows share, and there may be a jump between."""
 

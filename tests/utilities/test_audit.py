@@ -141,6 +141,7 @@ def test_one_iteration_stays_under_its_epsilon_and_half_the_noise_is_caught(nois
     assert audit(ONE, 16_000) > 1.0
 
 
+@pytest.mark.slow
 def test_a_loop_stays_under_its_epsilon(noise):
     noise(1.0, seed=1)
     assert 0.2 < audit(LOOP, 8_000) < 3.0

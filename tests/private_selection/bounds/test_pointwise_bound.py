@@ -41,10 +41,10 @@ def epsilon_of(pair, trials, bounds, kind=PointwiseProfile, **options) -> float:
 @pytest.mark.parametrize(
     ("noise", "mean", "bounds", "reference"),
     [
-        (1.0, 10, (0.9, 1.25), 1.733),
+        pytest.param(1.0, 10, (0.9, 1.25), 1.733, marks=pytest.mark.slow),
         (1.0, 30, (0.75, 2.0), 2.521),
         (0.71, 10, (0.75, 2.0), 4.555),
-        (0.71, 30, (0.9, 1.25), 4.796),
+        pytest.param(0.71, 30, (0.9, 1.25), 4.796, marks=pytest.mark.slow),
         pytest.param(1.0, 10, (0.75, 2.0), 1.959, marks=pytest.mark.slow),
         pytest.param(1.0, 30, (0.9, 1.25), 2.068, marks=pytest.mark.slow),
         pytest.param(0.71, 10, (0.9, 1.25), 4.119, marks=pytest.mark.slow),
