@@ -82,7 +82,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             else ""
         )
         space = (
-            "found while the study ran"
+            "planned: none; found while the study ran"
             if settings.search_space is None
             else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of "
             "them, and the proposer proposes all others that it asks for"
@@ -100,7 +100,7 @@ took, when they ended, logs, or attributes and reported values outside the state
                 "guarantee is that of releasing the outputs of all runs"
             )
         return {
-            "Search": f"{design.sampler}: {search}",
+            "Search": f"planned: {design.sampler}: {search}",
             **rungs,
             **({} if plan.sample is None else {"The samples": _SAMPLES.format(plan.sample)}),
             "The last run": f"planned: {in_words(plan.final.event)}{spare}. Its hyperparameters: "

@@ -77,20 +77,20 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         "any": "each run uses the private outputs of all runs that have ended",
     }
     space = (
-        "found while the study ran"
+        "planned: none; found while the study ran"
         if settings.search_space is None
         else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
         "and all others that it asks for are drawn from the prior"
     )
     return {
-        "Search": f"{sampler}, best of a random number of runs",
+        "Search": f"planned: {sampler}, best of a random number of runs",
         "Number of runs": f"checked: secret, drawn once from {settings.trials!r}",
-        "Density bounds": "not needed: every run is drawn from the prior itself"
+        "Density bounds": "planned: not needed, every run is drawn from the prior itself"
         if big_c == 1.0
         else f"checked: each run's joint density is within [{c:g}, {big_c:g}] times the prior",
-        "Prior": _prior_in_words(settings.prior),
+        "Prior": "planned: " + _prior_in_words(settings.prior),
         "Parameters": space,
-        "Adaptivity": adaptive[settings.schedule] + _started(settings.startup_runs),
+        "Adaptivity": "planned: " + adaptive[settings.schedule] + _started(settings.startup_runs),
     }
 
 

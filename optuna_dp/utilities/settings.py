@@ -145,11 +145,11 @@ class UtilitySettings(Record):
                 "iterations, whatever their number"
             )
         return {
-            "Search": f"{sampler}: utilities without noise on disjoint partitions of the data, "
-            "then a private choice",
-            "Candidates": candidates,
+            "Search": f"planned: {sampler}: utilities without noise on disjoint partitions of the "
+            "data, then a private choice",
+            "Candidates": f"planned: {candidates}",
             "Utility": f"vouched for: the mean over {k} partitions of scores in [0, 1]; one "
             f"record moves it by at most 1/{k}",
             "Choice": f"planned: {choice}",
-            "Noise": "added by this package: OpenDP's exact noise on whole numbers",
+            "Noise": "checked: added by this package: OpenDP's exact noise on whole numbers",
         }

@@ -54,17 +54,17 @@ class VoteDescription(Description):
         return {
             "What is protected": "each client as a whole: the output hardly depends on "
             f"{protected}",
-            "Search": f"{design.sampler}: each client votes for its {plan.votes} best of "
+            "Search": f"planned: {design.sampler}: each client votes for its {plan.votes} best of "
             f"{plan.candidates} candidates; the sum of votes is released, and its largest entry",
             "Clients": f"planned: {plan.clients} asked; the guarantee holds if at most "
             f"{plan.max_dropout} are lost and {plan.max_colluding} others collude",
             "Noise": f"planned: exact Skellam noise on whole numbers; each client draws a share "
             f"of variance {float(plan.share_variance):.6g}",
-            "Cost": in_words(guarantee.event)
+            "Cost": f"planned: {in_words(guarantee.event)}"
             + (f" ({attempts} attempts, all counted)" if attempts > 1 else ""),
-            "Sum": "SecAgg+ with ChaCha20 masks: the server, if it follows the "
+            "Sum": "planned: SecAgg+ with ChaCha20 masks: the server, if it follows the "
             "protocol, sees nothing but the sum"
             if secure
-            else "plain: THE SERVER IS TRUSTED, it has seen every client's noisy vote",
+            else "planned: plain. THE SERVER IS TRUSTED, it has seen every client's noisy vote",
             "The score": "the noisy number of votes of the chosen candidate",
         }
