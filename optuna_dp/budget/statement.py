@@ -59,7 +59,8 @@ took, when they ended, logs, or attributes and reported values outside the state
         "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters "
         "used the data only through the private outputs of earlier runs.",
         "A run depends only on the data, its own hyperparameters and fresh randomness: not on "
-        "shared random seeds.",
+        "shared random seeds. The data were not scaled, selected or pretrained on by what private "
+        "records say, except within the runs and charged for.",
         "If pilots run on samples (then the table has a row The samples), each drew its own, with "
         "fresh and secret randomness, used no other private record, and revealed its sample to "
         "nobody.",

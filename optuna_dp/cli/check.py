@@ -47,8 +47,9 @@ def check(
     """Run an objective a few times and look for faults that make its privacy cost untrue.
 
     The file is imported: put the code that starts the study under `if __name__ == "__main__":`.
-    Otherwise the import stops there, and the report says so. No budget is spent. Exit code 0: no
-    fault found, which is no proof; 1: faults found; 2: the objective could not be checked.
+    Otherwise the import stops there, and the report says so. No budget is spent, but scores
+    are printed and the objective's files are written: use made-up data, in an empty folder. Exit
+    code 0: no fault found, which is no proof; 1: faults found; 2: it could not be checked.
 
     Example: optuna-dp check train.py:objective --plan plan
     """

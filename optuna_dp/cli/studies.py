@@ -56,7 +56,11 @@ def recover(
         typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
     for trial in found:
         since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
-        what = "others wait for its plan" if trial.leads else "nothing done yet"
+        what = (
+            "others wait for its plan"
+            if trial.leads
+            else "waiting, nothing done yet; --fail uses up its run"
+        )
         note = f" ({what})" if trial.leads or trial.did_nothing else ""
         typer.echo(f"trial {trial.number}: open{since}{note}")
     typer.echo(

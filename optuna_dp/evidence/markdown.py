@@ -133,7 +133,7 @@ def _delta(data: dict[str, Any]) -> str:
     records = data["content"].get("description", {}).get("records")
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
-        return f"{chance}; the number of records is not stated here"
+        return f"{chance}. The curator has not stated the number of records (describe)"
     times = f"times the number of records that is {data['delta'] * records:.2g}"
     return f"{chance}; {times} (it should be far below 1)"
 

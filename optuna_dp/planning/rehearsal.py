@@ -262,7 +262,12 @@ def rehearse_module(
     wanted = _size(size, sum(p.ndim > 1 for p in trained))
     normalised = sum(isinstance(part, torch.nn.LayerNorm) for part in module.modules())
     features = math.prod(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else None
-    remarks = _remarks(features, largest_class, deep_layer_norm=normalised >= _DEEP)
+    remarks = _remarks(
+        features,
+        largest_class,
+        deep_layer_norm=normalised >= _DEEP,
+        convolutions=any(isinstance(part, torch.nn.Conv2d) for part in module.modules()),
+    )
     return _search_walks(walk, given, largest, wanted, remarks)
 
 
@@ -523,7 +528,11 @@ def _search(
 
 
 def _remarks(
-    features: int | None, largest_class: float | None, *, deep_layer_norm: bool = False
+    features: int | None,
+    largest_class: float | None,
+    *,
+    deep_layer_norm: bool = False,
+    convolutions: bool = False,
 ) -> tuple[str, ...]:
     """Returns where the rule is known to be weak."""
     found = []
@@ -543,6 +552,11 @@ def _remarks(
         found.append(
             "Deep networks with LayerNorm want less noise than others: try size=0.7 in the "
             "rehearsal."
+        )
+    if convolutions:
+        found.append(
+            "With convolutions the rate of run.learning_rate was better in the one network "
+            "measured, by up to 13 points of accuracy."
         )
     return tuple(found)
 

@@ -441,7 +441,10 @@ def not_checked(
             "(optuna_dp.testing.audit_training)."
         )
     if not records:
-        yield "failures on other data, clipping, BatchNorm, and who joins the batches: give data=."
+        yield (
+            "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
+            "(--data NAME; the objective then takes the data as its second argument)."
+        )
     elif stated:
         if not moved:
             yield (
