@@ -158,7 +158,7 @@ STUDIES = ("budget", "randtune", "dp_hypo", "noisy_max", "propose_test")
 
 
 # Minutes in all, most of it the price of a selection; the others show the same.
-SLOW = ("dp_hypo", "noisy_max", "randtune30", "successive_halving")
+SLOW = ("dp_hypo", "noisy_max", "propose_test", "randtune30", "successive_halving")
 
 
 @pytest.mark.parametrize(

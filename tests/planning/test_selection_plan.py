@@ -254,6 +254,7 @@ def test_rows_are_solved_when_they_are_read() -> None:
     assert len(asked) <= so_far + 1
 
 
+@pytest.mark.slow
 def test_no_figure_depends_on_the_order_in_which_rows_are_read() -> None:
     def plan() -> SelectionPlan:
         return odp.selection_plan(

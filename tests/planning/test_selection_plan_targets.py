@@ -80,6 +80,7 @@ def test_solving_for_the_mean() -> None:
         assert 0.98 * 1.5 <= row.epsilon <= 1.5
 
 
+@pytest.mark.slow
 def test_solving_for_density_bounds() -> None:
     plan = odp.selection_plan(RUN, target_epsilon=1.6, solve="density_bounds", means=[3, 300])
     near, far = plan.rows

@@ -50,6 +50,7 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     assert "3 runs could be chosen" in found.statement()
 
 
+@pytest.mark.slow
 def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior() -> None:
     sampler = odp.DPHyPOSampler(
         X, trials=exactly(16), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4

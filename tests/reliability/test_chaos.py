@@ -35,9 +35,10 @@ def run_schedules(seeds, kind, url_of, forks, tmp_path, law=LAW, restart=None, s
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "first"),
-    [("journal", 1), pytest.param("postgresql", 3, marks=pytest.mark.slow)],
+    [("journal", 1), ("postgresql", 3)],
 )
 def test_a_few_schedules_of_deaths(url_of, forks, tmp_path, kind, first) -> None:
     total = run_schedules(range(first, first + 1), kind, url_of, forks, tmp_path)

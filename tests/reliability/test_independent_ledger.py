@@ -483,7 +483,13 @@ def finished_world() -> World:
     return world
 
 
-@pytest.mark.parametrize("kind", SHARES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind in ("memory", "sqlite") else [pytest.mark.slow])
+        for kind in SHARES
+    ],
+)
 def test_what_objectives_were_granted_is_charged(kind: str, url_of: Any) -> None:
     count = max(1, STUDIES * SHARES[kind] // sum(SHARES.values()))
     ends = play(kind, range(count), None if kind == "memory" else url_of(kind))

@@ -133,6 +133,7 @@ def test_the_plans_audited_are_those_meant():
     assert LOOP.iteration_bound == 3
 
 
+@pytest.mark.slow
 def test_one_iteration_stays_under_its_epsilon_and_half_the_noise_is_caught(noise):
     noise(1.0, seed=0)
     measured = audit(ONE, 16_000)

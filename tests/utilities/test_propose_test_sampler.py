@@ -312,6 +312,7 @@ def _work(path: str) -> None:
         study.optimize(objective)
 
 
+@pytest.mark.slow
 def test_three_processes_agree_on_every_answer(tmp_path: Path) -> None:
     path = str(tmp_path / "study.log")
     storage = JournalStorage(JournalFileBackend(path))
