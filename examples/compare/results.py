@@ -91,6 +91,7 @@ HERE = Path(__file__).parent
 PAGE_ARMS = ("one_good", "one_poor", "one_random", "expert", "budget", "budget_poor")
 PAGE_ARMS += (
     "budget_none",
+    "budget_expert",
     "randtune",
     "randtune30",
     "noisy_max",
