@@ -47,7 +47,7 @@ def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation
         else:
             scale = min(2.5 * float(pair.delta(0.0)), 2.5)
             farthest = float(np.abs(pair.losses).max(initial=0.0))
-        variance += part.times * scale**2
+        variance += part.times * scale * scale
         applications += part.times
         reach = max(reach, farthest)
         snap = snap or _loss_spacing(part.event)

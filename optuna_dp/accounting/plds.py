@@ -63,7 +63,7 @@ def native_pld(event: Any, relation: str, interval: float) -> Any:
     accountant = PLDAccountant(neighboring_relation(relation), interval)
     try:
         accountant.compose(event)
-    except ValueError as error:  # parameters that make no sense, found only now
+    except (ValueError, MemoryError, OverflowError) as error:  # found only now
         raise UnsupportedEventError(event, f"dp-accounting says: {error}") from error
     parts = private_parts(accountant)
     if parts is not None:

@@ -32,8 +32,10 @@ from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPai
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.kinds.base import OwnEvent, Part
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
+from optuna_dp.errors import UnsupportedEventError
 
 _LARGEST_NOISE = 1e150
+_SMALLEST_NOISE = 1e-4  # An epsilon of 5e7; grids for less do not fit into memory.
 _COARSEST, _FINEST = 100.0, 1e-12  # Intervals of a grid.
 
 
@@ -144,6 +146,12 @@ def parts_of(event: Any, relation: str) -> list[Part]:
     rdp_only: list[Any] = []
     precision = 0.0
     for leaf, count in counts.values():
+        noisy = getattr(leaf, "event", leaf)  # on a sample or not
+        if (
+            isinstance(noisy, dp_event.GaussianDpEvent)
+            and noisy.noise_multiplier < _SMALLEST_NOISE
+        ):
+            raise UnsupportedEventError(leaf, f"its noise is below {_SMALLEST_NOISE:g}")
         if isinstance(leaf, dp_event.GaussianDpEvent):
             # Larger noise is charged as this: its square must be a float.
             precision += count / min(leaf.noise_multiplier, _LARGEST_NOISE) ** 2

@@ -15,6 +15,7 @@ import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.errors import UnsupportedEventError
 from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
 from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid
 
@@ -174,3 +175,17 @@ def test_long_sums_are_those_of_horners_rule(law: Any) -> None:
 def test_parameters_at_the_ends_of_floats_have_an_epsilon(event: Any, epsilon: float) -> None:
     assert odp.Guarantee(event).epsilon(1e-5) == pytest.approx(epsilon, rel=0.05, abs=1e-3)
     assert odp.selection_guarantee(event, odp.Geometric(3)).epsilon(1e-3) >= 0.0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        odp.gaussian(1e-300),
+        odp.gaussian(1e-6),
+        odp.laplace(1e-300),
+        odp.dp_sgd(noise_multiplier=1e-300, sample_rate=0.1, steps=10),
+    ],
+)
+def test_noise_that_is_hardly_any_is_refused_in_words(event: Any) -> None:
+    with pytest.raises(UnsupportedEventError, match=r"its noise is below|dp-accounting says"):
+        odp.Guarantee(event).epsilon(1e-5)
