@@ -35,7 +35,7 @@ from optuna_dp.accounting.plds import DEFAULT_INTERVAL
 from optuna_dp.errors import UnsupportedEventError
 
 _LARGEST_NOISE = 1e150
-_SMALLEST_NOISE = 1e-4  # An epsilon of 5e7; grids for less do not fit into memory.
+_SMALLEST_NOISE = 1e-4  # Of a grid: an epsilon of 5e7. Grids for less do not fit into memory.
 _COARSEST, _FINEST = 100.0, 1e-12  # Intervals of a grid.
 
 
@@ -132,6 +132,12 @@ def first_choice(event: Any) -> tuple[Any, Any] | None:
     return choice_and_rest(event)
 
 
+def _refuse_noise_below(smallest: float, leaf: Any) -> None:
+    noisy = getattr(leaf, "event", leaf)  # on a sample or not
+    if isinstance(noisy, dp_event.GaussianDpEvent) and noisy.noise_multiplier < smallest:
+        raise UnsupportedEventError(leaf, f"its noise is below {smallest:g}")
+
+
 def parts_of(event: Any, relation: str) -> list[Part]:
     """Returns the applications of the tree, equal ones counted and some joined into one part.
 
@@ -146,13 +152,8 @@ def parts_of(event: Any, relation: str) -> list[Part]:
     rdp_only: list[Any] = []
     precision = 0.0
     for leaf, count in counts.values():
-        noisy = getattr(leaf, "event", leaf)  # on a sample or not
-        if (
-            isinstance(noisy, dp_event.GaussianDpEvent)
-            and noisy.noise_multiplier < _SMALLEST_NOISE
-        ):
-            raise UnsupportedEventError(leaf, f"its noise is below {_SMALLEST_NOISE:g}")
         if isinstance(leaf, dp_event.GaussianDpEvent):
+            _refuse_noise_below(1.0 / _LARGEST_NOISE, leaf)
             # Larger noise is charged as this: its square must be a float.
             precision += count / min(leaf.noise_multiplier, _LARGEST_NOISE) ** 2
         elif known_by_curve(leaf, relation):
@@ -212,6 +213,8 @@ def _smaller(one: DominatingPair, other: DominatingPair) -> DominatingPair:
 
 def composed(parts: list[Part], relation: str) -> Any:
     """Returns the PLD of all parts together."""
+    for part in parts:
+        _refuse_noise_below(_SMALLEST_NOISE, part.event)
     pairs = [pair_of_part(canonical_key(part.event), relation) for part in parts]
     if any(pair is not None and pair.is_infinite for pair in pairs):
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
