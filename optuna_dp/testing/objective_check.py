@@ -311,7 +311,11 @@ class _Check:
             # It may be a library that begins otherwise than it goes on.
             self.findings.append(replace(faults.of_what_is_left(), certain=False))
         elif self._scores == "private" and not any(run.reads for run in pair):
-            found = list(faults.of_repeated(pair[0], again, pair[1], stage))
+            others = [pair[1]]
+            if faults.same_share(*pair):
+                seed = secrets.randbits(63)
+                others.append(self._bench.run("an equal attribute?", stage, seed, pair[0]))
+            found = list(faults.of_repeated(pair[0], again, others, stage))
             if not found and faults.may_be_frozen(pair, self.findings):
                 found += faults.of_frozen(pair[0], self._with_fresh_end(stage, pair[0]))
             self.findings += found

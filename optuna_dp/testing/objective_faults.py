@@ -284,20 +284,33 @@ def of_frozen(one: CheckedRun, other: CheckedRun) -> Iterator[Finding]:
         )
 
 
+def same_share(run: CheckedRun, other: CheckedRun) -> bool:
+    """Whether an attribute is one share in two runs: a setting, or an exact value by chance."""
+    return any(
+        _is_share(value) and value == other.attributes.get(key)
+        for key, value in run.attributes.items()
+    )
+
+
 def of_repeated(
-    run: CheckedRun, again: CheckedRun, other: CheckedRun, stage: Stage
+    run: CheckedRun, again: CheckedRun, others: Sequence[CheckedRun], stage: Stage
 ) -> Iterator[Finding]:
     """Yields what a run shows that was repeated with the same randomness.
 
     Args:
         run: A run.
         again: The same with equal randomness.
-        other: The same with other randomness.
+        others: The same with other randomness, one or more.
         stage: What it is a run of.
     """
+    other = others[0]
     if run.value is None or run.value != again.value or run.value == other.value:
         return
-    seen = [key for key, value in run.attributes.items() if _is_exact(key, value, again, other)]
+    seen = [
+        key
+        for key, value in run.attributes.items()
+        if value == again.attributes.get(key) and _is_exact(key, value, others)
+    ]
     if seen:
         yield Finding(
             "exact attribute",
@@ -320,18 +333,14 @@ def of_repeated(
         )
 
 
-def _is_exact(key: str, value: Any, again: CheckedRun, other: CheckedRun) -> bool:
-    """Whether an attribute follows from the run's randomness, and is a share of records."""
-    second = other.attributes.get(key)
-    return (
-        isinstance(value, float)
-        and isinstance(second, float)
-        and value == again.attributes.get(key)
-        and value != second
-        and not value.is_integer()
-        and is_share(value)
-        and is_share(second)
-    )
+def _is_exact(key: str, value: Any, others: Sequence[CheckedRun]) -> bool:
+    """Whether an attribute is a share of records, and not the same in every run."""
+    found = [value, *(other.attributes.get(key) for other in others)]
+    return all(map(_is_share, found)) and len(set(found)) > 1
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, float) and not value.is_integer() and is_share(value)
 
 
 def of_other_data(words: str, run: CheckedRun, first: CheckedRun) -> Iterator[Finding]:
