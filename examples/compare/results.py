@@ -135,9 +135,9 @@ def summary(path: Path) -> str:
 
 def standings(path: Path) -> str:
     """Markdown: in how many cells a rival is behind a budget, and ahead, beyond the interval."""
-    arms = ("budget_none", "budget", "budget_poor")
+    arms = ("budget_none", "budget", "budget_poor", "budget_expert")
     lines = ["| rival | cells | " + " | ".join(f"behind, ahead of {a}" for a in arms) + " |"]
-    lines.append("|---" * 5 + "|")
+    lines.append("|---" * 6 + "|")
     for rival in RIVALS:
         cells = [cell for cell in read(path).values() if rival in cell]
         parts = [rival, str(len(cells))]

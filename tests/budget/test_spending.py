@@ -414,7 +414,7 @@ def test_who_has_several_records_reads_it_at_the_top() -> None:
 def test_an_event_that_costs_less_at_small_deltas_and_more_at_large_ones_costs_more() -> None:
     """Laplace noise of 0.75 has a smaller epsilon than a Gaussian at every delta up to 0.1.
 
-    A hundred of them cost more than a hundred Gaussians at any delta that a plan uses.
+    A hundred of them cost more than a hundred Gaussians at deltas of 1e-6 and more.
     """
     laplace, gaussian = dp_event.LaplaceDpEvent(0.75), dp_event.GaussianDpEvent(1.0)
 
