@@ -170,18 +170,21 @@ def _of_scores(
     runs: Sequence[CheckedRun], first: CheckedRun | None, stage: Stage
 ) -> Iterator[Finding]:
     values = [run.value for run in runs if run.value is not None]
+    if len(values) < 2:
+        return
+    three = [*values, first.value] if first is not None and first.value is not None else values
     # Counts with noise in whole numbers are shares as well, and two may be equal.
     noisy = all(run.draws.noise_after(_steps(stage)) for run in runs)
-    if len(values) == 2 and values[0] == values[1]:
+    equal = next((value for value in three if three.count(value) > 1), None)
+    if equal is not None:
         yield Finding(
             "repeated score",
-            f"Two runs have the very same score, {values[0]!r}.",
+            f"Two runs have the very same score, {equal!r}.",
             _ADD_NOISE,
-            certain=not (noisy and is_share(values[0])),
+            certain=not (noisy and is_share(equal)),
         )
-    three = {*values, first.value} if first is not None and first.value is not None else {*values}
-    finite = [value for value in three if math.isfinite(value)]
-    if len(values) == 2 and (all(map(is_share, values)) or common_unit(finite)):
+    finite = {value for value in three if math.isfinite(value)}
+    if all(map(is_share, values)) or common_unit(sorted(finite)):
         yield Finding(
             "exact score",
             f"The scores {values[0]!r} and {values[1]!r} are shares of a number of records.",
