@@ -114,6 +114,8 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         try:
             with _quiet_series():
                 values[~long] = accountant.compose(native).rdp
+        except ZeroDivisionError:  # Laplace noise of scale 0, which is none.
+            values[~long] = np.inf
         except ValueError as error:
             raise InvalidArgumentError("event", event, f"dp-accounting says: {error}") from error
         # A divergence is at least zero; below it is rounding, and NaN is inf times zero.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.accounting.dominating_pairs import DominatingPair
@@ -189,3 +190,18 @@ def test_parameters_at_the_ends_of_floats_have_an_epsilon(event: Any, epsilon: f
 def test_noise_that_is_hardly_any_is_refused_in_words(event: Any) -> None:
     with pytest.raises(UnsupportedEventError, match=r"its noise is below|dp-accounting says"):
         odp.Guarantee(event).epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        dp_event.LaplaceDpEvent(0.0),
+        dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(0.0), 3),
+        dp_event.ComposedDpEvent([dp_event.LaplaceDpEvent(0.0), dp_event.GaussianDpEvent(1.0)]),
+    ],
+    ids=str,
+)
+def test_without_noise_nothing_is_promised(run: dp_event.DpEvent) -> None:
+    guarantee = odp.Guarantee(run)
+    assert guarantee.epsilon(1e-5) == math.inf
+    assert guarantee.mu() == math.inf
