@@ -94,7 +94,11 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
     return (
         f"a known attack shows that epsilon is at least {rounded_down(attack, 4)} for the worst "
         "runs and scores that cost what is stated"
-        + ("" if epsilon is None else f" (the guarantee is {epsilon / attack - 1:.1%} above that)")
+        + (
+            ""
+            if epsilon is None
+            else f" (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
+        )
     )
 
 
@@ -123,9 +127,9 @@ def _detection(data: dict[str, Any]) -> str:
     unit = _PROTECTED[data["unit"]].removeprefix("each ").removesuffix(" as a whole")
     return (
         f"suppose that an attacker knows everything except whether a given {unit} is in the "
-        f"data, and is wrong for at most {_FALSE_ALARMS:.0%} of absent ones (false alarms). Then "
+        f"data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false alarms). Then "
         f"the attacker detects a present one in at most {rounded_up(100 * most, 1)} % of cases "
-        f"(guessing detects {_FALSE_ALARMS:.0%})"
+        f"(guessing detects {100 * _FALSE_ALARMS:.0f} %)"
     )
 
 
