@@ -91,15 +91,13 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
     attack, epsilon = data["attack"], data["epsilon"]
     if not attack:
         return ""
-    return (
+    known = (
         f"a known attack shows that epsilon is at least {rounded_down(attack, 4)} for the worst "
         "runs and scores that cost what is stated"
-        + (
-            ""
-            if epsilon is None
-            else f" (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
-        )
     )
+    if epsilon is None:
+        return known
+    return f"{known} (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
 
 
 def _for_all_records(data: dict[str, Any]) -> str:
@@ -127,8 +125,9 @@ def _detection(data: dict[str, Any]) -> str:
     unit = _PROTECTED[data["unit"]].removeprefix("each ").removesuffix(" as a whole")
     return (
         f"suppose that an attacker knows everything except whether a given {unit} is in the "
-        f"data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false alarms). Then "
-        f"the attacker detects a present one in at most {rounded_up(100 * most, 1)} % of cases "
+        f"data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
+        "alarms). Then the attacker detects a present one in at most "
+        f"{rounded_up(100 * most, 1)} % of cases "
         f"(guessing detects {100 * _FALSE_ALARMS:.0f} %)"
     )
 
