@@ -5,9 +5,7 @@ None of them proves anything: they catch implementations that do not keep their 
 =====================  ==========================================================================
 :func:`audit`          lower bound on epsilon from outputs of two neighbouring worlds
 :func:`audit_procedure`  the same, running a whole procedure on two neighbouring inputs
-:func:`audit_training`  the same from one training with many canaries, DP-SGD's gradients included
-:func:`audit_search`   looks for the neighbouring worlds that a procedure tells apart best
-``simulation``         whole searches by the hundred thousand, over small output spaces
+:func:`audit_training`  the same of one DP-SGD training, with canaries among its gradients
 :class:`SamplerContract`  pytest class for samplers of your own (needs pytest)
 =====================  ==========================================================================
 
@@ -33,11 +31,6 @@ if TYPE_CHECKING:
     from optuna_dp.testing.auditing import audit_procedure as audit_procedure
     from optuna_dp.testing.contract import SamplerContract as SamplerContract
     from optuna_dp.testing.gradient_canaries import GradientCanaries as GradientCanaries
-    from optuna_dp.testing.neighbours import NeighbouringRuns as NeighbouringRuns
-    from optuna_dp.testing.neighbours import NeighbouringUtilities as NeighbouringUtilities
-    from optuna_dp.testing.neighbours import RunsWorld as RunsWorld
-    from optuna_dp.testing.search_audit import SearchAudit as SearchAudit
-    from optuna_dp.testing.search_audit import audit_search as audit_search
     from optuna_dp.testing.training_audit import TrainingAudit as TrainingAudit
     from optuna_dp.testing.training_audit import audit_training as audit_training
 
@@ -45,8 +38,6 @@ _NAMES = {
     "auditing": "Audit audit audit_procedure",
     "contract": "SamplerContract",
     "gradient_canaries": "GradientCanaries",
-    "neighbours": "NeighbouringRuns NeighbouringUtilities RunsWorld",
-    "search_audit": "SearchAudit audit_search",
     "training_audit": "TrainingAudit audit_training",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

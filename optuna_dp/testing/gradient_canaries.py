@@ -83,7 +83,7 @@ class GradientCanaries:
     then nothing is seen of how records are clipped. Arrays are numpy's or PyTorch's.
 
     Args:
-        per_step: Canaries in each step, 1 to 10,000. A gradient with fewer coordinates has as many
+        canaries: Canaries in each step, 1 to 10,000. A gradient with fewer coordinates has as many
             as it has coordinates.
 
     Attributes:
@@ -100,7 +100,7 @@ class GradientCanaries:
     Example:
         >>> import numpy as np
         >>> from optuna_dp.testing import GradientCanaries
-        >>> canaries, rng = GradientCanaries(per_step=50), np.random.default_rng()
+        >>> canaries, rng = GradientCanaries(canaries=50), np.random.default_rng()
         >>> clipped_sum = np.zeros(200)
         >>> summed = canaries.insert(clipped_sum, clipping_norm=1.0)
         >>> noisy = canaries.observe(summed + 1e-9 * rng.normal(size=200))  # as good as no noise
@@ -110,11 +110,11 @@ class GradientCanaries:
         True
     """
 
-    def __init__(self, per_step: int = 64) -> None:
-        self._per_step = validation.whole("per_step", per_step, 1)
-        if per_step > _MOST_PER_STEP:
+    def __init__(self, canaries: int = 64) -> None:
+        self._per_step = validation.whole("canaries", canaries, 1)
+        if canaries > _MOST_PER_STEP:
             raise InvalidArgumentError(
-                "per_step", per_step, f"at most {_MOST_PER_STEP} are of use"
+                "canaries", canaries, f"at most {_MOST_PER_STEP} are of use"
             )
         # Coins that the training cannot know, and no seed of its own can repeat.
         self._rng = np.random.default_rng(secrets.randbits(256))

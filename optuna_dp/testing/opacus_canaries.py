@@ -84,7 +84,7 @@ class _CanarySteps:
                 "train",
                 type(optimizer).__name__,
                 "canaries need one clipping norm over all parameters, on one machine",
-                "Audit with clipping='flat' and grad_sample_mode='hooks', or as a black box.",
+                "Audit with clipping='flat' and grad_sample_mode='hooks'.",
             )
         self._optimizer = optimizer
         self._canaries = canaries

@@ -17,20 +17,10 @@ def _score(trial: optuna.Trial) -> float:
 
 
 def _audit() -> dict[str, Any]:
-
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 20))
     return {
         "objective": lambda trial: _score(trial) + secrets.SystemRandom().gauss(0.0, 1.0),
         "event": odp.gaussian(1.0),
-        "np": np,
-        "rng": rng,
-        "x": x,
-        "gradients": lambda weights, batch: 3.0 * np.sign(batch),
-        "records": np.zeros(10),
-        "canaries": np.ones(200),
-        "fit": np.sum,
-        "losses": lambda model, canaries: rng.normal(size=len(canaries)),
         "data": [0],
         "neighbour": [0, 1],
         "claimed": 3.0,

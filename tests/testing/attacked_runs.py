@@ -18,7 +18,8 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.attacks.history_attack import policy_vertices, shares_of
 from optuna_dp.attacks.policy_attack import PolicyAttack
-from optuna_dp.testing.simulation import Densities, Remember, Runs
+
+from .simulation import Densities, Remember, Runs
 
 _REACH = 40
 _FARTHEST = 60.0

@@ -10,12 +10,12 @@ import optuna_dp as odp
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.testing import audit
-from optuna_dp.testing.simulation import Runs, simulate
 from optuna_dp.utilities import DoublingPlan
 from optuna_dp.utilities.exact_noise import laplace_for
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .attacked_runs import stage
+from .simulation import Runs, simulate
 
 DELTA = 1e-3
 MEAN = 10.0

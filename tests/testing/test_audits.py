@@ -14,7 +14,6 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.testing import audit
-from optuna_dp.testing.simulation import Faults
 from optuna_dp.utilities import DoublingPlan
 from optuna_dp.voting import VotePlan
 
@@ -26,6 +25,7 @@ from .audits import (
     simple_worlds,
     vote_outputs,
 )
+from .simulation import Faults
 
 MANY, FEW = 200_000, 40_000
 RUN = odp.pure_dp(1.0)
@@ -140,7 +140,7 @@ def test_fault_the_density_exceeds_its_bounds() -> None:
     claimed = claim(odp.pure_dp(0.0), LAW, (0.9, 1.25), "data")
     worlds = []
     rng = np.random.default_rng(6)
-    from optuna_dp.testing.simulation import Runs, simulate
+    from .simulation import Runs, simulate
 
     runs = Runs(np.full(4, 0.25), np.ones((4, 1)), np.zeros(1))
     for first in (2.0, 0.5):

@@ -12,12 +12,13 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.testing import NeighbouringRuns, NeighbouringUtilities, audit_search
-from optuna_dp.testing.simulation import NOTHING, Faults, Runs, columns, simulate
 from optuna_dp.utilities import DoublingPlan
 from optuna_dp.voting import VotePlan
 
 from .audits import claim, propose_test_outputs
+from .neighbours import NeighbouringRuns, NeighbouringUtilities
+from .search_audit import audit_search
+from .simulation import NOTHING, Faults, Runs, columns, simulate
 
 RUN, DELTA = odp.pure_dp(1.0), 1e-3
 HONEST = Faults()

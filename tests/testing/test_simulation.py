@@ -13,8 +13,9 @@ from optuna.trial import TrialState, create_trial
 import optuna_dp as odp
 from optuna_dp.evidence.runs import Run
 from optuna_dp.private_selection.winner import choose
-from optuna_dp.testing import simulation
-from optuna_dp.testing.simulation import NOTHING, Runs, draw_counts, simulate
+
+from . import simulation
+from .simulation import NOTHING, Runs, draw_counts, simulate
 
 SCORES = np.array([0.3, 0.7, 0.7, math.nan, -math.inf])
 

@@ -116,49 +116,6 @@ def test_power_is_the_share_that_is_found() -> None:
     assert power([64] * 2, 1.0, 0.5, 0.05) == 0.0
 
 
-def gaussian(noise):
-    rng = np.random.default_rng()
-    return lambda included: included + noise * rng.normal(size=included.size)
-
-
-def test_scores_of_one_training() -> None:
-    event = odp.gaussian(1.0)
-    found = audit_training(gaussian(0.1), event, canaries=400, confidence=0.95)
-    assert found.verdict == "violates"
-    assert found.noise_multiplier is None
-    honest = audit_training(
-        gaussian(1.0), event, canaries=400, half_noise=gaussian(0.5), confidence=SURE
-    )
-    assert honest.verdict == "too weak to tell"
-    assert honest.power == 0.0
-    assert honest.epsilon < honest.claimed
-
-
-def test_scores_that_would_have_found_half_the_noise_are_not_refuted() -> None:
-    """Randomised response, whose bound is nearly met: epsilon 0.7 against 2, claimed 1."""
-
-    def response(epsilon):
-        rng, keep = np.random.default_rng(), 1 / (1 + math.exp(-epsilon))
-        return lambda s: np.where(rng.random(s.size) < keep, s, ~s) + 1e-9 * rng.random(s.size)
-
-    found = audit_training(
-        response(0.7), odp.pure_dp(1.0), canaries=2000, half_noise=response(2.0), delta=1e-9,
-        confidence=0.95,
-    )  # fmt: skip
-    assert found.verdict == "not refuted"
-    assert found.power == 1.0
-    assert 0.3 < found.epsilon < 1.0
-
-
-def test_a_training_that_releases_who_was_in_is_found() -> None:
-    found = audit_training(lambda included: included, odp.gaussian(1.0))
-    assert found.verdict == "violates"
-    # Scores that are all equal say nothing: ties are not broken by the answer.
-    flat = audit_training(lambda s: np.zeros(s.size), odp.gaussian(1.0))
-    assert flat.verdict == "too weak to tell"
-    assert flat.epsilon == 0.0
-
-
 def test_the_training_in_an_event() -> None:
     whole = odp.compose(TRAINING, odp.scoring.score_event(8.0))
     assert trainings_in(whole) == [(NOISE, 0.1, STEPS)]
@@ -173,26 +130,18 @@ def test_the_training_in_an_event() -> None:
     ("settings", "argument"),
     [
         ({"access": "loss"}, "access"),
-        ({"canaries": 3}, "canaries"),
+        ({"canaries": 0}, "canaries"),
         ({"canaries": 10**9}, "canaries"),
-        ({"data": np.zeros(9)}, "data"),
         ({"delta": 0.0}, "delta"),
         ({"confidence": 1.0}, "confidence"),
-        ({"access": "gradients", "half_noise": gaussian(1.0)}, "half_noise"),
-        ({"access": "gradients"}, "train"),
+        ({}, "train"),
     ],
-    ids=["access", "canaries", "too many", "data", "delta", "confidence", "half_noise", "no step"],
+    ids=["access", "canaries", "too many", "delta", "confidence", "no step"],
 )
 def test_bad_arguments_of_an_audit(settings, argument) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         audit_training(lambda canaries: None, TRAINING, **settings)
     assert refused.value.argument == argument
-
-
-@pytest.mark.parametrize("scores", [np.zeros(3), None, np.full(1000, math.nan), ["a"] * 1000])
-def test_scores_that_are_none(scores) -> None:
-    with pytest.raises(InvalidArgumentError, match="1000 numbers"):
-        audit_training(lambda included: scores, odp.gaussian(1.0))
 
 
 def test_insert_and_observe_take_turns() -> None:

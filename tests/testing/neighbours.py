@@ -14,7 +14,8 @@ import numpy as np
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
-from optuna_dp.testing.simulation import Runs
+
+from .simulation import Runs
 
 Pair = tuple[Any, Any]
 
@@ -61,7 +62,7 @@ class RunsWorld:
 
 
 class NeighbouringRuns:
-    """Searches whose single runs are epsilon-DP, for :func:`optuna_dp.testing.audit_search`.
+    """Searches whose single runs are epsilon-DP, for :func:`audit_search`.
 
     Up to four hyperparameters with up to three outputs each, of which one may be a failure. Laws
     of a run differ by ratios up to e^epsilon, as far as they can; durations, and what a policy

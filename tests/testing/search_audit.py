@@ -22,7 +22,8 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.testing.auditing import Audit, audit
-from optuna_dp.testing.neighbours import Family, Pair
+
+from .neighbours import Family, Pair
 
 Procedure = Callable[[Any, int], npt.NDArray[Any]]
 
@@ -85,17 +86,6 @@ def audit_search(
     Raises:
         InvalidArgumentError: If an argument is not allowed, or ``procedure`` returns something
             of another shape.
-
-    Example:
-        >>> import numpy as np
-        >>> from optuna_dp.testing import NeighbouringUtilities, audit_search
-        >>> rng = np.random.default_rng(0)
-        >>> def winner(utilities, n):  # noise of scale 1; 2-DP
-        ...     noisy = utilities + rng.exponential(1.0, (n, len(utilities)))
-        ...     return noisy.argmax(axis=1)
-        >>> found = audit_search(winner, NeighbouringUtilities(3), runs=20_000, seed=0)
-        >>> 1.0 < found.epsilon < 2.0
-        True
     """
     count = validation.whole("runs", runs, 1000)
     validation.open_unit("confidence", confidence)
