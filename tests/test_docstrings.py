@@ -29,8 +29,7 @@ PARTS = (
 )
 MORE = {
     "optuna_dp.planning.calibration": ("Calibration", "bounds_of_ratio"),
-    "optuna_dp.planning.selection_plan_rows": ("PlanRow",),
-    "optuna_dp.planning.selection_plan": ("SelectionPlan",),
+    "optuna_dp.planning.selection_plan": ("PlanRow", "SelectionPlan"),
 }
 # The arguments of one of these are its fields, which "Attributes:" explains.
 FIELDS = ("Args:", "Attributes:")

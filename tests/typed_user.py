@@ -41,7 +41,7 @@ def plan(law: odp.TrialCount, many: Callable[[float], odp.TrialCount]) -> float:
     together: odp.Guarantee = alone.compose(odp.worst_case(odp.pure_dp(0.1), odp.zcdp(0.01)))
     found = odp.calibrate(target_epsilon=2.0, delta=1e-5, run=odp.gaussian, trials=law)
     runs = odp.calibrate(target_epsilon=2.0, delta=1e-5, run=odp.laplace(2.0), trials=many)
-    rows = odp.selection_plan(odp.gaussian, noise_multiplier=4.0).rows
+    rows = odp.selection_plan(odp.gaussian(4.0)).rows
     prices = [row.price for row in rows if row.price is not None]
     number: int = law.capped(60).quantile(0.95)
     chance: float = law.hit_probability(0.05)

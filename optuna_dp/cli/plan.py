@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -12,19 +12,11 @@ from optuna_dp.cli.common import AsJson, Relation, clear_errors, option
 from optuna_dp.cli.plan_table import print_plan
 from optuna_dp.errors import InvalidArgumentError
 
-# What ``--target-epsilon`` solves for.
-Unknown = Literal["noise", "mean", "density-bounds"]
-_UNKNOWNS: dict[Unknown, Any] = {
-    "noise": "noise_multiplier",
-    "mean": "mean",
-    "density-bounds": "density_bounds",
-}
-
 
 def plan(
     noise_multiplier: Annotated[
         float | None,
-        option("NUMBER", "Noise of DP-SGD over its clipping norm. Leave out to solve for it."),
+        option("NUMBER", "Noise of DP-SGD over its clipping norm, unless it is solved for."),
     ] = None,
     sample_rate: Annotated[
         float | None, option("RATE", "Batch size over the number of records, in (0, 1].")
@@ -64,15 +56,8 @@ def plan(
     ] = None,
     relation: Relation = "add-or-remove-one",
     target_epsilon: Annotated[
-        float | None, option("NUMBER", "Solve for this epsilon of each search.")
-    ] = None,
-    solve: Annotated[
-        Unknown | None,
-        option(
-            "WHAT",
-            "What to solve for: noise (the default if --noise-multiplier is left out), "
-            "mean (the default otherwise) or density-bounds.",
-        ),
+        float | None,
+        option("NUMBER", "Find the noise multiplier with which each search costs this."),
     ] = None,
     attacks: Annotated[
         bool | None,
@@ -82,7 +67,7 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare private selections (RandTune, DP-HyPO), or solve for a target epsilon.
+    """Compare private selections (RandTune, DP-HyPO), or find the noise for an epsilon.
 
     Each row has one distribution of the secret number of runs, and runs that learn from earlier
     ones within density bounds, or not at all. optuna-dp budget is the recommended method.
@@ -91,22 +76,20 @@ def plan(
     """
     with clear_errors(plan, **_FLAGS):
         # Checked before the accountants are loaded: a typing error should show at once.
-        _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon, solve)
+        _check(event, noise_multiplier, sample_rate, steps, score_noise, target_epsilon)
         # Lazy: start-up time.
         from threadpoolctl import threadpool_limits
 
         from optuna_dp.planning import selection_plan
 
         found = selection_plan.selection_plan(
-            _run(event, sample_rate, steps, score_noise),
-            noise_multiplier=noise_multiplier,
+            _run(event, noise_multiplier, sample_rate, steps, score_noise),
             delta=delta,
             laws=law or selection_plan.LAWS,
             means=mean or selection_plan.MEANS,
             density_bounds=None if density_bounds is None else _bounds(density_bounds),
             neighboring_relation=relation.replace("-", "_"),
             target_epsilon=target_epsilon,
-            solve=None if solve is None else _UNKNOWNS[solve],
         )
         attacks = target_epsilon is None if attacks is None else attacks
         # Rows are computed here. Their linear systems are small: on a busy machine several threads
@@ -136,7 +119,6 @@ def _check(
     steps: int | None,
     score_noise: float | None,
     target: float | None,
-    solve: Unknown | None,
 ) -> None:
     training = {
         "--noise-multiplier": noise,
@@ -150,9 +132,12 @@ def _check(
                 raise InvalidArgumentError(
                     name, value, "it cannot be combined with --event", "Use one or the other."
                 )
-        if solve == "noise":
+        if target is not None:
             raise InvalidArgumentError(
-                "--solve", "noise", "the noise of an --event is fixed", "Use the DP-SGD options."
+                "--target-epsilon",
+                target,
+                "the noise of an --event is fixed",
+                "Use the DP-SGD options.",
             )
     else:
         for name in ("--sample-rate", "--steps"):
@@ -164,20 +149,21 @@ def _check(
             raise InvalidArgumentError(
                 "--noise-multiplier", None, "it is needed unless --target-epsilon is given"
             )
-        if noise is None and solve not in (None, "noise"):
+        if noise is not None and target is not None:
             raise InvalidArgumentError(
-                "--noise-multiplier", None, f"it is needed to solve for {solve}"
+                "--noise-multiplier",
+                noise,
+                "it is what --target-epsilon solves for",
+                "Leave out one of the two. odp.calibrate finds a mean or density bounds.",
             )
-        if noise is not None and solve == "noise":
-            raise InvalidArgumentError(
-                "--noise-multiplier", noise, "it cannot be given and solved for", "Leave it out."
-            )
-    if solve is not None and target is None:
-        raise InvalidArgumentError("--target-epsilon", None, "it is needed to solve for anything")
 
 
 def _run(
-    event: str | None, rate: float | None, steps: int | None, score_noise: float | None
+    event: str | None,
+    noise: float | None,
+    rate: float | None,
+    steps: int | None,
+    score_noise: float | None,
 ) -> Any:
     """Returns the run's event, or the function of the noise that makes it."""
     from optuna_dp.accounting import event_json, events  # start-up time
@@ -201,7 +187,7 @@ def _run(
         )
         return training if score is None else events.compose(training, score)
 
-    return at
+    return at if noise is None else at(noise)
 
 
 def _bounds(given: list[str]) -> list[tuple[float, float]]:

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from optuna_dp.planning.selection_plan import SelectionPlan
-    from optuna_dp.planning.selection_plan_rows import PlanRow
-
-_SOLVED = {
-    "noise_multiplier": "The least noise",
-    "mean": "The largest mean number of runs",
-    "density_bounds": "The widest density bounds",
-}
+    from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan
 
 
 class _Column(NamedTuple):
@@ -53,7 +46,7 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
     quiet = not stderr.is_terminal
     last = plan.rows[0]
     for row in track(plan.rows, "Accounting", console=stderr, transient=True, disable=quiet):
-        if plan.solved_for != "mean" and row.mean != last.mean:
+        if row.mean != last.mean:
             table.add_section()
         table.add_row(*(column.cell(row) for column in columns))
         last = row
@@ -70,17 +63,16 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
 
 
 def _title(plan: SelectionPlan) -> str:
-    if plan.solved_for is None:
-        what = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
-    else:
-        within = f"{_SOLVED[plan.solved_for]} within epsilon {plan.target_epsilon:g}"
+    what = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
+    if plan.target_epsilon is not None:
+        within = f"The least noise within epsilon {plan.target_epsilon:g}"
         what = f"[bold]{within}[/bold] at delta = {plan.delta:g}"
     return what + (f"; one run alone costs {_up(plan.one_run)}." if plan.one_run else ".")
 
 
 def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
-    solved = plan.solved_for == "noise_multiplier"
-    adaptive = plan.solved_for == "density_bounds" or any(row.adaptive for row in plan.rows)
+    solved = plan.target_epsilon is not None
+    adaptive = any(row.adaptive for row in plan.rows)
     short = any(row.law.startswith("negative-binomial") for row in plan.rows)
     best = f"{100 * plan.fraction:g}%"
     columns = [
@@ -110,7 +102,7 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
         ),
         _Column(
             "RDP",
-            lambda row: _up(row.theorem_1 if row.adaptive else row.rdp),
+            lambda row: _up(row.rdp),
             "dp-accounting's figure; with density bounds DP-HyPO's Theorem 1.",
             "dim",
         ),
@@ -131,13 +123,6 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
             "what learning adds to eps.",
             shown=adaptive,
         ),
-        _Column(
-            "rival",
-            _rival,
-            "mean number of runs of plain random search at the same eps. Learning helps only if "
-            "you cannot make so many runs.",
-            shown=adaptive,
-        ),
     ]
     return [column for column in columns if column.shown]
 
@@ -147,12 +132,10 @@ def _law(row: PlanRow) -> str:
 
 
 def _mean(row: PlanRow) -> str:
-    return "" if row.mean is None else f"{row.mean:.0f}" if row.mean >= 10 else f"{row.mean:.2g}"
+    return f"{row.mean:.0f}" if row.mean >= 10 else f"{row.mean:.2g}"
 
 
 def _learns(row: PlanRow) -> str:
-    if row.density_bounds is None:
-        return "?"
     short, two = ("-".join(f"{b:{form}}" for b in row.density_bounds) for form in (".3g", ".2f"))
     return "-" if not row.adaptive else short if len(short) <= 9 else two
 
@@ -169,16 +152,10 @@ def _up(value: float | None) -> str:
     return rounded_up(value, 2 if value < 1000 else 0)
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.0f}%"
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}%"
 
 
 def _hit(row: PlanRow) -> str:
-    if not row.adaptive:
-        return _percent(row.hit)
-    return f"{_percent(row.hit_worst)[:-1]}-{_percent(row.hit_best)}"
-
-
-def _rival(row: PlanRow) -> str:
-    mean = row.rival_mean
-    return "" if mean is None else f"{mean:.0f}" if mean < 9999 else ">9999"
+    worst, best = map(_percent, row.hit)
+    return f"{worst[:-1]}-{best}" if row.adaptive else best

@@ -238,8 +238,7 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
     """Plots what searches cost by their mean number of runs, or the noise that a target needs.
 
     One line per law of T and density bounds. The dotted line is what publishing that many runs
-    would cost. Where the mean was solved for, a line is a point: how many runs the target allows.
-    Rows without a finite result are left out.
+    would cost. Rows without a finite result are left out.
 
     **Public**: a plan is made before any data are touched.
 
@@ -259,12 +258,12 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
         raise InvalidArgumentError(
             "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
         )
-    noise = plan.solved_for == "noise_multiplier"
+    noise = plan.target_epsilon is not None
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
     naive: dict[float, float] = {}
     for row in plan.rows:
         height = row.noise_multiplier if noise else row.epsilon
-        if row.mean is None or height is None or not math.isfinite(row.epsilon):
+        if height is None or not math.isfinite(row.epsilon):
             continue
         lines[row.name].append((row.mean, height))
         if not noise and row.naive is not None:

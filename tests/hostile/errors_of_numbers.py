@@ -100,5 +100,8 @@ ACCOUNTING = [
         lambda: odp.calibrate(target_epsilon=0.1, delta=1e-5, run=RUN, trials=odp.Geometric),
     ),
     Case("An unknown law in a plan", lambda: odp.selection_plan(RUN, laws=["uniform"])),
-    Case("A plan that solves without a target", lambda: odp.selection_plan(RUN, solve="mean")),
+    Case(
+        "A plan for a target without noise to find",
+        lambda: odp.selection_plan(RUN, target_epsilon=1),
+    ),
 ]

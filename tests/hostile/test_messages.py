@@ -58,15 +58,13 @@ WHAT_WAS_GIVEN: dict[str, tuple[Callable[[], Any], str]] = {
     "a mean alone": (lambda: odp.selection_plan(RUN, means=3), r"^means=3 .* Give means=\[...\]"),
     "a law alone": (lambda: odp.selection_plan(RUN, laws="poisson"), "^laws='poisson' .* a list"),
     "no laws": (
-        lambda: odp.selection_plan(RUN, laws=[], adaptive_laws=[]),
-        "^laws, adaptive_laws",
+        lambda: odp.selection_plan(RUN, laws=[], density_bounds=[]),
+        "^laws=",
     ),
     "a pair alone": (
         lambda: odp.selection_plan(RUN, density_bounds=(0.5, 2)),
         r"\(0.5, 2\) .* list of pairs .* \[\(0.75, 2.0\)\]",
     ),
-    "no runs": (lambda: odp.selection_plan(RUN, cap=0), "^cap=0 is"),
-    "an unknown unknown": (lambda: odp.selection_plan(RUN, solve="foo"), "^solve='foo' is"),
 }
 
 
