@@ -41,8 +41,7 @@ def make_private(
     Guarantees:
         * Every record joins each batch with probability ``run.sample_rate``, independently; each
           step has noise of ``run.noise_multiplier`` clipping norms and is divided by the plan's
-          batch size; there are at most ``run.steps`` of them. A plan with samples trains on a
-          fresh one (:meth:`Fidelity.draw_sample`).
+          batch size; there are at most ``run.steps`` of them.
         * Batches and noise come from generators that the operating system seeds: no seed of a
           script repeats them.
         * What Opacus' accountant recorded is handed to :meth:`Fidelity.spent` when the loop over
@@ -109,12 +108,8 @@ def make_private(
         expected_batch_size=run.batch_size,
         generator=_fresh(torch, trained[0].device),
     )
-    dataset: Any = data_loader.dataset
-    if run.sample is not None:
-        rows = run.draw_sample(len(dataset)).tolist()
-        dataset = torch.utils.data.Subset(dataset, rows)
     loader = DPDataLoader(
-        dataset,
+        data_loader.dataset,
         sample_rate=run.sample_rate,
         collate_fn=data_loader.collate_fn,
         num_workers=data_loader.num_workers,

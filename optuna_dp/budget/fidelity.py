@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.budget.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.budget.spending import SCORED, SPENT, costs_no_more, note, noted, spent_event
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.json_records import NOT_STORED, Record, stored
+from optuna_dp.json_records import Record, stored
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -28,8 +26,7 @@ class Fidelity:
     Attributes:
         noise_multiplier: Noise of one step over the clipping norm.
         steps: Number of noisy steps, at least 1.
-        sample_rate: Chance of a record, of the run's sample if it has one, to join a step; None
-            if the plan was made from ``run``.
+        sample_rate: Chance of a record to join a step; None if the plan was made from ``run``.
         score_noise_multiplier: For :func:`optuna_dp.scoring.private_accuracy` and the like; None
             if no score on private records is charged for.
         batch_size: Expected number of records in a batch, the same for all runs of a plan; None
@@ -37,16 +34,12 @@ class Fidelity:
         event: What the run costs, its score included.
         is_pilot: Whether it is a pilot; the last run and spare ones are not.
         rung: The rung of a pilot, from 0; of the last run, the number of rungs.
-        sample: Chance of a record to join the secret sample that the run trains and is scored on,
-            see :meth:`draw_sample`; None if it runs on everything.
         records: The public number of records that the plan was made for; None if it was made from
             ``run``.
         scored_on: "training" or "disjoint": private records, with noise; "public": public ones,
             without; None if no score of this run is charged for.
         neighboring_relation: The plan's.
         trial: The trial that was granted this, by :func:`optuna_dp.fidelity`.
-        seal: Of a plan that was made from ``run``, the digest of the numbers and the event that
-            it made of them (:func:`seal_of`); None for DP-SGD, whose event is made again.
     """
 
     noise_multiplier: float
@@ -57,20 +50,18 @@ class Fidelity:
     event: dp_event.DpEvent = field(repr=False, hash=False)
     is_pilot: bool
     rung: int
-    sample: float | None = None
     records: float | None = None
     scored_on: str | None = None
     neighboring_relation: str = "add_or_remove_one"
-    seal: str | None = field(default=None, repr=False)
     trial: Trial | None = field(default=None, repr=False, compare=False)
 
     @property
     def training(self) -> dp_event.DpEvent:
-        """What the training may cost, without the score; to a record of the sample, if any."""
-        event: Any = self.event if self.sample is None else self.event.event
+        """What the training may cost, without the score."""
+        event: Any = self.event
         first = getattr(event, "events", [event])[0]
         noise, scored_on = self.score_noise_multiplier, self.scored_on
-        return first if run_event(first, noise, scored_on, self.sample) == self.event else event
+        return first if run_event(first, noise, scored_on) == event else event
 
     def spent(self, *what: Any) -> None:
         """Records what the training's own accountant says was spent; refuses more than granted.
@@ -144,7 +135,7 @@ class Fidelity:
             )
         if size is None:
             assert self.records is not None
-            size = max(1, round(self.records * (self.sample or 1.0)))
+            size = max(1, round(self.records))
         if self.trial is not None and noted(self._now(), SCORED) is not None:
             raise PlanError(
                 f"Trial {self.trial.number} called run.score twice. The plan charges for one "
@@ -211,38 +202,6 @@ class Fidelity:
             noise_per_weight=noise_per_weight,
         )
 
-    def draw_sample(self, records: int) -> npt.NDArray[np.intp]:
-        """Returns the rows that this run may touch: a fresh secret sample, or all of them.
-
-        Once in each run, and for that run only: the plan charges for samples that are independent
-        of each other. Who knows a sample knows whom the run did not protect by it, so it is not
-        to be stored, shown or made from a seed; its size is a secret too.
-
-        Args:
-            records: Number of rows there are.
-
-        Returns:
-            Row numbers in ascending order, drawn from the operating system's randomness.
-
-        Raises:
-            InvalidArgumentError: If it is not a whole number from 0 on.
-
-        Example:
-            >>> import optuna_dp as odp
-            >>> plan = odp.plan_budget(
-            ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=4, sample=0.1
-            ... )
-            >>> 1_500 < len(plan.pilot.draw_sample(20_000)) < 2_500
-            True
-            >>> len(plan.final.draw_sample(20_000))
-            20000
-        """
-        count = validation.whole("records", records)
-        if self.sample is None:
-            return np.arange(count)
-        drawn = np.random.default_rng(secrets.randbits(256)).random(count)
-        return np.flatnonzero(drawn < self.sample)
-
 
 def _event_to_json(event: Any) -> dict[str, Any]:
     from optuna_dp.accounting.event_json import event_to_json  # start-up time
@@ -258,14 +217,23 @@ def _event_from_json(record: Any) -> Any:
 
 @dataclass(frozen=True)
 class PaidRuns(Record):
-    """So many runs of one kind, as the planner and a record describe them."""
+    """So many runs of one kind, as they are charged for.
+
+    Attributes:
+        count: How many.
+        noise_multiplier: Noise of one step over the clipping norm.
+        steps: Number of noisy steps.
+        score_noise_multiplier: Noise of the score; None if none is charged for.
+        event: What each costs, its score included.
+        seal: Of a plan that was made from ``run``, the digest of the numbers and the event that it
+            made of them (:func:`seal_of`); None for DP-SGD, whose event is made again.
+    """
 
     count: int
     noise_multiplier: float
     steps: int
     score_noise_multiplier: float | None
-    event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json))
-    sample: float | None = field(default=None, metadata=NOT_STORED)
+    event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json), hash=False)
     seal: str | None = field(default=None, metadata=stored(optional=True))
 
     def __post_init__(self) -> None:
@@ -275,8 +243,12 @@ class PaidRuns(Record):
         if self.score_noise_multiplier is not None:
             validation.positive("score_noise_multiplier", self.score_noise_multiplier)
 
+    def sealed(self) -> PaidRuns:
+        """Returns the same runs with their seal."""
+        return replace(self, seal=seal_of(self))
 
-def seal_of(run: PaidRuns | Fidelity) -> str:
+
+def seal_of(run: PaidRuns) -> str:
     """Returns a digest of what a run may spend and of the event that stands for it.
 
     What a caller's function makes of noise and steps is not known later, so neither may be changed
@@ -285,7 +257,7 @@ def seal_of(run: PaidRuns | Fidelity) -> str:
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from optuna_dp.accounting.event_json import canonical_key
 
-    noises = [run.noise_multiplier, run.score_noise_multiplier, run.sample]
+    noises = [run.noise_multiplier, run.score_noise_multiplier]
     numbers = [None if value is None else float(value) for value in noises]
     text = f"{numbers!r} {int(run.steps)} {canonical_key(run.event)}"
     return hashlib.sha256(text.encode()).hexdigest()
@@ -299,32 +271,21 @@ def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any
     return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
 
 
-def rate_within(sample: float | None, sample_rate: float) -> float:
-    """Returns the rate at which a sample's records join a step that is as large as on all."""
-    return sample_rate if sample is None else min(sample_rate / sample, 1.0)
-
-
-def run_event(
-    training: Any, score_noise: float | None, score: str | None, sample: float | None = None
-) -> Any:
+def run_event(training: Any, score_noise: float | None, score: str | None) -> Any:
     """Returns what a training and its score cost together.
 
     A record is in the score's data set besides the training's ("training": both are paid), or it
-    is in one of the two ("disjoint": the worse of them). Without noise no score is paid for. On a
-    sample of the run's own, both are.
+    is in one of the two ("disjoint": the worse of them). Without noise no score is paid for.
     """
+    if score_noise is None:
+        return training
     # Start-up time: samplers hold plans; dp-accounting is slow.
-    from dp_accounting import dp_event
-
     from optuna_dp.accounting.events import compose
     from optuna_dp.scoring import score_event
 
-    event = training
-    if score_noise is not None and score == "disjoint":
-        # Lazy: only scores on disjoint records need it.
-        from optuna_dp.accounting.kinds.worst_case import worst_case
+    if score != "disjoint":
+        return compose(training, score_event(score_noise))
+    # Lazy: only scores on disjoint records need it.
+    from optuna_dp.accounting.kinds.worst_case import worst_case
 
-        event = worst_case(training, score_event(score_noise))
-    elif score_noise is not None:
-        event = compose(training, score_event(score_noise))
-    return event if sample is None else dp_event.PoissonSampledDpEvent(sample, event)
+    return worst_case(training, score_event(score_noise))

@@ -6,18 +6,12 @@ Data only; :func:`optuna_dp.plan_budget` chooses them, and the accounting comput
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp import validation
-from optuna_dp.budget.fidelity import (
-    Fidelity,
-    PaidRuns,
-    rate_within,
-    run_event,
-    seal_of,
-    sgd_training,
-)
+from optuna_dp.budget.fidelity import Fidelity, PaidRuns, run_event, seal_of, sgd_training
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.hooks import call_optional
 from optuna_dp.json_records import Record, stored
@@ -30,8 +24,8 @@ if TYPE_CHECKING:
 SCORES = ("training", "disjoint", None)
 
 
-@dataclass(frozen=True)
-class BudgetPlan:
+@dataclass(frozen=True, repr=False)
+class BudgetPlan(Record):
     """Rungs of released pilots, then one last run, within one target epsilon.
 
     Guarantees:
@@ -45,36 +39,38 @@ class BudgetPlan:
         epsilon: The target. What is guaranteed is ``guarantee.epsilon(delta)``.
         delta: In (0, 1).
         neighboring_relation: "add_or_remove_one" or "replace_one".
+        sample_rate: Chance of a record to join a step; None if the plan was made from ``run``.
+        batch_size: Expected number of records in a batch; None likewise.
         score: Whose records scores are computed on: "training", "disjoint" or None (public ones).
-        rung_sizes: How many pilots each rung has.
-        rungs: What a pilot of each rung may spend.
-        final: What the last run may spend.
-        spare_runs: How many more runs like the last one are charged for.
+        paid_pilots: The pilots of each rung, as they are charged for.
+        paid_last: The last run and the spare ones, as they are charged for.
 
     Raises:
         InvalidArgumentError: If parts contradict each other, or are not allowed.
     """
 
+    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp budget plan", "version": 1}
+
     epsilon: float
     delta: float
     neighboring_relation: str
+    sample_rate: float | None
+    batch_size: float | None
     score: str | None
-    rung_sizes: tuple[int, ...]
-    rungs: tuple[Fidelity, ...]
-    final: Fidelity
-    spare_runs: int = 0
+    paid_pilots: tuple[PaidRuns, ...] = field(metadata=stored(key="rungs"))
+    paid_last: PaidRuns = field(metadata=stored(key="final"))
 
     def __post_init__(self) -> None:
         rung_sizes("rung_sizes", self.rung_sizes)
-        if len(self.rungs) != len(self.rung_sizes):
-            raise InvalidArgumentError(
-                "rungs",
-                f"{len(self.rungs)} of them",
-                f"there must be as many as rung_sizes, {len(self.rung_sizes)}",
-            )
         validation.positive("epsilon", self.epsilon)
         validation.open_unit("delta", self.delta)
-        validation.whole("spare_runs", self.spare_runs)
+        for name in ("sample_rate", "batch_size"):
+            if getattr(self, name) is not None:
+                validation.positive(name, getattr(self, name))
+        if (self.sample_rate is None) != (self.batch_size is None):
+            raise InvalidArgumentError(
+                "batch_size", self.batch_size, "it needs both sample_rate and batch_size, or none"
+            )
         checked_score(self.score)
         if self.score == "disjoint" and self.neighboring_relation == "replace_one":
             # One record leaves the training, another joins the score: both change at once, and
@@ -85,12 +81,11 @@ class BudgetPlan:
                 "replace_one does not allow it: one replacement may change both parts of the data",
                 "Plan with score='training', which charges for both, or with add_or_remove_one.",
             )
-        checked_sample(self.sample, self.neighboring_relation)
-        if not all(_is_as_stated(run, self.score) for run in (*self.rungs, self.final)):
+        if not all(map(self._is_as_stated, (*self.paid_pilots, self.paid_last))):
             raise InvalidArgumentError(
                 "event",
                 "that of a run",
-                "it must be that of the noise multiplier, steps and sample beside it",
+                "it must be that of the noise multiplier and steps beside it",
                 "Make another plan with optuna_dp.plan_budget.",
             )
 
@@ -103,14 +98,33 @@ class BudgetPlan:
             for count, rung in zip(self.rung_sizes, self.rungs, strict=True)
         )
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
-        on = "" if self.sample is None else f", each on a secret sample of {self.sample:g}"
-        then = f"{rungs}{on}, then " if rungs else ""
+        then = f"{rungs}, then " if rungs else ""
         remark = str(call_optional("remark on a plan", self))
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
             f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}"
             f"{remark and '. ' + remark}>)"
         )
+
+    @property
+    def rung_sizes(self) -> tuple[int, ...]:
+        """How many pilots each rung has."""
+        return tuple(runs.count for runs in self.paid_pilots)
+
+    @cached_property
+    def rungs(self) -> tuple[Fidelity, ...]:
+        """What a pilot of each rung may spend."""
+        return tuple(self._fidelity(runs, i) for i, runs in enumerate(self.paid_pilots))
+
+    @cached_property
+    def final(self) -> Fidelity:
+        """What the last run may spend."""
+        return self._fidelity(self.paid_last, len(self.paid_pilots))
+
+    @property
+    def spare_runs(self) -> int:
+        """How many more runs like the last one are charged for."""
+        return self.paid_last.count - 1
 
     @property
     def pilots(self) -> int:
@@ -120,7 +134,7 @@ class BudgetPlan:
     @property
     def runs(self) -> int:
         """How many runs are charged for: pilots, the last run, spare ones."""
-        return self.pilots + 1 + self.spare_runs
+        return self.pilots + self.paid_last.count
 
     @property
     def pilot(self) -> Fidelity:
@@ -134,19 +148,16 @@ class BudgetPlan:
         return self.rungs[0]
 
     @property
-    def sample(self) -> float | None:
-        """Chance of a record to join a pilot's sample; None if pilots run on everything."""
-        return self.rungs[0].sample if self.rungs else None
-
-    @property
     def event(self) -> dp_event.DpEvent:
         """The composition of all runs that may start."""
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from dp_accounting import dp_event
 
-        counted = [*zip(self.rungs, self.rung_sizes, strict=True), (self.final, self._finals)]
         return dp_event.ComposedDpEvent(
-            [dp_event.SelfComposedDpEvent(run.event, count) for run, count in counted]
+            [
+                dp_event.SelfComposedDpEvent(runs.event, runs.count)
+                for runs in (*self.paid_pilots, self.paid_last)
+            ]
         )
 
     @property
@@ -177,35 +188,30 @@ class BudgetPlan:
             left -= size
         return self.final
 
-    @property
-    def _finals(self) -> int:
-        return 1 + self.spare_runs
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values, from which :meth:`from_json` makes an equal plan."""
-        runs = [*zip(self.rungs, self.rung_sizes, strict=True), (self.final, self._finals)]
-        *rungs, final = (
-            PaidRuns(
-                n,
-                r.noise_multiplier,
-                r.steps,
-                r.score_noise_multiplier,
-                r.event,
-                seal=r.seal,
-            )
-            for r, n in runs
-        )
-        return _PlanRecord(
-            epsilon=self.epsilon,
-            delta=self.delta,
+    def _fidelity(self, runs: PaidRuns, rung: int) -> Fidelity:
+        sized = self.sample_rate is not None and self.batch_size is not None
+        scored = runs.score_noise_multiplier is not None
+        return Fidelity(
+            noise_multiplier=runs.noise_multiplier,
+            steps=runs.steps,
+            sample_rate=self.sample_rate,
+            score_noise_multiplier=runs.score_noise_multiplier,
+            batch_size=self.batch_size,
+            event=runs.event,
+            is_pilot=runs is not self.paid_last,
+            rung=rung,
+            records=self.batch_size / self.sample_rate if sized else None,  # type: ignore[operator]
+            scored_on="public" if self.score is None else self.score if scored else None,
             neighboring_relation=self.neighboring_relation,
-            sample_rate=self.final.sample_rate,
-            batch_size=self.final.batch_size,
-            score=self.score,
-            rungs=tuple(rungs),
-            final=final,
-            sample=self.sample,
-        ).to_json()
+        )
+
+    def _is_as_stated(self, runs: PaidRuns) -> bool:
+        """Returns whether the event of runs is that of the noise and the steps beside it."""
+        if self.sample_rate is None:
+            return runs.seal == seal_of(runs)
+        training = sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
+        event = run_event(training, runs.score_noise_multiplier, self.score)
+        return runs.seal is None and bool(runs.event == event)
 
     @classmethod
     def from_json(cls, data: Any) -> BudgetPlan:
@@ -216,97 +222,15 @@ class BudgetPlan:
                 an event that is not that of the noise and steps beside it, say.
             UnsupportedEventError: If no accountant supports an event.
         """
-        record = _PlanRecord.from_json(data)
-        plan = assembled(
-            epsilon=record.epsilon,
-            delta=record.delta,
-            neighboring_relation=record.neighboring_relation,
-            sample_rate=record.sample_rate,
-            batch_size=record.batch_size,
-            score=record.score,
-            runs=[*(replace(run, sample=record.sample) for run in record.rungs), record.final],
-        )
+        plan = super().from_json(data)
         plan.guarantee  # noqa: B018  # refuses events that no accountant supports
         return plan
-
-
-@dataclass(frozen=True)
-class _PlanRecord(Record):
-    """A plan as it is stored: what all runs have in common, and what each kind is charged for."""
-
-    constants: ClassVar[dict[str, Any]] = {"format": "optuna-dp budget plan", "version": 1}
-
-    epsilon: float
-    delta: float
-    neighboring_relation: str
-    sample_rate: float | None
-    batch_size: float | None
-    score: str | None
-    rungs: tuple[PaidRuns, ...]
-    final: PaidRuns
-    sample: float | None = field(default=None, metadata=stored(optional=True))
-
-    def __post_init__(self) -> None:
-        for name in ("sample_rate", "batch_size", "sample"):
-            if getattr(self, name) is not None:
-                validation.positive(name, getattr(self, name))
-        if (self.sample_rate is None) != (self.batch_size is None):
-            raise ValueError("it needs both sample_rate and batch_size, or neither")
-        if self.sample is not None and not self.rungs:
-            raise ValueError("it has a sample and no pilots")
-        sealed = {run.seal is not None for run in (*self.rungs, self.final)}
-        if sealed != {self.sample_rate is None}:
-            raise ValueError("it needs a seal for each run, or sample_rate and batch_size")
 
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for what is no record of a plan."""
         allowed = f"it must be what BudgetPlan.to_json returned ({why})"
         return InvalidArgumentError("data", data, allowed, fix)
-
-
-def assembled(
-    *,
-    epsilon: float,
-    delta: float,
-    neighboring_relation: str,
-    sample_rate: float | None,
-    batch_size: float | None,
-    score: str | None,
-    runs: list[PaidRuns],
-) -> BudgetPlan:
-    """Returns the plan of these runs: rungs from the first on, then the last runs."""
-    *rungs, last = runs
-    records = None if sample_rate is None or batch_size is None else batch_size / sample_rate
-
-    def fidelity(run: PaidRuns, rung: int) -> Fidelity:
-        scored = run.score_noise_multiplier is not None
-        return Fidelity(
-            noise_multiplier=run.noise_multiplier,
-            steps=run.steps,
-            sample_rate=None if sample_rate is None else rate_within(run.sample, sample_rate),
-            score_noise_multiplier=run.score_noise_multiplier,
-            batch_size=batch_size,
-            event=run.event,
-            is_pilot=run is not last,
-            rung=rung,
-            sample=run.sample,
-            records=records,
-            scored_on="public" if score is None else score if scored else None,
-            neighboring_relation=neighboring_relation,
-            seal=run.seal or (seal_of(run) if sample_rate is None else None),
-        )
-
-    return BudgetPlan(
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
-        score=score,
-        rung_sizes=tuple(run.count for run in rungs),
-        rungs=tuple(fidelity(run, i) for i, run in enumerate(rungs)),
-        final=fidelity(last, len(rungs)),
-        spare_runs=last.count - 1,
-    )
 
 
 def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
@@ -323,31 +247,6 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
             "The best pilots of a rung run again on the next one, for example (16, 4).",
         )
     return sizes
-
-
-def checked_sample(value: Any, neighboring_relation: str) -> float | None:
-    """Returns the share of the records that a pilot's sample holds, None for all of them."""
-    if value is None:
-        return None
-    sample = validation.open_unit("sample", value)
-    if neighboring_relation != "add_or_remove_one":
-        raise InvalidArgumentError(
-            "sample",
-            value,
-            f"a secret sample needs neighboring_relation='add_or_remove_one', not "
-            f"{neighboring_relation!r}",
-            "Leave out sample, or plan with add_or_remove_one.",
-        )
-    return sample
-
-
-def _is_as_stated(run: Fidelity, score: str | None) -> bool:
-    """Returns whether a run's event is that of the noise, steps and sample beside it."""
-    if run.sample_rate is None:
-        rate = getattr(run.event, "sampling_probability", None)
-        return run.seal == seal_of(run) and (run.sample is None or rate == run.sample)
-    training = sgd_training(run.noise_multiplier, run.sample_rate, run.steps)
-    return bool(run.event == run_event(training, run.score_noise_multiplier, score, run.sample))
 
 
 def checked_score(value: Any) -> None:

@@ -18,11 +18,6 @@ _CHOICES = {
     "evidence": "those of the first guess, if one was given and no pilot was clearly better on "
     "the last rung; otherwise those of the pilot with the best score there",
 }
-_SAMPLES = (
-    "vouched for: each pilot trains and is scored on its own secret sample, drawn by the "
-    "objective; a record joins it with probability {:g}, independently of all others. The last "
-    "run uses all records"
-)
 _SCORES: dict[str | None, str] = {
     "training": "computed on the training records, with noise, and charged beside the training",
     "disjoint": "computed with noise on private records that are never trained on; the more "
@@ -61,9 +56,6 @@ took, when they ended, logs, or attributes and reported values outside the state
         "A run depends only on the data, its own hyperparameters and fresh randomness: not on "
         "shared random seeds. The data were not scaled, selected or pretrained on by what private "
         "records say, except within the runs and charged for.",
-        "If pilots run on samples (then the table has a row The samples), each drew its own, with "
-        "fresh and secret randomness, used no other private record, and revealed its sample to "
-        "nobody.",
         "Whether a run fails or is pruned is part of its private output.",
         "The result would have been released whatever it was. No other search on the same data "
         "was discarded in its favour. (The costs of several releases add up.)",
@@ -103,7 +95,6 @@ took, when they ended, logs, or attributes and reported values outside the state
         return {
             "Search": f"planned: {design.sampler}: {search}",
             **rungs,
-            **({} if plan.sample is None else {"The samples": _SAMPLES.format(plan.sample)}),
             "The last run": f"planned: {in_words(plan.final.event)}{spare}. Its hyperparameters: "
             f"{origin}",
             "The score": f"planned: {_SCORES[plan.score]}"

@@ -7,18 +7,11 @@ from typing import Any, Literal
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
-from optuna_dp.budget.fidelity import PaidRuns, rate_within, sgd_training
-from optuna_dp.budget.plan import (
-    BudgetPlan,
-    assembled,
-    checked_sample,
-    checked_score,
-    rung_sizes,
-)
+from optuna_dp.budget.fidelity import PaidRuns, sgd_training
+from optuna_dp.budget.plan import BudgetPlan, checked_score, rung_sizes
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.batch import batch_choices
-from optuna_dp.planning.budget_split import OnSample, Split
+from optuna_dp.planning.budget_split import Split
 from optuna_dp.planning.rehearsal import FEWEST_STEPS
 
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
@@ -50,7 +43,6 @@ def plan_budget(
     pilot_epochs: float | None = None,
     pilot_steps: int | None = None,
     noise_increase: float | None = None,
-    sample: float | None = None,
     score: str | None = "training",
     score_final: bool = True,
     spare_runs: int = 0,
@@ -93,7 +85,7 @@ def plan_budget(
             short ones, of a sixth of the last run's steps but at least 20, so that all take less
             than three trainings. None where they cannot see: where the noise of a score on the
             training records alone spreads an accuracy by more than a third, unless
-            ``pilot_epochs``, ``noise_increase`` or ``sample`` asks for pilots. By experiment:
+            ``pilot_epochs`` or ``noise_increase`` asks for pilots. By experiment:
             ``docs/explanation/searches.md``.
         pilot_epochs: Length of a pilot; like the last run unless given, or short with
             ``pilots="auto"``. A short pilot has less noise for the same price.
@@ -101,12 +93,6 @@ def plan_budget(
         noise_increase: What the last run pays for the pilots, above 1. Unless given, 1.08, and
             1.15 where ``epsilon`` is below 2 (by experiment:
             ``examples/budget/README.md``).
-        sample: Chance of a record to join the secret sample that a pilot trains and is scored on,
-            drawn afresh by each pilot (:meth:`Fidelity.draw_sample`); the last run has all
-            records. In (0, 1); with ``"add_or_remove_one"``. Epochs of a pilot are then passes
-            over its sample, with batches as large as the last run's; ``run`` is asked for the
-            cost to a record of the sample. It saves computing, not privacy: DP-SGD does as well
-            with short pilots, which sample by themselves (docs/explanation/budget.md).
         score: Which records runs are scored on. ``"training"``: those trained on; training and
             score both count. ``"disjoint"``: private records that are never trained on, told
             apart by a rule that looks at nothing but the record itself; the worse of the two
@@ -139,7 +125,6 @@ def plan_budget(
     if not sizes:
         _refuse_without_pilots(
             noise_increase=noise_increase,
-            sample=sample,
             pilot_epochs=pilot_epochs,
             pilot_steps=pilot_steps,
         )
@@ -148,7 +133,6 @@ def plan_budget(
     checked_score(score)
     if not isinstance(score_final, bool):
         raise InvalidArgumentError("score_final", score_final, "it must be True or False")
-    share = checked_sample(sample, neighboring_relation)
     if None not in (records, epochs) and batch_size is None and run is None:
         batch_size, epochs = _favored(target, delta, records, epochs, work, neighboring_relation)
     elif work is not None:
@@ -161,26 +145,27 @@ def plan_budget(
     if run is None and isinstance(records, int):
         validation.warn_of_large_delta(float(delta), records)
     training, rate, length, pilot_length = _lengths(
-        records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps, share
+        records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps
     )
-    if auto and rate is not None and pilot_epochs is None and share is None:
+    if auto and rate is not None and pilot_epochs is None:
         pilot_length = min(length, max(FEWEST_STEPS, round(AUTO_LENGTH * length)))
-    split = Split(
-        target, float(delta), neighboring_relation, training, rate, score, score_final, share
-    )
+    split = Split(target, float(delta), neighboring_relation, training, rate, score, score_final)
     last, ratio = split.last(1 + spare, length, increase)
     rungs = split.rungs(sizes, pilot_length, last, increase, ratio) if sizes else []
-    asked = (pilot_epochs, pilot_steps, noise_increase, sample) != (None,) * 4
+    asked = (pilot_epochs, pilot_steps, noise_increase) != (None,) * 3
     if auto and not asked and _blind(rungs[0], records, score):
         rungs, (last, _) = [], split.last(1 + spare, length, 1.0)
-    return assembled(
+    if rate is None:
+        rungs, last = [runs.sealed() for runs in rungs], last.sealed()
+    return BudgetPlan(
         epsilon=target,
         delta=float(delta),
         neighboring_relation=neighboring_relation,
         sample_rate=rate,
         batch_size=None if batch_size is None else float(batch_size),
         score=score,
-        runs=[*rungs, last],
+        paid_pilots=tuple(rungs),
+        paid_last=last,
     )
 
 
@@ -222,8 +207,7 @@ def _lengths(
     run: Any,
     steps: Any,
     pilot_steps: Any,
-    sample: float | None,
-) -> tuple[OnSample, float | None, int, int]:
+) -> tuple[Training, float | None, int, int]:
     """Returns how a training's event is made, its sampling rate, its steps, and a pilot's."""
     of_sgd = {
         "records": records,
@@ -274,24 +258,16 @@ def _lengths(
         )
     passes = validation.positive("epochs", epochs)
     rate = batch / count
-    on_sample = rate_within(sample, rate)
-    if sample is not None and batch > count * sample * (1.0 + 1e-9):
-        raise InvalidArgumentError(
-            "sample",
-            sample,
-            f"a sample of about {count * sample:.4g} records is smaller than a batch of {batch:g}",
-            f"It must be at least {significant_up(rate)}.",
-        )
     few = passes if pilot_epochs is None else validation.positive("pilot_epochs", pilot_epochs)
     if few > passes:
         raise InvalidArgumentError(
             "pilot_epochs", pilot_epochs, f"it must be at most epochs, {epochs}"
         )
 
-    def training(noise: float, steps: int, sample: float | None) -> Any:
-        return sgd_training(noise, rate_within(sample, rate), steps)
+    def training(noise: float, steps: int) -> Any:
+        return sgd_training(noise, rate, steps)
 
-    return training, rate, _steps(passes, rate), _steps(few, on_sample)
+    return training, rate, _steps(passes, rate), _steps(few, rate)
 
 
 def _steps(epochs: float, rate: float) -> int:
@@ -303,8 +279,8 @@ def _steps(epochs: float, rate: float) -> int:
     return steps
 
 
-def _checked(run: Training) -> OnSample:
-    def training(noise: float, steps: int, sample: float | None) -> Any:
+def _checked(run: Training) -> Training:
+    def training(noise: float, steps: int) -> Any:
         event = run(noise, steps)
         return as_event("what run returns", event)
 

@@ -21,7 +21,7 @@ from scipy.special import log_ndtr
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_rdp import rdp_of
-from optuna_dp.budget.fidelity import PaidRuns, rate_within, run_event
+from optuna_dp.budget.fidelity import PaidRuns, run_event
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.calibration import NOISE, SMALLEST_NOISE, profile_epsilon
@@ -41,9 +41,6 @@ _FAINTEST = 0.01
 # What a search may leave of the budget, so that the first exact answer is nearly always one.
 _UNUSED = 0.007
 
-# From noise, steps and the sample that is trained on to what that costs a record of the sample.
-OnSample = Callable[[float, int, float | None], Any]
-
 
 @dataclass(frozen=True)
 class Split:
@@ -52,11 +49,10 @@ class Split:
     epsilon: float
     delta: float
     relation: str
-    training: OnSample
+    training: Callable[[float, int], Any]  # From noise and steps to what that costs.
     sample_rate: float | None
     score: str | None
     score_final: bool
-    sample: float | None
 
     def last(self, count: int, steps: int, increase: float) -> tuple[PaidRuns, float]:
         """Returns the last runs: ``increase`` times the noise at which they cost everything.
@@ -69,7 +65,7 @@ class Split:
             score_noise = None
 
         def runs(noise: float, score_noise: float | None) -> PaidRuns:
-            event = run_event(self.training(noise, steps, None), score_noise, self.score)
+            event = run_event(self.training(noise, steps), score_noise, self.score)
             return PaidRuns(count, noise, steps, score_noise, event)
 
         start = self._start(whole / count, steps)
@@ -103,28 +99,17 @@ class Split:
         room = whole * (1.0 - increase**-2)
         total = sum(n * 4.0**i for i, n in enumerate(sizes))
         shares = [room * 4.0**i / total for i in range(len(sizes))]
-        if (sample := self.sample) is not None:
-            # mu of a mechanism on a sample: mu'^2 = sample^2 (e^(mu^2) - 1), the central limit's.
-            # Few pilots on a small sample are not in its limit: one may cost what a sample allows.
-            at_most = squared_mu(
-                math.log1p(math.expm1(min(self.epsilon, 500.0)) / sample),
-                min(self.delta / sample, 0.5),
-            )
-            shares = [
-                min(math.log1p(share / sample**2), at_most * share / whole) for share in shares
-            ]
         score_noises = [self._score_noise(share, _PILOT_SCORE_SHARE) for share in shares]
 
         def rungs(noise: float) -> list[PaidRuns]:
             found = []
             for i, (count, score_noise) in enumerate(zip(sizes, score_noises, strict=True)):
                 own = noise / 2.0**i
-                training = self.training(own, steps, sample)
-                event = run_event(training, score_noise, self.score, sample)
-                found.append(PaidRuns(count, own, steps, score_noise, event, sample))
+                event = run_event(self.training(own, steps), score_noise, self.score)
+                found.append(PaidRuns(count, own, steps, score_noise, event))
             return found
 
-        start = self._start(shares[0], steps, sample)
+        start = self._start(shares[0], steps)
         if self.sample_rate is None:
             # Squared cost goes as steps / noise^2.
             of_last = whole * increase**-2 / last.count
@@ -141,8 +126,6 @@ class Split:
             )
         found = rungs(noise)
         signal = last.noise_multiplier * math.sqrt(last.steps) / (noise * math.sqrt(steps))
-        if self.sample_rate is None and sample is not None:
-            signal *= sample
         if signal < _FAINTEST:
             raise InvalidArgumentError(
                 "pilots",
@@ -199,11 +182,6 @@ class Split:
         assert self.sample_rate is not None
         parts = []
         for run in paid:
-            if run.sample is not None:
-                # About a Gaussian mechanism on the sample.
-                noise = self._squared(run, run.sample) ** -0.5
-                parts.append(Steps(run.sample, noise, run.count))
-                continue
             parts.append(Steps(self.sample_rate, run.noise_multiplier, run.steps * run.count))
             if run.score_noise_multiplier is not None and self.score == "training":
                 parts.append(Steps(1.0, run.score_noise_multiplier, run.count))
@@ -214,24 +192,13 @@ class Split:
             replace_one=self.relation == "replace_one",
         )
 
-    def _squared(self, run: PaidRuns, sample: float) -> float:
-        """Returns about mu^2 of one run on its sample, the score's included."""
-        assert self.sample_rate is not None
-        rate = rate_within(sample, self.sample_rate)
-        # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
-        found = rate**2 * run.steps * math.expm1(min(run.noise_multiplier**-2, 500.0))
-        if self.score == "training" and run.score_noise_multiplier is not None:
-            found += run.score_noise_multiplier**-2
-        return found
-
-    def _start(self, squared: float, steps: int, sample: float | None = None) -> float:
+    def _start(self, squared: float, steps: int) -> float:
         """Returns about the noise at which a training costs this much."""
         if self.sample_rate is None:
             return 1.0
-        # See _squared, the other way round.
+        # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
         moved = 2.0 if self.relation == "replace_one" else 1.0
-        rate = rate_within(sample, self.sample_rate)
-        return moved / math.sqrt(math.log1p(squared / (rate**2 * steps)))
+        return moved / math.sqrt(math.log1p(squared / (self.sample_rate**2 * steps)))
 
     def _score_noise(self, squared: float, share: float) -> float | None:
         if self.score is None:

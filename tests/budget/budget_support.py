@@ -10,7 +10,7 @@ from support import asking, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.budget.fidelity import PaidRuns
-from optuna_dp.budget.plan import BudgetPlan, assembled
+from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.protocol.records import began, read_plan
 
@@ -29,14 +29,15 @@ def budget(
     runs = [PaidRuns(n, s, 10, 8.0, odp.gaussian(s)) for n, s in zip(sizes, noises, strict=True)]
     last_score = 4.0 if score_final else None
     last = PaidRuns(1 + spare_runs, 2.0, 10, last_score, odp.gaussian(2.0))
-    return assembled(
+    return BudgetPlan(
         epsilon=8.0,
         delta=1e-5,
         neighboring_relation=relation,
         sample_rate=None,
         batch_size=None,
         score=score,
-        runs=[*runs, last],
+        paid_pilots=tuple(one.sealed() for one in runs),
+        paid_last=last.sealed(),
     )
 
 

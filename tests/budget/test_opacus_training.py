@@ -78,16 +78,6 @@ def test_the_noise_is_the_planned_one_and_no_seed_repeats_it() -> None:
     assert np.std(found) == pytest.approx(run.noise_multiplier * np.sqrt(run.steps), rel=0.16)
 
 
-def test_pilots_with_samples_train_on_a_sample() -> None:
-    plan = odp.plan_budget(
-        epsilon=3.0, records=RECORDS, batch_size=40, epochs=10, pilots=2, sample=0.3
-    )
-    *_, batches = odp.opacus.make_private(plan.pilot, **parts())
-    seen = {tuple(row) for x, _ in batches for row in x.tolist()}
-    # Of 400 records about 120 are in the sample; in 10 passes over all, nobody would be left out.
-    assert 0 < len(seen) < RECORDS / 2
-
-
 def test_no_second_pass_and_no_second_step() -> None:
     private, optimizer, batches = odp.opacus.make_private(PLAN.final, **parts())
     train(private, optimizer, batches)

@@ -22,7 +22,6 @@ CHANGES: dict[str, Any] = {
     "noise_multiplier": 0.001,
     "steps": 10_000,
     "score_noise_multiplier": 0.5,
-    "sample": 0.5,
     "event": odp.gaussian(1000.0),
 }
 
@@ -30,12 +29,12 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.parametrize("name", CHANGES)
 def test_no_number_of_a_plan_is_changed_without_its_event(plan: odp.BudgetPlan, name: str) -> None:
+    last = dataclasses.replace(plan.paid_last, **{name: CHANGES[name]})
     with pytest.raises(InvalidArgumentError, match="must be that of the noise multiplier"):
-        dataclasses.replace(plan, final=dataclasses.replace(plan.final, **{name: CHANGES[name]}))
-    if name != "sample":
-        pilot = dataclasses.replace(plan.pilot, **{name: CHANGES[name]})
-        with pytest.raises(InvalidArgumentError, match="must be that of the noise multiplier"):
-            dataclasses.replace(plan, rungs=(pilot,))
+        dataclasses.replace(plan, paid_last=last)
+    pilots = dataclasses.replace(plan.paid_pilots[0], **{name: CHANGES[name]})
+    with pytest.raises(InvalidArgumentError, match="must be that of the noise multiplier"):
+        dataclasses.replace(plan, paid_pilots=(pilots,))
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -62,5 +61,5 @@ def test_nor_in_its_record(plan: odp.BudgetPlan, part: str, name: str) -> None:
 
 def test_other_plans_may_be_made_of_the_same_runs() -> None:
     plan = PLANS["run"]
-    more = dataclasses.replace(plan, spare_runs=2)
+    more = dataclasses.replace(plan, paid_last=dataclasses.replace(plan.paid_last, count=3))
     assert odp.BudgetPlan.from_json(json.loads(json.dumps(more.to_json()))) == more

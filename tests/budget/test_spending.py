@@ -245,11 +245,10 @@ def test_spending_is_told_once() -> None:
         study_with(twice)
 
 
-@pytest.mark.parametrize("sample", [None, 0.5])
 @pytest.mark.parametrize("score", ["training", "disjoint", None])
-def test_the_training_is_what_the_plan_says_of_it(sample: float | None, score: str | None) -> None:
+def test_the_training_is_what_the_plan_says_of_it(score: str | None) -> None:
     plan = odp.plan_budget(
-        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, sample=sample, score=score
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score=score
     )
     for run in (plan.pilot, plan.final):
         assert run.training == trained(run)

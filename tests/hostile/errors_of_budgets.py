@@ -67,11 +67,6 @@ BUDGETS = [
         lambda: _budget(pilots=5000, noise_increase=1.01),
     ),
     Case("Nothing left for pilots", lambda: _budget(noise_increase=1.0)),
-    Case("A sample smaller than a batch", lambda: _budget(sample=0.01)),
-    Case(
-        "Samples where records are replaced",
-        lambda: _budget(sample=0.5, neighboring_relation="replace_one"),
-    ),
     Case(
         "Disjoint validation records where records are replaced",
         lambda: _budget(score="disjoint", neighboring_relation="replace_one"),

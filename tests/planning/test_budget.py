@@ -227,43 +227,11 @@ def test_the_record_is_read_back_and_nothing_else_is() -> None:
         lambda r: r.update(score="validation"),
         lambda r: r.update(neighboring_relation="neighbours"),
         lambda r: r.update(rungs=None),
-        lambda r: r.update(rungs=[], sample=0.25),  # A sample is a pilot's.
     ):
         damaged = copy.deepcopy(record)
         change(damaged)
         with pytest.raises(OptunaDPError):
             odp.BudgetPlan.from_json(damaged)
-
-
-def test_the_record_of_a_plan_with_samples() -> None:
-    plan = odp.plan_budget(epsilon=3.0, sample=0.25, pilots=(2,), score=None, **DIGITS)
-    assert "sample" not in odp.plan_budget(epsilon=3.0, pilots=2, score=None, **DIGITS).to_json()
-    record = plan.to_json()
-    assert odp.BudgetPlan.from_json(record) == plan
-    assert "secret sample of 0.25" in repr(plan)
-    for change in (
-        lambda r: r.pop("sample"),
-        lambda r: r.update(sample=None),
-        lambda r: r.update(sample=0.5),  # The events say otherwise.
-        lambda r: r.update(sample=1.0),
-        lambda r: r["rungs"][0]["event"].update(sampling_probability=0.1),
-        lambda r: r.update(neighboring_relation="replace_one"),
-    ):
-        damaged = copy.deepcopy(record)
-        change(damaged)
-        with pytest.raises(OptunaDPError):
-            odp.BudgetPlan.from_json(damaged)
-
-
-def test_a_sample_is_drawn_afresh_each_time() -> None:
-    plan = odp.plan_budget(epsilon=3.0, sample=0.25, pilots=(2,), score=None, **DIGITS)
-    one, other = plan.pilot.draw_sample(100_000), plan.pilot.draw_sample(100_000)
-    for rows in (one, other):  # Ten standard deviations.
-        assert abs(rows.size - 25_000) < 10 * math.sqrt(100_000 * 0.25 * 0.75)
-    # Drawn independently of each other: a quarter of a quarter in common.
-    both = np.intersect1d(one, other).size
-    assert abs(both - 6_250) < 10 * math.sqrt(100_000 * 0.0625)
-    assert np.array_equal(plan.final.draw_sample(7), np.arange(7))
 
 
 @pytest.mark.parametrize(
@@ -290,9 +258,6 @@ def test_a_sample_is_drawn_afresh_each_time() -> None:
         ({"noise_increase": 0.5}, "above 1"),
         ({"score": "validation"}, "disjoint"),
         ({"spare_runs": -1}, "spare_runs"),
-        ({"sample": 1.0}, "between 0 and 1"),
-        ({"sample": 0.01}, "smaller than a batch"),
-        ({"sample": 0.5, "neighboring_relation": "replace_one"}, "='add_or_remove_one', not"),
         ({"run": lambda noise, steps: odp.gaussian(noise)}, "either"),
         ({"neighboring_relation": "neighbours"}, "neighboring_relation"),
     ],

@@ -21,24 +21,24 @@ from optuna.trial import TrialState
 
 import optuna_dp as odp
 from optuna_dp.budget.fidelity import PaidRuns
-from optuna_dp.budget.plan import assembled
+from optuna_dp.budget.plan import BudgetPlan
 
 from .storages import open_storage, opened
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 # Three pilots, the best two of them again, the last run, and one to spare.
-BUDGET = assembled(
+BUDGET = BudgetPlan(
     epsilon=8.0,
     delta=1e-5,
     neighboring_relation="add_or_remove_one",
     sample_rate=None,
     batch_size=None,
     score="training",
-    runs=[
-        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)),
-        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)),
-        PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)),
-    ],
+    paid_pilots=(
+        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)).sealed(),
+        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)).sealed(),
+    ),
+    paid_last=PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)).sealed(),
 )
 SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),

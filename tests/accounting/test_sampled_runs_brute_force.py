@@ -12,14 +12,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from budget.proposers import Run, worst
 from dp_accounting import dp_event
 
 import optuna_dp as odp
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.arrays import FloatArray
-from optuna_dp.budget.fidelity import run_event
 
 EPSILONS = (0.0, 0.2, 0.6, 1.2)
 
@@ -53,8 +51,8 @@ def worst_either_way(runs: Sequence[Run], epsilon: float) -> float:
 
 
 def charged(pilots: Sequence[float], rate: float, last: float) -> Guarantee:
-    """As a plan charges it: each pilot on a sample of its own, the last run on everything."""
-    events = [run_event(odp.pure_dp(e), None, "training", rate) for e in pilots]
+    """Each pilot on a sample of its own, the last run on everything."""
+    events = [dp_event.PoissonSampledDpEvent(rate, odp.pure_dp(e)) for e in pilots]
     return Guarantee(dp_event.ComposedDpEvent([*events, odp.pure_dp(last)]))
 
 
@@ -105,7 +103,9 @@ def test_one_sample_for_all_pilots_is_caught() -> None:
     """Charged as fresh samples, many pilots on the same sample cost more."""
     pilots, rate = [0.6] * 8, 0.1
     fresh = Guarantee(
-        dp_event.ComposedDpEvent([run_event(odp.pure_dp(e), None, None, rate) for e in pilots])
+        dp_event.ComposedDpEvent(
+            [dp_event.PoissonSampledDpEvent(rate, odp.pure_dp(e)) for e in pilots]
+        )
     )
     assert on_one_sample(pilots, rate, 0.5) > fresh.delta(0.5) + 1e-3
     assert alone(pilots, rate, 0.5) <= fresh.delta(0.5) + 1e-9
@@ -136,48 +136,5 @@ def test_a_sample_that_is_shown_is_caught() -> None:
             np.concatenate([zero, pair[1]]),
         ]
     )
-    secret = Guarantee(run_event(odp.pure_dp(pilot), None, None, rate))
+    secret = Guarantee(dp_event.PoissonSampledDpEvent(rate, odp.pure_dp(pilot)))
     assert worst_either_way([shown[np.newaxis]], 0.3) > secret.delta(0.3) + 0.05
-
-
-@pytest.mark.parametrize("score", ["training", "disjoint"])
-def test_the_plan_charges_each_pilot_on_its_sample_and_the_last_run_in_full(
-    score: str | None,
-) -> None:
-    plan = odp.plan_budget(
-        epsilon=2.0, records=5000, batch_size=64, epochs=2, pilots=(4, 2), sample=0.2, score=score
-    )
-    assert 1.98 <= plan.guarantee.epsilon(plan.delta) <= 2.0
-    assert (plan.sample, plan.final.sample) == (0.2, None)
-    last = odp.dp_sgd(
-        noise_multiplier=plan.final.noise_multiplier, sample_rate=64 / 5000, steps=156
-    )
-    events: list[object] = []
-    joined = odp.worst_case if score == "disjoint" else odp.compose
-    for rung, count in zip(plan.rungs, plan.rung_sizes, strict=True):
-        # Passes over the sample, batches as large as the last run's.
-        assert rung.steps == round(2 * 0.2 * 5000 / 64)
-        assert rung.sample_rate == pytest.approx(64 / 1000)
-        training = odp.dp_sgd(
-            noise_multiplier=rung.noise_multiplier, sample_rate=rung.sample_rate, steps=rung.steps
-        )
-        if rung.score_noise_multiplier is not None:
-            training = joined(training, odp.gaussian(rung.score_noise_multiplier))
-        events += [dp_event.PoissonSampledDpEvent(0.2, training)] * count
-    if plan.final.score_noise_multiplier is not None:
-        last = joined(last, odp.gaussian(plan.final.score_noise_multiplier))
-    by_hand = Guarantee(dp_event.ComposedDpEvent([*events, last]))
-    assert by_hand.epsilon(1e-5) == pytest.approx(plan.guarantee.epsilon(1e-5), rel=1e-6)
-
-
-def test_it_is_a_composition_of_runs_of_any_event() -> None:
-    plan = odp.plan_budget(
-        epsilon=1.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=4, sample=0.1
-    )
-    whole = odp.plan_budget(
-        epsilon=1.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=4
-    )
-    assert 0.99 <= plan.guarantee.epsilon(plan.delta) <= 1.0
-    # A tenth of the records needs a tenth of the noise, and a bit more where pilots are large.
-    noise, alike = plan.pilot.noise_multiplier, 0.1 * whole.pilot.noise_multiplier
-    assert alike < noise < 1.5 * alike
