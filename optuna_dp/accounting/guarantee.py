@@ -73,8 +73,8 @@ class Guarantee(Record):
         supported_events.check_supported(self._judged, self.neighboring_relation)
 
     def __repr__(self) -> str:
-        # In words: the tree of a training run is long. `event` has all of it. No number rests on
-        # them.
+        # In words: the tree of a training run is long. `event` has all of it. Lazy: no number
+        # depends on them.
         from optuna_dp.accounting.event_words import in_words
 
         return f"Guarantee(<{in_words(self.event)}>, {self.neighboring_relation!r})"

@@ -50,13 +50,13 @@ verified by the software, and *vouched for* is the curator's word, which no soft
 
 {table}
 
-## It rests on
+## What it depends on
 
 What the software checked (otherwise it refuses the release):
 
 {numbered(data["checked"])}
 
-What no software can see, and the curator vouches for:
+What the software cannot check, and the curator must confirm:
 
 {numbered(data["assumptions"])}
 

@@ -61,7 +61,7 @@ before the first of them was held, all would cost epsilon = {epsilon}.
 |---|---|---|---|---|
 {rows}
 
-## It rests on
+## What it depends on
 
 {numbered(_assumptions(limits, answers))}
 """

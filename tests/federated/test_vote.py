@@ -55,7 +55,7 @@ def test_release_statement_and_study(transport: Any) -> None:
     text = release.statement()
     assert "each client as a whole" in text
     assert "replacing all data of one client" in text
-    assert "record" not in text.split("## It rests on")[0].replace("records", "")
+    assert "record" not in text.split("## What it depends on")[0].replace("records", "")
     assert ("THE SERVER IS TRUSTED" in text) == isinstance(transport, PlainSum)
     data = json.loads(json.dumps(release.to_json()))
     assert data["statement"]["neighboring_relation"] == "replace_one"

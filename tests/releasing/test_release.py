@@ -278,7 +278,7 @@ def test_the_statement_can_be_read() -> None:
         "adding or removing one record",
         "delta = 1e-05",
         "Number of runs",
-        "It rests on",
+        "What it depends on",
         "It does not cover",
         "dp-accounting",
     ):
