@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -89,11 +90,17 @@ class TestSoundness:
         )
 
     def test_without_the_slack_it_would_be_below(self) -> None:
-        steps, mu = 10_000, 1.5
-        event = dp_sgd(noise_multiplier=math.sqrt(steps) / mu, sample_rate=1.0, steps=steps)
-        eps = np.linspace(0.0, 9.0 * mu + mu**2 / 2, 1000)
-        raw = np.asarray(pld_of(event).get_delta_for_epsilon(eps))
-        assert np.any(raw < gaussian_delta(eps, mu))
+        """Somewhere: which way the transform rounds differs by length, and by processor."""
+
+        def lowest(steps: int, mu: float) -> float:
+            event = dp_sgd(noise_multiplier=math.sqrt(steps) / mu, sample_rate=1.0, steps=steps)
+            eps = np.linspace(0.0, 9.0 * mu + mu**2 / 2, 1000)
+            raw = np.asarray(pld_of(event).get_delta_for_epsilon(eps))
+            return float(np.min(raw - gaussian_delta(eps, mu)))
+
+        # Two in five are below; none of thirty is once in a million processors.
+        cases = itertools.product((500, 1000, 2000, 3000, 5000, 20_000), (0.2, 0.5, 0.7, 1.0, 1.5))
+        assert any(lowest(steps, mu) < -1e-15 for steps, mu in cases)
 
     def test_a_pld_is_never_read_below_zero(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """There dp-accounting's FFT noise has made deltas above one."""
