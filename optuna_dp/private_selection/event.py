@@ -163,7 +163,7 @@ class PrivateSelectionDpEvent(OwnEvent):
         # Lazy: only Rényi curves need it.
         from optuna_dp.private_selection.bounds.renyi import why_no_rdp
 
-        return why_no_rdp(self.trials)
+        return why_no_rdp(self.trials, self.density_bounds)
 
 
 def selection_epsilon(
