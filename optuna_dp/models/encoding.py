@@ -1,4 +1,4 @@
-"""Points of a search space as score models and tables of masses see them."""
+"""Points of a search space as score models see them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,8 @@ from optuna.distributions import (
 )
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.models.prior import Candidates, from_unit, n_points
+from optuna_dp.models.prior import Candidates, n_points
 from optuna_dp.models.space import Space
-
-# Ranges with at most this many points are tabulated point by point, others in as many cells.
-GRID_CELLS = 1024
-
-
-def grid(distribution: BaseDistribution) -> tuple[FloatArray, FloatArray]:
-    """Cells of the unit interval with a representative value each.
-
-    One cell per value where there are at most ``GRID_CELLS`` values, else ``GRID_CELLS`` equal
-    cells and their midpoints.
-
-    Returns:
-        Edges on the unit interval, shape (K + 1,), and values in internal representation, (K,).
-    """
-    d, n = distribution, n_points(distribution)
-    if n is None or n > GRID_CELLS:
-        edges = np.linspace(0.0, 1.0, GRID_CELLS + 1)
-    elif isinstance(d, IntDistribution) and d.log:
-        cuts = np.log(np.arange(d.low, d.high + 2) - 0.5)
-        edges = (cuts - cuts[0]) / (cuts[-1] - cuts[0])
-    else:
-        edges = np.linspace(0.0, 1.0, n + 1)
-    return edges, from_unit(d, 0.5 * (edges[:-1] + edges[1:]))
 
 
 def encoded(candidates: Candidates) -> FloatArray:
