@@ -136,10 +136,11 @@ def _may_be_smallest(event: Any, relation: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _voting(key: str, relation: str) -> Mapping[str, Method]:
     event = event_from_json(json.loads(key))
-    found = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
-    if found is None:
+    own = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
+    if own is None:
         pair = pair_of(event, relation)
-        found = {"profile": ProfileMethod(pair, pair.reversed())}
+        own = {"profile": ProfileMethod(pair, pair.reversed())}
+    found = dict(own)
     if _may_be_smallest(event, relation):
         found["rdp"] = _renyi(key, relation)
     if (pure := pure_of(event, relation)) < math.inf:

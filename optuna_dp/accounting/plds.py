@@ -116,7 +116,7 @@ def deltas_at(side: Side, epsilons: FloatArray) -> FloatArray:
     above = losses.size - np.searchsorted(losses, epsilons, side="right")
     # At losses beyond what floats hold nothing is left to take off.
     taken = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * lower[above]
-    return np.clip(upper[above] - taken, 0.0, 1.0)
+    return np.asarray(np.clip(upper[above] - taken, 0.0, 1.0))
 
 
 def pld_of_pair(pair: DominatingPair, interval: float) -> Any:
