@@ -67,13 +67,11 @@ class DominatingPair:
             raise InvalidArgumentError(
                 "losses", losses.shape, f"it must be a vector as long as mass, {mass.shape}"
             )
-        if not np.all(np.isfinite(losses)) or np.any(np.diff(losses) <= 0.0):
-            raise InvalidArgumentError("losses", losses, "they must be finite and ascending")
-        if losses.size and np.abs(losses).max() > _LARGEST_LOSS:
+        if not np.all(np.abs(losses) <= _LARGEST_LOSS) or np.any(np.diff(losses) <= 0.0):
             raise InvalidArgumentError(
                 "losses",
-                float(np.abs(losses).max()),
-                f"they must lie in [-{_LARGEST_LOSS}, {_LARGEST_LOSS}]",
+                losses,
+                f"they must ascend within [-{_LARGEST_LOSS}, {_LARGEST_LOSS}]",
                 "Count atoms beyond as infinite_mass and null_mass.",
             )
         if not np.all(mass >= 0.0):
