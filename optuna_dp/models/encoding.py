@@ -57,23 +57,10 @@ def encoded(candidates: Candidates) -> FloatArray:
 def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArray:
     """:func:`encoded` for points given as dicts; missing parameters count as unknown."""
     columns = {
-        name: _internal_column(distribution, [point.get(name) for point in params])
+        name: np.array([_internal_or_nan(distribution, point.get(name)) for point in params])
         for name, distribution in space.items()
     }
     return encoded(Candidates(dict(space), columns, len(params)))
-
-
-def _internal_column(distribution: BaseDistribution, values: list[Any]) -> FloatArray:
-    if not isinstance(distribution, CategoricalDistribution):
-        # What numpy makes of a list of numbers (and of None) is what the loop would; long
-        # histories are read this way at every proposal.
-        try:
-            column = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            column = np.empty((0, 0))
-        if column.ndim == 1:
-            return column
-    return np.array([_internal_or_nan(distribution, value) for value in values], dtype=np.float64)
 
 
 def _internal_or_nan(distribution: BaseDistribution, value: Any) -> float:
