@@ -189,11 +189,11 @@ def pair_of_part(key: str, relation: str) -> DominatingPair | None:
         from optuna_dp.accounting.sampled_pairs import sampled
 
         return sampled(pair_of(event.event, relation), event.sampling_probability)
-    if isinstance(event, dp_event.ComposedDpEvent):
+    if isinstance(event, dp_event.ComposedDpEvent | dp_event.RandomizedResponseDpEvent):
         # Lazy: only runs described by known bounds need it.
-        from optuna_dp.accounting.known_bounds import pair_of_rdp
+        from optuna_dp.accounting.known_bounds import pair_of_what_is_known
 
-        return pair_of_rdp(event, relation)
+        return pair_of_what_is_known(event, relation)
     return None
 
 
@@ -225,9 +225,6 @@ def composed(parts: list[Part], relation: str) -> Any:
             pld = plds.pld_of_pair(pair, interval)
         elif sampled_gaussian.applies_to(part.event):
             pld = sampled_gaussian.loss_distribution(part.event, relation, interval)
-        elif isinstance(part.event, dp_event.RandomizedResponseDpEvent):
-            # Of a repeated one dp-accounting counts the first only.
-            pld = plds.native_pld(part.event, relation, interval)
         else:
             native.append(dp_event.SelfComposedDpEvent(part.event, part.times))
             continue
