@@ -65,9 +65,6 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
         "choice among utilities",
     ),
-    ("private_selection/bounds/as_part.py", _HISTORY): _RARE,
-    ("private_selection/bounds/renyi.py", "private_selection/bounds/renyi_poisson.py"): _RARE,
-    ("private_selection/bounds/renyi.py", "private_selection/trial_counts/poisson.py"): _RARE,
     ("budget/fidelity.py", "accounting/kinds/worst_case.py"): _RARE,
     ("budget/spending.py", "accounting/opacus.py"): _RARE,
     ("private_selection/event.py", _HISTORY): ("with density bounds",),

@@ -41,9 +41,6 @@ class Weighted(odp.TrialCount):
     def _pgf_derivative(self, s: np.ndarray) -> np.ndarray:
         return sum(k * p * s ** (k - 1) for k, p in self._known())
 
-    def _hit(self, fraction: float) -> float:  # 1 - E[(1 - fraction)^T], without cancellation
-        return float(-sum(p * np.expm1(k * np.log1p(-fraction)) for k, p in self._known()))
-
     def exact_tail(self, ctx: Any, n: int) -> Any:  # P[T > n] in arbitrary precision
         return ctx.mpf(sum(self.weights[n:])) / sum(self.weights)
 

@@ -20,31 +20,30 @@ def smallest_epsilon(
 ) -> float:
     """Returns an epsilon >= 0 at which a non-increasing ``profile(eps)`` is at most ``delta``.
 
-    The upper end of a bisection to 1e-9 relative, and the promise is checked at the number
-    returned; ``inf`` if the profile is above ``delta`` even at ``highest``. A secant in (eps,
-    log delta) goes before the bisection, which then knows most of its answers: the number is
-    the same, for a third of the evaluations.
+    At most 1e-9 above the smallest one, relative, and the promise is checked at the number
+    returned; ``inf`` if the profile is above ``delta`` even at ``highest``.
     """
-    # Of normal floats only: others may count as zero (torch.set_flush_denormal).
-    over = functools.cache(lambda eps: math.log(max(float(profile(eps)) / delta, 1e-300)))
-    if over(0.0) <= 0.0:
+
+    @functools.cache
+    def over(eps: float) -> float:
+        # Of normal floats only: others may count as zero (torch.set_flush_denormal).
+        found = math.log(max(float(profile(eps)) / delta, 1e-300))
+        # Never zero, or any epsilon of a profile that stays at delta would do.
+        return found if found > 0.0 else min(found, -1e-15)
+
+    if over(0.0) < 0.0:
         return 0.0
     low, high = 0.0, 1.0
     while over(high) > 0.0:
         low, high = high, 2.0 * high
         if low > highest:
             return math.inf
-    near, aside = optimize.brentq(over, low, high, xtol=1e-10 * high), 2e-10 * high
-    above = near - aside if over(near - aside) > 0.0 else low
-    within = near + aside if over(near + aside) <= 0.0 else high
-    while high - low > 1e-9 * high:
-        middle = 0.5 * (low + high)
-        holds = middle >= within or (middle > above and over(middle) <= 0.0)
-        low, high = (low, middle) if holds else (middle, high)
-    # A sum that rounding makes grow by a last bit must not break the promise.
-    while float(profile(high)) > delta:
-        high = math.nextafter(high, math.inf)
-    return high
+    found = float(optimize.brentq(over, low, high, xtol=1e-300, rtol=1e-10, maxiter=1000))
+    step = 1e-10 * found
+    # The profile itself is asked: a ratio that rounds to one is no promise.
+    while float(profile(found)) > delta:
+        found, step = found + step, 2.0 * step
+    return found
 
 
 class Method(ABC):

@@ -11,7 +11,6 @@ the jump of its slope at t = e^loss is the O'-mass of that atom.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
+from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -67,13 +67,11 @@ class DominatingPair:
             raise InvalidArgumentError(
                 "losses", losses.shape, f"it must be a vector as long as mass, {mass.shape}"
             )
-        if not np.all(np.isfinite(losses)) or np.any(np.diff(losses) <= 0.0):
-            raise InvalidArgumentError("losses", losses, "they must be finite and ascending")
-        if losses.size and np.abs(losses).max() > _LARGEST_LOSS:
+        if not np.all(np.abs(losses) <= _LARGEST_LOSS) or np.any(np.diff(losses) <= 0.0):
             raise InvalidArgumentError(
                 "losses",
-                float(np.abs(losses).max()),
-                f"they must lie in [-{_LARGEST_LOSS}, {_LARGEST_LOSS}]",
+                losses,
+                f"they must ascend within [-{_LARGEST_LOSS}, {_LARGEST_LOSS}]",
                 "Count atoms beyond as infinite_mass and null_mass.",
             )
         if not np.all(mass >= 0.0):
@@ -224,37 +222,15 @@ class DominatingPair:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Returns the smallest epsilon >= 0 with ``delta(epsilon) <= delta``, rounded up.
+        """Returns an epsilon >= 0 with ``delta(epsilon) <= delta``, to 1e-9 relative, rounded up.
 
         Args:
-            delta: In [0, 1].
+            delta: In (0, 1).
 
         Returns:
             The epsilon, ``inf`` when ``delta`` is below the mass of infinite loss.
         """
-        delta = validation.number("delta", delta)
-        if not 0.0 <= delta <= 1.0:
-            raise InvalidArgumentError("delta", delta, "it must lie in [0, 1]")
-        if delta < self.infinite_mass:
-            return math.inf
-        if float(self.delta(0.0)) <= delta:
-            return 0.0
-        knots = self.losses[self.losses > 0.0]
-        if knots.size == 0:
-            # All finite losses are negative: h(1) is the infinite mass, handled above.
-            return 0.0
-        # First knot where the profile is low enough; the last one is (delta >= infinite_mass).
-        first = int(np.argmax(self.upper_delta(knots) <= delta))
-        start = self.losses.size - knots.size + first
-        tail, tail_prime = float(self.tails[0][start]), float(self.tails[1][start])
-        guess = float(knots[first])
-        if tail > delta and tail_prime > 0.0:
-            guess = min(guess, math.log(tail - delta) - math.log(tail_prime))
-        guess = max(guess, 0.0)
-        step = math.ulp(guess)
-        while guess < knots[first] and float(self.delta(guess)) > delta:
-            guess, step = guess + step, 2.0 * step
-        return min(guess, float(knots[first]))
+        return smallest_epsilon(self.delta, validation.open_unit("delta", delta))
 
     def reversed(self) -> DominatingPair:
         """Returns (O', O): the same mechanism in the other direction."""

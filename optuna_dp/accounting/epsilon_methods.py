@@ -1,5 +1,7 @@
 """The bounds that a guarantee uses, by name. The guarantee is the smallest of them.
 
+Events are those that :class:`optuna_dp.Guarantee` has found to be supported.
+
 ====================  =========================================================================
 ``data_profile``      privacy-profile bound of selection (docs/explanation/profile-bound.md)
 ``history_profile``   the same for policies that see private outputs only: the smaller of the two
@@ -41,19 +43,13 @@ _LAST_EPSILON = 500.0
 
 
 def methods_of(event: Any, relation: str) -> Mapping[str, Method]:
-    """Returns every method that applies to an event, by name, those without a vote included.
-
-    Raises:
-        UnsupportedEventError: If no accountant supports a sub-event (named), before any work.
-    """
-    supported_events.check_supported(event, relation)
+    """Returns every method that applies to an event, by name, those without a vote included."""
     key = canonical_key(event)
     return {**_voting(key, relation), "rdp": _renyi(key, relation)}
 
 
 def all_epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
     """Returns epsilon at ``delta`` under every method of :func:`methods_of`; cached."""
-    supported_events.check_supported(event, relation)
     key = canonical_key(event)
     found = dict(_epsilons(key, relation, delta))
     if "rdp" not in found:
@@ -62,18 +58,12 @@ def all_epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, flo
 
 
 def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
-    """Returns epsilon at ``delta`` under every method that votes there, by name; cached.
-
-    Raises:
-        UnsupportedEventError: If no accountant supports a sub-event (named), before any work.
-    """
-    supported_events.check_supported(event, relation)
+    """Returns epsilon at ``delta`` under every method that votes there, by name; cached."""
     return _epsilons(canonical_key(event), relation, delta)
 
 
 def deltas_of(event: Any, relation: str, epsilons: npt.ArrayLike) -> FloatArray:
     """Returns the smallest delta of the methods that vote at each epsilon >= 0."""
-    supported_events.check_supported(event, relation)
     key = canonical_key(event)
     methods = _voting(key, relation)
     found = _smallest_delta(methods, epsilons)
@@ -136,10 +126,11 @@ def _may_be_smallest(event: Any, relation: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _voting(key: str, relation: str) -> Mapping[str, Method]:
     event = event_from_json(json.loads(key))
-    found = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
-    if found is None:
+    own = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
+    if own is None:
         pair = pair_of(event, relation)
-        found = {"profile": ProfileMethod(pair, pair.reversed())}
+        own = {"profile": ProfileMethod(pair, pair.reversed())}
+    found = dict(own)
     if _may_be_smallest(event, relation):
         found["rdp"] = _renyi(key, relation)
     if (pure := pure_of(event, relation)) < math.inf:

@@ -18,7 +18,7 @@ import numpy as np
 from dp_accounting import dp_event
 from scipy.special import log_ndtr, ndtr
 
-from optuna_dp.accounting import run_profile, supported_events
+from optuna_dp.accounting import run_profile
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.epsilon_methods import deltas_of, epsilons_of
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
@@ -33,7 +33,6 @@ _ROUNDING = 1e-14
 
 def mu_of(event: Any, relation: str, tail: float) -> float:
     """Returns the smallest mu found for an event, in both directions; cached."""
-    supported_events.check_supported(event, relation)
     return _mu(canonical_key(event), relation, tail)
 
 

@@ -20,7 +20,8 @@ def pair_of_what_is_known(event: Any, relation: str) -> DominatingPair:
     """Returns the pair of one part of a composition that dp-accounting makes no PLD of.
 
     Args:
-        event: k-ary randomised response, or a composition of events that have a curve only.
+        event: k-ary randomised response, of which dp-accounting counts repeated ones once, or a
+            composition of events that have a curve only.
         relation: The neighbouring relation.
     """
     if isinstance(event, dp_event.RandomizedResponseDpEvent):
@@ -29,19 +30,16 @@ def pair_of_what_is_known(event: Any, relation: str) -> DominatingPair:
 
 
 def _k_ary_response(noise_parameter: float, buckets: int) -> DominatingPair:
-    """The pair of k-ary randomised response when the input changes (dp-accounting's event)."""
-    if buckets <= 1 or noise_parameter >= 1.0:
-        return DominatingPair.identity()
+    """The pair when the input changes, exactly: the answer is the input, the other or a third."""
     other = noise_parameter / buckets
     own = 1.0 - noise_parameter + other
     loss = math.log1p((1.0 - noise_parameter) / other)
-    rest = max((buckets - 2) * other, 0.0)
-    losses, mass = np.array([-loss, 0.0, loss]), np.array([other, rest, own])
-    return without_extremes(losses, mass, mass[::-1], 0.0)
+    mass = np.array([other, max((buckets - 2) * other, 0.0), own])
+    return without_extremes(np.array([-loss, 0.0, loss]), mass, mass[::-1], 0.0)
 
 
 def _pair_of_rdp(event: Any, relation: str) -> DominatingPair:
-    """The pair that an RDP curve implies: the same bound in both directions."""
+    """The pair that a curve implies: the same bound in both directions."""
     rdp = run_rdp.rdp_of(event, relation)
     orders = np.array(DEFAULT_ORDERS)
     if not np.any(np.isfinite(rdp)):

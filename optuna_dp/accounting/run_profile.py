@@ -32,6 +32,7 @@ from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPai
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.kinds.base import OwnEvent, Part
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
+from optuna_dp.accounting.pure import pure_of
 from optuna_dp.errors import UnsupportedEventError
 
 _LARGEST_NOISE = 1e150
@@ -83,20 +84,16 @@ def pair_of_key(key: str, relation: str) -> DominatingPair:
 # -- the parts of a composition ------------------------------------------------------------------
 
 
-def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
-    if (
-        count == 0
-        or isinstance(event, dp_event.NoOpDpEvent)
-        or supported_events.never_touches(event)
-    ):
+def _leaves(event: Any, count: int, relation: str) -> Iterator[tuple[Any, int]]:
+    if count == 0 or supported_events.never_touches(event) or pure_of(event, relation) == 0.0:
         return
     if first_choice(event) is not None:
         yield event, count  # The order within it matters.
     elif isinstance(event, dp_event.SelfComposedDpEvent):
-        yield from _leaves(event.event, count * event.count)
+        yield from _leaves(event.event, count * event.count, relation)
     elif isinstance(event, dp_event.ComposedDpEvent):
         for child in event.events:
-            yield from _leaves(child, count)
+            yield from _leaves(child, count, relation)
     else:
         yield event, count
 
@@ -106,8 +103,7 @@ def known_by_curve(leaf: Any, relation: str) -> bool:
     if isinstance(leaf, OwnEvent):
         return leaf.known_by_curve
     return not (
-        isinstance(leaf, dp_event.RandomizedResponseDpEvent)
-        or first_choice(leaf) is not None
+        first_choice(leaf) is not None
         or _is_on_a_sample(leaf, relation)
         or supported_events.has_profile(leaf, relation)
     )
@@ -145,7 +141,7 @@ def parts_of(event: Any, relation: str) -> list[Part]:
     Corollary 3.3), what a kind of ours joins by itself, and all that have an RDP curve only.
     """
     counts: dict[str, Part] = {}
-    for leaf, count in _leaves(event, 1):
+    for leaf, count in _leaves(event, 1, relation):
         key = canonical_key(leaf)
         counts[key] = Part(leaf, count + (counts[key].times if key in counts else 0))
     parts: list[Part] = []

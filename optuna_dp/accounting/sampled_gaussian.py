@@ -33,9 +33,6 @@ def applies_to(event: Any) -> bool:
 def loss_distribution(event: Any, relation: str, interval: float) -> Any:
     """Returns the pessimistic PLD that dp-accounting's accountant makes of the event.
 
-    Both parts are dense. Of a sparse one dp-accounting would compute ``size ** times`` before it
-    composes it, a number of millions of digits.
-
     Args:
         event: One that :func:`applies_to` takes.
         relation: "add_or_remove_one" or "replace_one".

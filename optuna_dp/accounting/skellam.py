@@ -91,11 +91,9 @@ def vote_pld(variance: float, changes: int) -> Any:
     """Returns dp-accounting's PLD of ``changes`` changed entries, on a fine grid."""
     # At tiny variances losses are few and far between, whatever their standard deviation.
     interval = min(_STEP_OF_TOTAL * math.sqrt(max(changes, 1) / _checked(variance)), 0.05)
-    one = plds.pld_of_pair(shift_pair(variance), interval)
-    parts = plds.private_parts(one)
-    if parts is not None:  # both directions are the same: compose one of them
-        one = privacy_loss_distribution.PrivacyLossDistribution(parts[0])
-    return one.self_compose(changes)
+    # Both directions are the same: one of them is composed.
+    one = plds.pmf_of_pair(shift_pair(variance), interval)
+    return privacy_loss_distribution.PrivacyLossDistribution(one).self_compose(changes)
 
 
 def vote_epsilon(variance: float, changes: int, delta: float) -> float:

@@ -1,4 +1,4 @@
-"""Points of a search space as score models and tables of masses see them."""
+"""Points of a search space as score models see them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,8 @@ from optuna.distributions import (
 )
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.models.prior import Candidates, from_unit, n_points
+from optuna_dp.models.prior import Candidates, n_points
 from optuna_dp.models.space import Space
-
-# Ranges with at most this many points are tabulated point by point, others in as many cells.
-GRID_CELLS = 1024
-
-
-def grid(distribution: BaseDistribution) -> tuple[FloatArray, FloatArray]:
-    """Cells of the unit interval with a representative value each.
-
-    One cell per value where there are at most ``GRID_CELLS`` values, else ``GRID_CELLS`` equal
-    cells and their midpoints.
-
-    Returns:
-        Edges on the unit interval, shape (K + 1,), and values in internal representation, (K,).
-    """
-    d, n = distribution, n_points(distribution)
-    if n is None or n > GRID_CELLS:
-        edges = np.linspace(0.0, 1.0, GRID_CELLS + 1)
-    elif isinstance(d, IntDistribution) and d.log:
-        cuts = np.log(np.arange(d.low, d.high + 2) - 0.5)
-        edges = (cuts - cuts[0]) / (cuts[-1] - cuts[0])
-    else:
-        edges = np.linspace(0.0, 1.0, n + 1)
-    return edges, from_unit(d, 0.5 * (edges[:-1] + edges[1:]))
 
 
 def encoded(candidates: Candidates) -> FloatArray:
@@ -80,23 +57,10 @@ def encoded(candidates: Candidates) -> FloatArray:
 def encode_params(space: Space, params: Sequence[Mapping[str, Any]]) -> FloatArray:
     """:func:`encoded` for points given as dicts; missing parameters count as unknown."""
     columns = {
-        name: _internal_column(distribution, [point.get(name) for point in params])
+        name: np.array([_internal_or_nan(distribution, point.get(name)) for point in params])
         for name, distribution in space.items()
     }
     return encoded(Candidates(dict(space), columns, len(params)))
-
-
-def _internal_column(distribution: BaseDistribution, values: list[Any]) -> FloatArray:
-    if not isinstance(distribution, CategoricalDistribution):
-        # What numpy makes of a list of numbers (and of None) is what the loop would; long
-        # histories are read this way at every proposal.
-        try:
-            column = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            column = np.empty((0, 0))
-        if column.ndim == 1:
-            return column
-    return np.array([_internal_or_nan(distribution, value) for value in values], dtype=np.float64)
 
 
 def _internal_or_nan(distribution: BaseDistribution, value: Any) -> float:

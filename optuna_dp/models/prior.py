@@ -4,14 +4,14 @@
 displays the parameter (linear or logarithmic), uniform over the points of a stepped range, over
 whole numbers and over choices; a logarithmic whole number is the rounding of a log-uniform real
 on ``[low - 1/2, high + 1/2]``. Every parameter is a function of one uniform number on [0, 1),
-:func:`from_unit`, so that independent draws and scrambled Sobol points have the same law.
+:func:`from_unit`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from optuna.distributions import BaseDistribution as BaseDistribution
@@ -23,13 +23,7 @@ from optuna.distributions import (
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.space import Space, check_space
-
-Points: TypeAlias = Literal["independent", "sobol"]
-
-# numpy's uniforms are multiples of 2**-53; Sobol points with as many bits have the same marginals.
-_UNIFORM_BITS = 53
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,25 +76,14 @@ class Prior(Protocol):
 class UniformPrior(Prior):
     """Optuna's own random law.
 
-    Args:
-        points: ``"independent"`` draws, or ``"sobol"``: a newly scrambled Sobol set per call,
-            more evenly spread. Both have the same law for each single candidate.
-
     Guarantees:
-        Each candidate has the law of ``optuna.samplers.RandomSampler``, independently of every
-        earlier call. Equal fingerprints mean equal laws. A Sobol sequence is never continued from
-        one call to the next: its later points depend on the earlier ones, so they would not be
-        draws from the prior given the past.
+        Each candidate has the law of ``optuna.samplers.RandomSampler``, independently of all
+        others.
     """
-
-    points: Points = "independent"
-
-    def __post_init__(self) -> None:
-        check_points(self.points)
 
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
         space = check_space(space)
-        units = unit_points(n, len(space), rng, self.points)
+        units = rng.random((validation.whole("n", n, 1), len(space)))
         columns = {
             name: from_unit(distribution, units[:, j])
             for j, (name, distribution) in enumerate(space.items())
@@ -108,7 +91,7 @@ class UniformPrior(Prior):
         return Candidates(space, columns, n)
 
     def fingerprint(self, space: Space) -> dict[str, Any]:
-        return {"prior": "uniform", "points": self.points}
+        return {"prior": "uniform"}
 
 
 def value_at(distribution: BaseDistribution, u: float) -> Any:
@@ -119,26 +102,6 @@ def value_at(distribution: BaseDistribution, u: float) -> Any:
     """
     check_space({"parameter": distribution})
     return to_external(distribution, float(from_unit(distribution, np.array([u]))[0]))
-
-
-def check_points(points: Any) -> None:
-    """Refuses what is not a way to place candidates."""
-    if points not in ("independent", "sobol"):
-        raise InvalidArgumentError("points", points, 'it must be "independent" or "sobol"')
-
-
-def unit_points(n: int, d: int, rng: np.random.Generator, points: Points) -> FloatArray:
-    """``n`` points, each uniform on ``[0, 1)^d`` given everything before this call; (n, d)."""
-    n = validation.whole("n", n, 1)
-    if points == "independent" or d == 0:
-        return rng.random((n, d))
-    from scipy.stats import qmc  # start-up time
-
-    # A new scramble per call. random_base2 keeps scipy from warning about sizes between powers
-    # of two; any subset of a scrambled set is a set of points with the right law.
-    engine = qmc.Sobol(d, scramble=True, bits=_UNIFORM_BITS, seed=rng)
-    result: FloatArray = engine.random_base2(math.ceil(math.log2(n)))[:n]
-    return result
 
 
 def from_unit(distribution: BaseDistribution, u: FloatArray) -> FloatArray:

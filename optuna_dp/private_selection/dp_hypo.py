@@ -64,7 +64,7 @@ class DPHyPOSampler(SelectionSampler):
             at least the first batch, which nothing is known to (None: that batch alone). 0
             promises nothing and charges for it, as in studies begun with optuna-dp 0.1; under
             ``"any"`` it is None or 0, because runs from the prior cost as much as others there.
-        projection: ``"kl"``, ``"l2"`` (the paper's), or ``Penalized(nu)`` (its equation C.1).
+        projection: ``"kl"`` or ``"l2"`` (the paper's).
         tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
             explores more.
         beta: Inverse temperature of the softmax, on scores standardised to unit spread; at least

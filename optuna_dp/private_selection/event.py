@@ -10,9 +10,9 @@ import attr
 import numpy as np
 
 from optuna_dp import validation
-from optuna_dp.accounting.bounds import Method, ProfileMethod
+from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.events import as_event
-from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.accounting.kinds.base import OwnEvent, checked
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
@@ -28,26 +28,18 @@ POLICIES = ("history", "data")
 _BY_RENYI = ("logarithmic", "negative_binomial", "poisson")
 
 
-def _as_run(value: Any) -> Any:
-    return as_event("run", value)
-
-
-def _as_trials(value: Any) -> TrialCount:
+def _as_trials(name: str, value: Any) -> TrialCount:
     if not isinstance(value, TrialCount):
         raise InvalidArgumentError(
-            "trials", value, "it must be a law of the number of runs, such as Geometric(mean=20)"
+            name, value, "it must be a law of the number of runs, such as Geometric(mean=20)"
         )
     return value
 
 
-def _as_policy(value: Any) -> str:
+def _as_policy(name: str, value: Any) -> str:
     if value not in POLICIES:
-        raise InvalidArgumentError("policy", value, f"it must be one of {', '.join(POLICIES)}")
+        raise InvalidArgumentError(name, value, f"it must be one of {', '.join(POLICIES)}")
     return str(value)
-
-
-def _as_startup_runs(value: Any) -> int:
-    return validation.whole("startup_runs", value, 0)
 
 
 def _read_trials(name: str, value: Any) -> TrialCount:
@@ -76,13 +68,13 @@ class PrivateSelectionDpEvent(OwnEvent):
             0, and 0 where the policy may depend on the data.
     """
 
-    run: Any = attr.ib(converter=_as_run)
-    trials: TrialCount = attr.ib(converter=_as_trials)
+    run: Any = checked(as_event, "run")
+    trials: TrialCount = checked(_as_trials, "trials")
     density_bounds: tuple[float, float] = attr.ib(
         default=(1.0, 1.0), converter=validation.density_bounds
     )
-    policy: str = attr.ib(default="history", converter=_as_policy)
-    startup_runs: int = attr.ib(default=0, converter=_as_startup_runs)
+    policy: str = checked(_as_policy, "policy", default="history")
+    startup_runs: int = checked(validation.whole, "startup_runs", default=0)
     readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {"trials": _read_trials}
 
     def __attrs_post_init__(self) -> None:
@@ -122,12 +114,12 @@ class PrivateSelectionDpEvent(OwnEvent):
 
     def methods(
         self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
-    ) -> dict[str, Method]:
+    ) -> dict[str, ProfileMethod]:
         """See :class:`OwnEvent`."""
         pair = pair_of(self.run, relation)
         forward = DataProfile(pair, self.trials, self.density_bounds)
         backward = DataProfile(pair.reversed(), self.trials, self.density_bounds)
-        found: dict[str, Method] = {"data_profile": ProfileMethod(forward, backward)}
+        found = {"data_profile": ProfileMethod(forward, backward)}
         if self.learns_from_outputs:
             # Lazy: only density bounds need it.
             from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
@@ -142,7 +134,7 @@ class PrivateSelectionDpEvent(OwnEvent):
         # Lazy: only compositions with other events need it.
         from optuna_dp.private_selection.bounds.as_part import pair_of_selection
 
-        return pair_of_selection(self, pair_of(self.run, relation))
+        return pair_of_selection(self.methods(relation, pair_of).values())
 
     def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
         """See :class:`OwnEvent`."""
@@ -163,7 +155,7 @@ class PrivateSelectionDpEvent(OwnEvent):
         # Lazy: only Rényi curves need it.
         from optuna_dp.private_selection.bounds.renyi import why_no_rdp
 
-        return why_no_rdp(self.trials)
+        return why_no_rdp(self.trials, self.density_bounds)
 
 
 def selection_epsilon(

@@ -180,7 +180,7 @@ def test_selection_among_selections() -> None:
     ("trials", "density_bounds"),
     [
         (odp.Geometric(5), (1.0, 1.0)),
-        (odp.Poisson(3), (1.0, 1.0)),
+        (odp.Binomial(9, 3), (1.0, 1.0)),
         (odp.Geometric(5), (0.8, 1.5)),
     ],
 )

@@ -72,7 +72,6 @@ class TestClosedForms:
         for pair in (DominatingPair.identity(), randomized_response(0.0)):
             assert float(pair.delta(0.0)) == 0.0
             assert pair.epsilon(1e-300) == 0.0
-            assert pair.epsilon(0.0) == 0.0
 
     @pytest.mark.parametrize("pair", [
         DominatingPair.infinite(),
@@ -200,14 +199,14 @@ class TestFromProfile:
 
     @pytest.mark.parametrize(("noise", "top"), [(0.25, 60.0), (4.0, 4.0), (1000.0, 0.02)])
     def test_values_at_the_points_are_kept_to_the_last_bit(self, noise: float, top: float) -> None:
-        eps = np.linspace(0.0, top, 401)
+        eps = np.linspace(0.0, top, 201)
         given_values = np.array([float(gaussian_delta(e, noise)) for e in eps])
         assert given_values[-1] < 1e-4
         made = DominatingPair.from_profile(eps, given_values, given_values)
         for one in (made, made.reversed()):
             assert np.all(one.delta(eps) >= given_values * (1.0 - 2.0**-52))
             assert one.delta(eps) == pytest.approx(given_values, rel=1e-9, abs=1e-13)
-            for i in range(0, 401, 23):
+            for i in range(0, 201, 23):
                 exact = exact_delta(one, float(eps[i]))
                 assert exact >= mpmath.mpf(float(given_values[i])) * (1 - mpmath.mpf(2) ** -52)
 

@@ -85,8 +85,7 @@ def test_the_grid_of_a_pair_far_from_zero_is_small() -> None:
     ("epsilon", "delta"),
     [
         (1e-320, 1e-8),
-        (1e-170, 0.0),
-        pytest.param(1e-30, 1e-8, marks=pytest.mark.slow),
+        pytest.param(1e-170, 0.0, marks=pytest.mark.slow),
         pytest.param(1e-12, 0.0, marks=pytest.mark.slow),
     ],
 )

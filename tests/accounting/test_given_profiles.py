@@ -291,13 +291,3 @@ def test_what_is_no_such_curve_is_refused_by_name(make: Callable[[], Any], argum
     with pytest.raises(InvalidArgumentError) as caught:
         make()
     assert caught.value.argument == argument
-
-
-def test_a_pld_that_cannot_be_seen_to_be_pessimistic_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As with a dp-accounting that calls its parts by other names."""
-    pld = plds.from_laplace_mechanism(1.0)
-    monkeypatch.delattr(pld, "_pmf_remove")
-    with pytest.raises(InvalidArgumentError, match="pessimistic"):
-        odp.from_pld(pld)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from accounting.plain_runs import both, gaussian_delta, sgd
 from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
 from optuna_dp import Geometric
 from optuna_dp.accounting import (
@@ -89,11 +90,17 @@ class TestSoundness:
         )
 
     def test_without_the_slack_it_would_be_below(self) -> None:
-        steps, mu = 10_000, 1.5
-        event = dp_sgd(noise_multiplier=math.sqrt(steps) / mu, sample_rate=1.0, steps=steps)
-        eps = np.linspace(0.0, 9.0 * mu + mu**2 / 2, 1000)
-        raw = np.asarray(pld_of(event).get_delta_for_epsilon(eps))
-        assert np.any(raw < gaussian_delta(eps, mu))
+        """Somewhere: which way the transform rounds differs by length, and by processor."""
+
+        def lowest(steps: int, mu: float) -> float:
+            event = dp_sgd(noise_multiplier=math.sqrt(steps) / mu, sample_rate=1.0, steps=steps)
+            eps = np.linspace(0.0, 9.0 * mu + mu**2 / 2, 1000)
+            raw = np.asarray(pld_of(event).get_delta_for_epsilon(eps))
+            return float(np.min(raw - gaussian_delta(eps, mu)))
+
+        # Two in five are below; none of thirty is once in a million processors.
+        cases = itertools.product((500, 1000, 2000, 3000, 5000, 20_000), (0.2, 0.5, 0.7, 1.0, 1.5))
+        assert any(lowest(steps, mu) < -1e-15 for steps, mu in cases)
 
     def test_a_pld_is_never_read_below_zero(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """There dp-accounting's FFT noise has made deltas above one."""
@@ -117,38 +124,28 @@ class TestSoundness:
 
 
 class TestPrivateAccess:
-    def test_the_private_attributes_of_dp_accounting_are_where_they_were(self) -> None:
-        """If this fails dp-accounting moved them: results stay sound (public profile) but looser.
-
-        Adapt ``plds.private_parts``.
-        """
-        accountant = PLDAccountant().compose(sgd(1.0, steps=10))
-        parts = plds.private_parts(accountant)
-        assert parts is not None
-        remove, add = parts
-        assert remove.get_epsilon_for_delta(1e-5) != add.get_epsilon_for_delta(1e-5)
-        assert plds.private_parts(pld_of(sgd(1.0, steps=10))) is not None
-
     @pytest.mark.parametrize("steps", [1, 10])
     def test_a_profile_is_read_as_dp_accounting_reads_it(self, steps: int) -> None:
         """The same sums in the same order: equal to the last bit."""
-        epsilons = np.linspace(0.0, 9.0, 700)
-        for side in plds.private_parts(pld_of(sgd(0.8, steps=steps))) or ():
-            theirs = np.clip(side.get_delta_for_epsilon(epsilons), 0.0, 1.0)
-            assert np.array_equal(plds.deltas_at(side, epsilons), theirs)
-        assert (steps == 1) or plds.dense_atoms(side) is not None
+        epsilons, pld = np.linspace(0.0, 9.0, 70), pld_of(sgd(0.8, steps=steps))
+        remove, add = (plds.deltas_at(side, epsilons) for side in plds.sides(pld))
+        theirs = np.clip(pld.get_delta_for_epsilon(epsilons), 0.0, 1.0)
+        assert np.array_equal(np.maximum(remove, add), theirs)
+        assert not np.array_equal(remove, add)
 
-    def test_falls_back_to_the_public_profile(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        event = sgd(0.9, steps=50)
-        tight = pair_of(event)
-        monkeypatch.setattr(plds, "private_parts", lambda accountant: None)
-        parts = run_profile.parts_of(event, "add_or_remove_one")  # As pair_of, without its cache.
-        whole = run_profile.composed(parts, "add_or_remove_one")
-        loose = plds.pair_of_pld(whole, plds.fft_slack(50))
-        eps = np.linspace(0.0, 3.0, 100)
-        assert np.all(loose.delta(eps) >= tight.delta(eps) - 1e-13)
-        assert np.all(loose.reversed().delta(eps) >= tight.delta(eps) - 1e-13)
-        assert loose.epsilon(1e-5) == pytest.approx(tight.epsilon(1e-5), rel=2e-3)
+    def test_a_sparse_distribution_is_read_as_well(self) -> None:
+        pld = privacy_loss_distribution.from_laplace_mechanism(
+            2.0, value_discretization_interval=0.01
+        )
+        sparse = privacy_loss_distribution.PrivacyLossDistribution(
+            pld_pmf.create_pmf({-50: 0.3, 0: 0.1, 50: 0.55}, 0.01, 0.05, True)
+        )
+        for one in (pld, sparse):
+            epsilons = np.linspace(0.0, 0.6, 61)
+            for side in plds.sides(one):
+                assert plds.deltas_at(side, epsilons) == pytest.approx(
+                    one.get_delta_for_epsilon(epsilons), abs=1e-15
+                )
 
 
 class TestClosedForms:
@@ -156,7 +153,7 @@ class TestClosedForms:
         assert pair_of(pure_dp(1.0)).losses == pytest.approx([-1.0, 1.0])
         assert pair_of(pure_dp(1.0)).infinite_mass == 0.0
         assert pair_of(approximate_dp(1.0, 1e-6)).infinite_mass == pytest.approx(1e-6)
-        assert pair_of(pure_dp(0.0)).epsilon(0.0) == 0.0
+        assert pair_of(pure_dp(0.0)).epsilon(1e-300) == 0.0
 
     def test_repeated_pure_is_the_optimal_composition(self) -> None:
         """Kairouz, Oh & Viswanath's formula, evaluated directly."""
@@ -188,7 +185,10 @@ class TestClosedForms:
             dp_event.RandomizedResponseDpEvent(0.5, 5)
         )
         assert pair.epsilon(1e-5) == pytest.approx(theirs.get_epsilon(1e-5), abs=2e-4)
-        assert pair_of(dp_event.RandomizedResponseDpEvent(1.0, 5), "replace_one").epsilon(0) == 0.0
+        assert (
+            pair_of(dp_event.RandomizedResponseDpEvent(1.0, 5), "replace_one").epsilon(1e-15)
+            == 0.0
+        )
 
     def test_laplace_against_its_formula(self) -> None:
         pair = pair_of(laplace(2.0))

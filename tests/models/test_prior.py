@@ -19,17 +19,8 @@ from scipy import stats
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.encoding import encode_params, encoded
 from optuna_dp.models.given_points import to_internal
-from optuna_dp.models.prior import (
-    Prior,
-    UniformPrior,
-    from_unit,
-    unit_points,
-)
-from optuna_dp.private_selection.densities.informed import (
-    FixedCandidates,
-    JointPrior,
-    MarginalPrior,
-)
+from optuna_dp.models.prior import UniformPrior, from_unit
+from optuna_dp.private_selection.densities.informed import FixedCandidates
 
 DISTRIBUTIONS: dict[str, BaseDistribution] = {
     "float": FloatDistribution(-2.0, 3.0),
@@ -68,22 +59,10 @@ def _p_value(a: np.ndarray, b: np.ndarray, discrete: bool) -> float:
     return float(stats.chi2_contingency(table).pvalue)
 
 
-@pytest.fixture(scope="module")
-def sobol_units() -> np.ndarray:
-    # Sobol points of one set depend on each other, so one candidate is taken from each of many.
-    rng = np.random.default_rng(11)
-    return np.array([unit_points(8, 1, rng, "sobol")[5, 0] for _ in range(2000)])
-
-
-@pytest.mark.parametrize("points", ["independent", "sobol"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_matches_optunas_random_sampler(name: str, points: Any, sobol_units: np.ndarray) -> None:
+def test_matches_optunas_random_sampler(name: str) -> None:
     d = DISTRIBUTIONS[name]
-    if points == "sobol":
-        ours = from_unit(d, sobol_units)
-    else:
-        sample = UniformPrior(points).sample({"x": d}, 8000, np.random.default_rng(1))
-        ours = sample.columns["x"]
+    ours = UniformPrior().sample({"x": d}, 8000, np.random.default_rng(1)).columns["x"]
     discrete = name in ("stepped", "int", "int_step", "int_log", "choice")
     assert _p_value(ours, _optuna_draws(d, 8000, 2), discrete) > 1e-3
 
@@ -103,9 +82,8 @@ def _rng(seed: int) -> np.random.Generator:
 
 
 @pytest.mark.parametrize("space", [DISTRIBUTIONS, SINGLE, {}])
-@pytest.mark.parametrize("points", ["independent", "sobol"])
-def test_values_are_plain_and_inside(space: dict[str, BaseDistribution], points: Any) -> None:
-    candidates = UniformPrior(points).sample(space, 33, _rng(0))
+def test_values_are_plain_and_inside(space: dict[str, BaseDistribution]) -> None:
+    candidates = UniformPrior().sample(space, 33, _rng(0))
     assert len(candidates) == 33
     for i in range(33):
         params = candidates.params(i)
@@ -152,37 +130,6 @@ def test_encoding() -> None:
     assert np.linalg.norm(encode_params({"c": space["c"]}, [{"c": "a"}])) == pytest.approx(h)
 
 
-def _halves_agree(first: np.ndarray, second: np.ndarray) -> float:
-    """Normal deviate of "the second point falls in the half of the first"; 0 on average."""
-    same = (first < 0.5) == (second < 0.5)
-    return float((same.mean() - 0.5) * 2.0 * np.sqrt(len(same)))
-
-
-def test_sobol_sets_of_successive_trials_are_independent() -> None:
-    rng, first, second = _rng(3), [], []
-    for _ in range(1000):
-        first.append(unit_points(4, 1, rng, "sobol")[0, 0])
-        second.append(unit_points(4, 1, rng, "sobol")[0, 0])
-    assert abs(_halves_agree(np.array(first), np.array(second))) < 4.0
-
-
-def test_the_independence_test_catches_a_continued_stream() -> None:
-    from scipy.stats import qmc
-
-    rng, first, second = _rng(3), [], []
-    for _ in range(300):
-        stream = qmc.Sobol(1, scramble=True, rng=rng)
-        first.append(stream.random(1)[0, 0])  # trial 1
-        second.append(stream.random(1)[0, 0])  # trial 2 continues
-    assert _halves_agree(np.array(first), np.array(second)) < -17.0  # never in the same half
-
-
-def test_sobol_points_have_the_marginals_of_numpys_uniforms() -> None:
-    points = unit_points(1000, 3, _rng(4), "sobol") * 2.0**53
-    assert (points == np.floor(points)).all()
-    assert np.mean(points % 2) == pytest.approx(0.5, abs=0.05)  # all 53 bits are random
-
-
 def test_draw_one_has_the_prior_law_and_is_plain() -> None:
     rng = _rng(5)
     for d in [*DISTRIBUTIONS.values(), *SINGLE.values()]:
@@ -199,105 +146,6 @@ def test_bad_spaces_are_refused() -> None:
         UniformPrior().sample({"x": (0, 1)}, 3, _rng(0))  # type: ignore[dict-item]
     with pytest.raises(InvalidArgumentError, match="finite"):
         UniformPrior().draw_one("x", FloatDistribution(0.0, float("inf")), _rng(0))
-    with pytest.raises(InvalidArgumentError, match="points"):
-        UniformPrior("halton")  # type: ignore[arg-type]
-
-
-# --- informed priors ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("points", ["independent", "sobol"])
-def test_marginal_weights_shape_the_law(points: Any) -> None:
-    space: dict[str, BaseDistribution] = {
-        "x": FloatDistribution(0.0, 1.0),
-        "lr": FloatDistribution(1e-3, 1.0, log=True),
-        "k": IntDistribution(1, 4, log=True),
-        "c": CategoricalDistribution(["a", "b", "d"]),
-        "free": FloatDistribution(0.0, 1.0),
-    }
-    prior = MarginalPrior(
-        {
-            "x": lambda x: x,
-            "lr": lambda v: 1.0 if v > 0.1 else 0.0,
-            "k": {1: 1.0, 2: 0.0, 3: 1.0, 4: 1.0},
-            "c": {"a": 1.0, "b": 3.0, "d": 0.0},
-        },
-        points=points,
-    )
-    assert isinstance(prior, Prior)
-    sample = prior.sample(space, 8192, _rng(0))
-    assert stats.kstest(sample.columns["x"], lambda x: x**2).pvalue > 1e-3  # density 2x
-    assert sample.columns["lr"].min() > 0.0995  # up to one cell of the table
-    assert 2.0 not in sample.columns["k"]
-    share = np.bincount(sample.columns["c"].astype(int), minlength=3) / 8192
-    np.testing.assert_allclose(share, [0.25, 0.75, 0.0], atol=0.03)
-    assert stats.kstest(sample.columns["free"], "uniform").pvalue > 1e-3
-    # relative to the uniform prior, not to the counting measure
-    log_int = np.log([1.5 / 0.5, 3.5 / 2.5, 4.5 / 3.5])
-    got = np.bincount(sample.columns["k"].astype(int), minlength=5)[[1, 3, 4]] / 8192
-    np.testing.assert_allclose(got, log_int / log_int.sum(), atol=0.03)
-
-
-def test_marginal_prior_covers_wide_grids_and_single_draws() -> None:
-    d = IntDistribution(0, 10**6)
-    prior = MarginalPrior({"n": lambda n: 1.0 if n < 5 * 10**5 else 0.0})
-    assert prior.sample({"n": d}, 2000, _rng(1)).columns["n"].max() < 5.01e5
-    draws = [prior.draw_one("n", d, _rng(i)) for i in range(50)]
-    assert max(draws) < 5.01e5
-    assert all(type(v) is int for v in draws)
-
-
-def test_marginal_fingerprints_follow_the_law() -> None:
-    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0.0, 1.0)}
-    one = MarginalPrior({"x": lambda x: 1 + x}).fingerprint(space)
-    assert one == MarginalPrior({"x": lambda v: 2 * (1 + v)}).fingerprint(space)
-    assert one != MarginalPrior({"x": lambda x: 1 + x * x}).fingerprint(space)
-    assert json.loads(json.dumps(one)) == one
-
-
-@pytest.mark.parametrize(
-    "weights", [{"x": lambda x: -1.0}, {"x": lambda x: 0.0}, {"x": lambda x: float("nan")}]
-)
-def test_bad_marginal_weights_are_refused(weights: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="x"):
-        MarginalPrior(weights).sample({"x": FloatDistribution(0, 1)}, 2, _rng(0))
-
-
-def test_marginal_weights_must_fit_the_space() -> None:
-    with pytest.raises(InvalidArgumentError, match="only the parameters"):
-        MarginalPrior({"y": lambda y: 1.0}).sample({"x": FloatDistribution(0, 1)}, 2, _rng(0))
-    with pytest.raises(InvalidArgumentError, match="needs a weight for 'b'"):
-        MarginalPrior({"x": {"a": 1.0}}).sample(
-            {"x": CategoricalDistribution(["a", "b"])}, 2, _rng(0)
-        )
-    with pytest.raises(InvalidArgumentError, match="function or a mapping"):
-        MarginalPrior({"x": 3})  # type: ignore[dict-item]
-
-
-def _line(n: int, rng: np.random.Generator) -> list[dict[str, float]]:
-    return [{"x": float(u), "y": float(u)} for u in rng.random(n)]
-
-
-def test_joint_prior() -> None:
-    space: dict[str, BaseDistribution] = {
-        "x": FloatDistribution(0, 1),
-        "y": FloatDistribution(0, 1),
-    }
-    prior = JointPrior(_line, name="the diagonal")
-    assert isinstance(prior, Prior)
-    sample = prior.sample(space, 50, _rng(0))
-    np.testing.assert_array_equal(sample.columns["x"], sample.columns["y"])
-    mark = prior.fingerprint(space)
-    assert mark["name"] == "the diagonal"
-    assert mark["function"].endswith("._line")
-    with pytest.raises(InvalidArgumentError, match="x must be within"):
-        prior.sample({**space, "x": FloatDistribution(2, 3)}, 5, _rng(0))
-    with pytest.raises(InvalidArgumentError, match="parameters must be exactly"):
-        prior.sample({"x": space["x"]}, 5, _rng(0))
-    with pytest.raises(InvalidArgumentError, match="must return 5 points"):
-        JointPrior(lambda n, rng: [], name="none").sample(space, 5, _rng(0))
-    with pytest.raises(InvalidArgumentError, match="name"):
-        JointPrior(_line, name="")
 
 
 def test_fixed_candidates() -> None:
@@ -316,6 +164,8 @@ def test_fixed_candidates() -> None:
     json.dumps(fixed.fingerprint(space))
     with pytest.raises(InvalidArgumentError, match="x must be within"):
         FixedCandidates([{"x": 7.0, "c": True}]).candidates(space)
+    with pytest.raises(InvalidArgumentError, match="parameters must be exactly"):
+        FixedCandidates([{"x": 0.5}]).candidates(space)
 
 
 @pytest.mark.parametrize(

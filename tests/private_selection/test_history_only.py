@@ -248,9 +248,21 @@ def test_parameters_that_are_not_drawn_jointly_come_from_the_prior() -> None:
         name = trial.suggest_categorical("kind", ["a", "b"])
         return x + trial.suggest_float(f"only_{name}", 0.0, 1.0)
 
+    class Likes:
+        """Prefers large values of everything, by far."""
+
+        def __repr__(self) -> str:
+            return "Likes()"
+
+        def fit(self, x: Any, y: Any) -> Likes:
+            return self
+
+        def predict(self, x: Any) -> tuple[Any, Any]:
+            return 100.0 * x.sum(axis=1), np.zeros(len(x))
+
     values = []
     for _ in range(30):
-        study = study_of(odp.DPHyPOSampler(trials=exactly(12), candidates=16, beta=50))
+        study = study_of(odp.DPHyPOSampler(trials=exactly(12), candidates=16, surrogate=Likes()))
         study.optimize(branches)
         for t in study.trials:
             joint = t.system_attrs.get(DRAW_KEY, {"space": {}})["space"]

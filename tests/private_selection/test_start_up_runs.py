@@ -88,6 +88,15 @@ def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None
         odp.release(study, odp.gaussian(4.0))
 
 
+def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused(monkeypatch) -> None:
+    # Drawn jointly and said to be from the uniform prior, which is drawn parameter by parameter.
+    monkeypatch.setattr(DPHyPOSampler, "_each_alone", lambda *_: False)
+    study = finished_study(sampler_of(startup_runs=3))
+    monkeypatch.undo()
+    with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
+        odp.release(study, odp.gaussian(4.0))
+
+
 def test_slots_that_are_no_runs_do_not_count_among_the_first() -> None:
     """Trial 0 died without a plan; the worker of trial 1 made a trial that holds the new one."""
     study = study_of(sampler_of(6, startup_runs=3))

@@ -121,7 +121,7 @@ def _cells(law: TrialCount) -> list[int]:
 
 
 def _cell_masses(law: TrialCount, edges: list[int]) -> FloatArray:
-    return np.diff(np.concatenate([[0.0], law.cdf(np.array(edges)), [1.0]]))
+    return np.diff(np.concatenate([[0.0], [law.cdf(edge) for edge in edges], [1.0]]))
 
 
 def _chi_square_p(sampled: TrialCount, claimed: TrialCount, draws: int, seed: int) -> float:

@@ -143,7 +143,7 @@ def draw_counts(trials: TrialCount, size: int, rng: np.random.Generator) -> IntA
     simulation cannot see.
     """
     last = trials.quantile(1.0 - 1e-12)
-    table = np.asarray(trials.cdf(np.arange(last + 1)), dtype=np.float64)
+    table = np.cumsum(trials.pmf(np.arange(last + 1)))
     return np.asarray(np.searchsorted(table, rng.random(size), side="right"), dtype=np.int64)
 
 

@@ -13,19 +13,15 @@ from scipy.stats import binom
 
 from optuna_dp import validation
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
-from optuna_dp.accounting.kinds.base import OwnEvent, Part
+from optuna_dp.accounting.kinds.base import OwnEvent, Part, checked
 from optuna_dp.errors import InvalidArgumentError
 
 
-def _as_epsilon(value: Any) -> float:
-    return validation.non_negative("epsilon", value)
-
-
-def _as_delta(value: Any) -> float:
-    delta = validation.number("delta", value)
+def _below_one(name: str, value: Any) -> float:
+    delta = validation.number(name, value)
     if not 0.0 <= delta < 1.0:
         raise InvalidArgumentError(
-            "delta", value, "it must lie in [0, 1)", "delta = 1 protects nothing."
+            name, value, "it must lie in [0, 1)", "delta = 1 protects nothing."
         )
     return delta
 
@@ -39,8 +35,8 @@ class ApproximateDpEvent(OwnEvent):
         delta: In [0, 1).
     """
 
-    epsilon: float = attr.ib(converter=_as_epsilon)
-    delta: float = attr.ib(default=0.0, converter=_as_delta)
+    epsilon: float = checked(validation.non_negative, "epsilon")
+    delta: float = checked(_below_one, "delta", default=0.0)
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
@@ -96,12 +92,6 @@ def randomized_response(epsilon: float, delta: float = 0.0) -> DominatingPair:
         epsilon: Non-negative.
         delta: In [0, 1].
     """
-    epsilon = validation.number("epsilon", epsilon)
-    if epsilon < 0.0:
-        raise InvalidArgumentError("epsilon", epsilon, "it must be non-negative")
-    delta = validation.number("delta", delta)
-    if not 0.0 <= delta <= 1.0:
-        raise InvalidArgumentError("delta", delta, "it must lie in [0, 1]")
     if delta == 1.0 or epsilon > LARGEST_EPSILON:
         # e^-600 is as good as zero: the unlikely answer counts as proof, which claims less.
         return DominatingPair.infinite()
@@ -119,10 +109,9 @@ def _repeated_response(epsilon: float, delta: float, count: int) -> DominatingPa
     Kairouz, Oh & Viswanath, arXiv 1311.0776v4: randomised response dominates each, so the loss
     is a binomial number of +epsilon less the rest, unless some mechanism showed the data.
     """
-    if count == 1 or epsilon == 0.0:
-        shown = -math.expm1(count * math.log1p(-delta))
-        return randomized_response(epsilon, shown)
     shown = -math.expm1(count * math.log1p(-delta))
+    if count == 1 or epsilon == 0.0:
+        return randomized_response(epsilon, shown)
     up = np.arange(count + 1)
     losses = (2.0 * up - count) * epsilon
     mass = (1.0 - shown) * binom.pmf(up, count, 1.0 / (1.0 + math.exp(-epsilon)))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import attr
 from dp_accounting import dp_event
 
 from optuna_dp.arrays import FloatArray
@@ -20,6 +21,18 @@ class Part(NamedTuple):
 
     event: Any
     times: int
+
+
+def checked(check: Callable[..., Any], name: str, *allowed: Any, **field: Any) -> Any:
+    """Returns a field of an event.
+
+    Args:
+        check: Takes the name, what was given and ``allowed``; returns the value or raises.
+        name: The field's name.
+        allowed: Further arguments of the check.
+        field: Arguments of ``attr.ib``.
+    """
+    return attr.ib(converter=lambda value: check(name, value, *allowed), **field)
 
 
 # dp_accounting ships no types, so its classes are Any to mypy: hence the ignore.
@@ -67,7 +80,7 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     def methods(
         self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
-    ) -> dict[str, Method] | None:
+    ) -> Mapping[str, Method] | None:
         """Returns bounds of its own by name; None if the profile of its pair is the bound."""
         return None
 

@@ -16,12 +16,8 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.accounting import bounded_range as of_range
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.accounting.kinds.base import OwnEvent, checked
 from optuna_dp.arrays import FloatArray
-
-
-def _as_epsilon(value: Any) -> float:
-    return validation.non_negative("epsilon", value)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -36,7 +32,7 @@ class BoundedRangeDpEvent(OwnEvent):
 
     cheaper_first: ClassVar[bool] = True
 
-    epsilon: float = attr.ib(converter=_as_epsilon)
+    epsilon: float = checked(validation.non_negative, "epsilon")
 
     @property
     def curve_may_be_smaller(self) -> bool:

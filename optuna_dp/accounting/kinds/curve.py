@@ -10,7 +10,7 @@ import attr
 
 from optuna_dp import validation
 from optuna_dp.accounting.given_curves import interpolated_rdp
-from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.accounting.kinds.base import OwnEvent, checked
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 
@@ -22,14 +22,6 @@ def _as_numbers(name: str, values: Any) -> tuple[float, ...]:
     if not result:
         raise InvalidArgumentError(name, values, "it must not be empty")
     return result
-
-
-def _as_orders(values: Any) -> tuple[float, ...]:
-    return _as_numbers("orders", values)
-
-
-def _as_epsilons(values: Any) -> tuple[float, ...]:
-    return _as_numbers("epsilons", values)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -44,8 +36,8 @@ class RdpDpEvent(OwnEvent):
 
     known_by_curve: ClassVar[bool] = True
 
-    orders: tuple[float, ...] = attr.ib(converter=_as_orders)
-    epsilons: tuple[float, ...] = attr.ib(converter=_as_epsilons)
+    orders: Sequence[float] = checked(_as_numbers, "orders")
+    epsilons: Sequence[float] = checked(_as_numbers, "epsilons")
 
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.epsilons):

@@ -10,10 +10,7 @@ from dp_accounting import dp_event
 
 from optuna_dp.accounting import units
 from optuna_dp.accounting.events import as_event
-
-
-def _as_inner(value: Any) -> Any:
-    return as_event("event", value)
+from optuna_dp.accounting.kinds.base import checked
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -28,7 +25,7 @@ class PerClientDpEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     unit: ClassVar[str] = units.CLIENT
 
-    event: Any = attr.ib(converter=_as_inner)
+    event: Any = checked(as_event, "event")
 
     def words(self, of: Callable[[Any], str]) -> str:
         """Returns what was done to the data, as text; ``of`` gives the words of another event."""

@@ -10,22 +10,10 @@ import attr
 from optuna_dp import validation
 from optuna_dp.accounting import units
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.accounting.kinds.base import OwnEvent, Part
+from optuna_dp.accounting.kinds.base import OwnEvent, Part, checked
 from optuna_dp.accounting.skellam import rdp_bound, shift_pair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-
-
-def _as_variance(value: Any) -> float:
-    return validation.positive("variance", value)
-
-
-def _as_votes(value: Any) -> int:
-    return validation.whole("votes", value, 1)
-
-
-def _as_candidates(value: Any) -> int:
-    return validation.whole("candidates", value, 1)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -44,9 +32,9 @@ class SkellamDpEvent(OwnEvent):
 
     unit: ClassVar[str] = units.CLIENT
 
-    variance: float = attr.ib(converter=_as_variance)
-    votes: int = attr.ib(converter=_as_votes)
-    candidates: int = attr.ib(converter=_as_candidates)
+    variance: float = checked(validation.positive, "variance")
+    votes: int = checked(validation.whole, "votes", 1)
+    candidates: int = checked(validation.whole, "candidates", 1)
 
     def __attrs_post_init__(self) -> None:
         if self.votes > self.candidates:

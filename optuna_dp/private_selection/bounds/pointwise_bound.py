@@ -343,18 +343,8 @@ def _head_of(trials: NegativeBinomial) -> int:
 
 
 def _last_that_counts(trials: TrialCount) -> int:
-    """Returns N with P[T > N] negligible, at most the largest possible T."""
-    high = 1
-    while float(trials.tail(high)) > _NEGLIGIBLE_TAIL and high < 10**7:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if float(trials.tail(middle)) > _NEGLIGIBLE_TAIL:
-            low = middle
-        else:
-            high = middle
-    return high
+    """Returns N >= 1 with P[T > N] negligible, at most the largest possible T."""
+    return max(trials.first_with_tail(_NEGLIGIBLE_TAIL), 1)
 
 
 def recursion(

@@ -31,7 +31,6 @@ from optuna_dp.private_selection.densities.projection import (
     Projection,
     check_projection,
     project_log,
-    projection_to_json,
     scores_to_log_weights,
 )
 from optuna_dp.private_selection.densities.shares import BoundedDensity
@@ -156,7 +155,7 @@ class AdaptiveDensity:
         return {
             "bounds": list(self.bounds),
             "prior": self.prior.fingerprint(space),
-            "projection": projection_to_json(self.projection),
+            "projection": {"method": self.projection},
             "tau": self.tau,
             "beta": self.beta,
             "surrogate": describe_model(self.surrogate),

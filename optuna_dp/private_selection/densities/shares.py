@@ -99,19 +99,8 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
     """
     if len(weights) == 0:
         raise InvalidArgumentError("weights", weights, "at least one weight is needed")
-    values = np.array(
-        [validation.number(f"weights[{i}]", w) for i, w in enumerate(weights)], dtype=np.float64
-    )
-    for i, value in enumerate(values):
-        if not 0.0 < value < np.inf:
-            raise InvalidArgumentError(
-                f"weights[{i}]",
-                float(value),
-                "a prior weight must be positive and finite",
-                "Leave out a candidate that should never be drawn.",
-            )
+    values = np.array([validation.positive(f"weights[{i}]", w) for i, w in enumerate(weights)])
     scaled = values / values.max()
-    smallest = scaled.min()
     whole = values / values.min()
     if np.all(whole == np.rint(whole)) and whole.sum() < 2.0**_MASS_BITS:
         masses = whole.astype(np.int64)
@@ -122,7 +111,7 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
                 "weights",
                 float(values.min()),
                 f"the smallest weight must be at least {2.0**-_MASS_BITS:.1e} of the sum, "
-                f"it is {smallest / scaled.sum():.1e}",
+                f"it is {scaled.min() / scaled.sum():.1e}",
                 "Leave the candidate out or raise its weight.",
             )
         masses = np.rint(parts).astype(np.int64)

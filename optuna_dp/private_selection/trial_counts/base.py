@@ -115,10 +115,6 @@ class TrialCount(Record, ABC):
         """phi'(s)."""
 
     @abstractmethod
-    def _hit(self, fraction: float) -> float:
-        """1 - phi(1 - fraction), without cancellation for small fractions."""
-
-    @abstractmethod
     def exact_tail(self, ctx: Any, n: int) -> Mpf:
         """P[T > n] for n >= 0 to far better than 2^-230, as a number of the mpmath context."""
 
@@ -135,21 +131,13 @@ class TrialCount(Record, ABC):
         values = np.where(inside, self._pmf(np.where(inside, array, 1.0)), 0.0)
         return _as_result(values, np.ndim(k) == 0)
 
-    @overload
-    def tail(self, n: int) -> float: ...
-    @overload
-    def tail(self, n: npt.NDArray[Any] | list[int]) -> FloatArray: ...
-    def tail(self, n: WholeNumbers) -> float | FloatArray:
-        """Returns P[T > n] as :meth:`pmf` does; accurate also where it is tiny."""
-        return _at_each("n", n, self._tail_at)
+    def tail(self, n: int) -> float:
+        """Returns P[T > n], accurate also where it is tiny."""
+        return self._tail_at(_whole("n", n))
 
-    @overload
-    def cdf(self, k: int) -> float: ...
-    @overload
-    def cdf(self, k: npt.NDArray[Any] | list[int]) -> FloatArray: ...
-    def cdf(self, k: WholeNumbers) -> float | FloatArray:
-        """Returns P[T <= k] as :meth:`pmf` does."""
-        return _at_each("k", k, self._cdf_at)
+    def cdf(self, k: int) -> float:
+        """Returns P[T <= k]."""
+        return self._cdf_at(_whole("k", k))
 
     def quantile(self, p: float) -> int:
         """Returns the smallest k with ``cdf(k) >= p``.
@@ -159,9 +147,13 @@ class TrialCount(Record, ABC):
         """
         p = validation.number("p", p)
         if p == 1.0 and self.maximum is not None:
-            return self._search(lambda k: self._tail_at(k) <= 0.0)
+            return self.first_with_tail(0.0)
         validation.open_unit("p", p)
         return self._search(lambda k: self._cdf_at(k) >= p)
+
+    def first_with_tail(self, p: float) -> int:
+        """Returns the smallest k with ``tail(k) <= p``, in floating point."""
+        return self._search(lambda k: self._tail_at(k) <= p)
 
     def hit_probability(self, fraction: float) -> float:
         """Returns the chance that at least one run lands in the best ``fraction`` of the prior.
@@ -174,7 +166,7 @@ class TrialCount(Record, ABC):
         fraction = validation.number("fraction", fraction)
         if not 0.0 <= fraction <= 1.0:
             raise InvalidArgumentError("fraction", fraction, "it must lie between 0 and 1")
-        return min(1.0, max(0.0, self._hit(fraction)))
+        return 1.0 - min(self.pgf(1.0 - fraction), 1.0)
 
     @overload
     def pgf(self, s: float) -> float: ...
@@ -234,9 +226,7 @@ class TrialCount(Record, ABC):
             """Returns whether T > k, that is P[T > k] > v. Exact ties exist (gamma = 1/2)."""
             return bool(k < 0 or self.exact_tail(ctx, k) - v > tie)
 
-        v_float = float(v)
-        guess = self._search(lambda k: self._tail_at(k) <= v_float)
-        return _first(lambda k: not beyond(k), guess)
+        return _first(lambda k: not beyond(k), self.first_with_tail(float(v)))
 
     # ---- records -------------------------------------------------------------------------------
 
@@ -325,16 +315,6 @@ def _whole_numbers(name: str, value: Any) -> FloatArray:
     if array.size and array.dtype.kind not in "iu":
         raise InvalidArgumentError(name, value, "it must hold whole numbers only")
     return array.astype(np.float64)
-
-
-def _at_each(name: str, value: Any, function: Callable[[int], float]) -> float | FloatArray:
-    """Returns a float for one whole number, an array of that shape for an array of them."""
-    if np.ndim(value) == 0:
-        return function(_whole(name, value))
-    array = np.asarray(value)
-    _whole_numbers(name, array)
-    found = [function(int(x)) for x in array.ravel()]
-    return np.asarray(found, dtype=np.float64).reshape(array.shape)
 
 
 def _unit(name: str, value: Any) -> FloatArray:

@@ -95,10 +95,5 @@ class Binomial(TrialCount):
             self.mean * np.exp(special.scipy().xlog1py(self.n - 1, -self._p * (1.0 - s)))
         )
 
-    def _hit(self, fraction: float) -> float:
-        if self._p * fraction == 1.0:
-            return 1.0
-        return -math.expm1(self.n * math.log1p(-self._p * fraction))
-
     def exact_tail(self, ctx: Any, n: int) -> Mpf:
         return exact_sums.binomial_tail(ctx, n, self.n, self.mean)

@@ -110,13 +110,6 @@ class Capped(TrialCount):
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
         return _polynomial(self.weights, s)
 
-    def _hit(self, fraction: float) -> float:
-        if fraction == 1.0:
-            return 1.0 - float(self._probabilities[0])
-        k = np.arange(self._probabilities.size, dtype=np.float64)
-        misses = -np.expm1(k * math.log1p(-fraction))
-        return float(np.sum(self._probabilities * misses))
-
     def exact_tail(self, ctx: Any, n: int) -> Mpf:
         return self.base.exact_tail(ctx, n) if n < self.n else ctx.mpf(0)
 

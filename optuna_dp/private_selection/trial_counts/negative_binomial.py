@@ -141,13 +141,6 @@ class NegativeBinomial(TrialCount):
         growth = np.log1p(z * (1.0 - s) / self.gamma)
         return np.asarray(self.mean * np.exp(-(1.0 + self.shape) * growth))
 
-    def _hit(self, fraction: float) -> float:
-        if self.gamma == 1.0:
-            return fraction
-        if self.shape == 1.0:
-            return fraction / (self.gamma + (1.0 - self.gamma) * fraction)
-        return float(_other_shapes().hit(fraction, self.shape, self.gamma))
-
     def exact_tail(self, ctx: Any, n: int) -> Mpf:
         if n <= 0 or self.gamma == 1.0:
             return ctx.mpf(n <= 0)

@@ -146,15 +146,6 @@ def _log_stop(s: FloatArray, gamma: float) -> FloatArray:
     return np.asarray(np.where(drop < 0.5, np.log1p(-np.minimum(drop, 0.5)), far))
 
 
-def hit(fraction: float, shape: float, gamma: float) -> float:
-    """Returns 1 - phi(1 - fraction) for 0 < gamma < 1."""
-    growth = math.log1p((1.0 - gamma) * fraction / gamma)
-    top = -math.log(gamma)
-    if abs(shape) * top < 1e-300:
-        return growth / top
-    return math.expm1(-shape * growth) / math.expm1(-shape * top)
-
-
 def exact_tail(ctx: Any, n: int, shape: float, gamma: float) -> Any:
     """Returns P[T > n], n >= 1, of the law with exactly these parameters, 0 < gamma < 1.
 

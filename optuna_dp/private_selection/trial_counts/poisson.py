@@ -58,8 +58,5 @@ class Poisson(TrialCount):
     def _pgf_derivative(self, s: FloatArray) -> FloatArray:
         return np.asarray(self.mean * np.exp(-self.mean * (1.0 - s)))
 
-    def _hit(self, fraction: float) -> float:
-        return -math.expm1(-self.mean * fraction)
-
     def exact_tail(self, ctx: Any, n: int) -> Mpf:
         return exact_sums.poisson_tail(ctx, n, self.mean)

@@ -43,7 +43,7 @@ def epsilon_of(pair, trials, bounds, kind=PointwiseProfile, **options) -> float:
     [
         pytest.param(1.0, 10, (0.9, 1.25), 1.733, marks=pytest.mark.slow),
         (1.0, 30, (0.75, 2.0), 2.521),
-        (0.71, 10, (0.75, 2.0), 4.555),
+        pytest.param(0.71, 10, (0.75, 2.0), 4.555, marks=pytest.mark.slow),
         pytest.param(0.71, 30, (0.9, 1.25), 4.796, marks=pytest.mark.slow),
         pytest.param(1.0, 10, (0.75, 2.0), 1.959, marks=pytest.mark.slow),
         pytest.param(1.0, 30, (0.9, 1.25), 2.068, marks=pytest.mark.slow),
@@ -61,7 +61,7 @@ def test_reference_table(noise, mean, bounds, reference) -> None:
     ("noise", "trials"),
     [
         (1.0, Geometric(10)),
-        (0.71, Poisson(10)),
+        pytest.param(0.71, Poisson(10), marks=pytest.mark.slow),
     ],
 )
 def test_without_adaptivity_it_is_the_profile_bound(noise, trials) -> None:

@@ -40,18 +40,23 @@ def bound(
 
 
 REFERENCE = [
-    (sgd(0.71), Logarithmic(10.0), 3.815, 3.777),
     (sgd(0.71), Geometric(10.0), 3.943, 3.888),
-    (sgd(0.71), Geometric(100.0), 5.077, 4.994),
     (sgd(0.71), Poisson(10.0), 4.574, 4.453),
+    (events.gaussian(4.0), Geometric(100.0), 1.915, 1.904),
+]
+MORE = [
+    (sgd(0.71), Logarithmic(10.0), 3.815, 3.777),
+    (sgd(0.71), Geometric(100.0), 5.077, 4.994),
     (sgd(1.0), Geometric(10.0), 1.648, 1.636),
     (sgd(1.0), Geometric(100.0), 2.172, 2.141),
     (events.gaussian(4.0), Geometric(10.0), 1.429, 1.422),
-    (events.gaussian(4.0), Geometric(100.0), 1.915, 1.904),
 ]
 
 
-@pytest.mark.parametrize(("event", "trials", "above", "below"), REFERENCE)
+@pytest.mark.parametrize(
+    ("event", "trials", "above", "below"),
+    [*REFERENCE, *(pytest.param(*row, marks=pytest.mark.slow) for row in MORE)],
+)
 def test_reference_table(
     event: dp_event.DpEvent, trials: TrialCount, above: float, below: float
 ) -> None:
@@ -189,7 +194,7 @@ def test_phi_in_arbitrary_precision(name: str) -> None:
         for trials in (Geometric(10.0), Logarithmic(30.0), Poisson(3.0)):
             for bounds in ((1.0, 1.0), (0.75, 2.0)):
                 profile = DataProfile(PAIRS[name], trials, bounds)
-                for t in (0.0, 0.03, 0.4, 1.0, 1.7, 5.0):
+                for t in (0.0, 0.4, 1.7):
                     exact = float(_phi_by_search(PAIRS[name], trials, *bounds, t))
                     ours = float(profile.phi(t))
                     assert exact <= ours * (1.0 + 1e-15) + 1e-300

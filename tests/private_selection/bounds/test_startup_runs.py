@@ -19,8 +19,8 @@ SKEWED = odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.1, steps=5)
 
 def test_the_larger_direction_counts() -> None:
     pair, law, bounds = pair_of(SKEWED), odp.Geometric(6), (0.6, 3.0)
-    both = pointwise_bound(pair, law, bounds)
-    sides = [PointwiseProfile(side, law, bounds) for side in (pair, pair.reversed())]
+    both = pointwise_bound(pair, law, bounds, cells=100)
+    sides = [PointwiseProfile(side, law, bounds, cells=100) for side in (pair, pair.reversed())]
     found = [side.delta(EPSILONS) for side in sides]
     assert np.array_equal(both.delta(EPSILONS), np.maximum(*found))
     assert both.epsilon(1e-5) == max(side.epsilon(1e-5) for side in sides)
@@ -44,7 +44,7 @@ def test_more_start_up_runs_than_there_can_be_are_selection_without_adaptivity()
     pair, law = pair_of(SKEWED), odp.Geometric(3).capped(4)
     plain = max(DataProfile(side, law).epsilon(1e-5) for side in (pair, pair.reversed()))
     for runs in (4, 10**9):
-        found = pointwise_bound(pair, law, (0.7, 2.0), runs)
+        found = pointwise_bound(pair, law, (0.7, 2.0), runs, cells=100)
         assert found.epsilon(1e-5) == pytest.approx(plain, rel=1e-9)
 
 
@@ -95,7 +95,7 @@ def test_attacks_come_within_a_tenth(
 def test_one_run_at_most(law: odp.TrialCount, startup: int) -> None:
     """The recursion has one step then, and the search nothing to look for."""
     pair = pair_of(odp.gaussian(4.0))
-    found = pointwise_bound(pair, law, (0.75, 2.0), startup)
+    found = pointwise_bound(pair, law, (0.75, 2.0), startup, cells=100)
     plain = DataProfile(pair, law).epsilon(1e-5)
     assert plain * 0.999 <= found.epsilon(1e-5) < 1.3 * plain
 

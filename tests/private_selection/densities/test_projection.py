@@ -10,10 +10,8 @@ import pytest
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.densities.projection import (
-    Penalized,
     check_projection,
     project_log,
-    projection_to_json,
     scores_to_log_weights,
 )
 from optuna_dp.private_selection.densities.shares import (
@@ -78,21 +76,21 @@ def _cases(count: int, seed: int) -> None:
         _assert_exact(density, (c, big_c) if big_c > 1.0 > c else (1.0, 1.0))
 
 
-def test_no_violation_in_five_thousand_cases() -> None:
-    _cases(5_000, seed=0)
+def test_no_violation_in_two_thousand_cases() -> None:
+    _cases(2_000, seed=0)
 
 
 @pytest.mark.slow
-def test_no_violation_in_a_hundred_thousand_cases() -> None:
-    _cases(100_000, seed=1)
+def test_no_violation_in_twenty_thousand_cases() -> None:
+    _cases(20_000, seed=1)
 
 
 @pytest.mark.parametrize("equal", [True, False])
-@pytest.mark.parametrize("method", ["l2", "kl", Penalized(0.3), Penalized(3.0)])
+@pytest.mark.parametrize("method", ["l2", "kl"])
 def test_agrees_with_convex_programming(method: Any, equal: bool) -> None:
     import warnings
 
-    import cvxpy as cp
+    cp = pytest.importorskip("cvxpy")
 
     rng = np.random.default_rng(5)
     for _ in range(6):
@@ -103,14 +101,10 @@ def test_agrees_with_convex_programming(method: Any, equal: bool) -> None:
         w /= prior @ w
         c, big_c = rng.uniform(0.05, 0.95), rng.uniform(1.05, 3.0)
         f = cp.Variable(n)
-        distance = cp.norm(cp.multiply(np.sqrt(prior), f - w), 2)
-        divergence = cp.sum(cp.multiply(prior, cp.rel_entr(w, f)))
         if method == "l2":  # the square is solved to higher accuracy, with the same solution
             objective = cp.sum(cp.multiply(prior, cp.square(f - w)))
-        elif method == "kl":
-            objective = divergence
         else:
-            objective = distance + method.penalty * divergence
+            objective = cp.sum(cp.multiply(prior, cp.rel_entr(w, f)))
         problem = cp.Problem(cp.Minimize(objective), [f >= c, f <= big_c, prior @ f == 1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -141,29 +135,6 @@ def test_satisfies_the_optimality_conditions(method: Any, n: int) -> None:
     assert dual.max(where=f <= c + resolution, initial=-np.inf) < nu + resolution
 
 
-def test_penalty_bridges_the_two_distances() -> None:
-    w = scores_to_weights(np.linspace(-2, 2, 30), 2.0)
-    bounds = (0.5, 2.0)
-    l2, kl = project(w, bounds, "l2").ratios, project(w, bounds, "kl").ratios
-    np.testing.assert_array_equal(project(w, bounds, Penalized(0.0)).ratios, l2)
-    np.testing.assert_array_equal(project(w, bounds, Penalized(float("inf"))).ratios, kl)
-    gaps = [np.abs(project(w, bounds, Penalized(nu)).ratios - kl).max() for nu in (0.01, 1, 1e3)]
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 1e-2
-
-
-def test_a_failing_solver_falls_back_to_the_exact_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    import cvxpy as cp
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise cp.error.SolverError("no")
-
-    monkeypatch.setattr(cp.Problem, "solve", fail)
-    w = scores_to_weights(np.linspace(-2, 2, 30), 2.0)
-    got = project(w, (0.5, 2.0), Penalized(1.0)).ratios
-    np.testing.assert_array_equal(got, project(w, (0.5, 2.0), "kl").ratios)
-
-
 def test_too_few_positive_weights() -> None:
     f = project(np.array([1.0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (0.5, 2.0), "kl").ratios
     assert f[0] == 2.0
@@ -178,7 +149,7 @@ def test_log_weights_keep_the_order_that_plain_weights_lose() -> None:
     assert (f[50:] == 0.5).all()
 
 
-@pytest.mark.parametrize("method", ["kl", "l2", Penalized(1.0)])
+@pytest.mark.parametrize("method", ["kl", "l2"])
 def test_a_weight_that_is_not_a_number_is_no_weight(method: Any) -> None:
     logs = np.array([np.nan, 0.0, -1.0, -2.0, np.nan])
     without = np.where(np.isnan(logs), -np.inf, logs)
@@ -189,7 +160,7 @@ def test_a_weight_that_is_not_a_number_is_no_weight(method: Any) -> None:
 
 
 def test_equal_weights_give_the_prior_exactly() -> None:
-    for method in ("l2", "kl", Penalized(1.0)):
+    for method in ("l2", "kl"):
         for w in (np.ones(10), np.zeros(10), np.full(10, np.nan), np.full(10, np.inf)):
             assert (project(w, (0.5, 2.0), method).ratios == 1.0).all()  # type: ignore[arg-type]
 
@@ -226,12 +197,6 @@ def test_unknown_projection_is_refused(value: Any) -> None:
         check_projection(value)
 
 
-@pytest.mark.parametrize("value", [-1.0, float("nan"), "x"])
-def test_bad_penalty_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="penalty"):
-        Penalized(value)
-
-
 def test_bad_arrays_are_refused() -> None:
     with pytest.raises(InvalidArgumentError):
         project(np.zeros((2, 2)), (0.5, 2.0))
@@ -241,9 +206,3 @@ def test_bad_arrays_are_refused() -> None:
         project(np.zeros(3), (0.5, 2.0), "kl", uniform_masses(2))
     with pytest.raises(InvalidArgumentError, match="beta"):
         scores_to_weights(np.zeros(3), -1.0)
-
-
-def test_projection_as_data() -> None:
-    assert projection_to_json("kl") == {"method": "kl"}
-    assert projection_to_json(Penalized(2.0)) == {"method": "penalized", "penalty": 2.0}
-    assert projection_to_json(Penalized(float("inf"))) == {"method": "kl"}
