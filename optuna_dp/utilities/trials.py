@@ -254,7 +254,7 @@ class UtilitySampler(DrawnSlotSampler):
             _logger.info("The private choice is left to release(): %s", error)
             return
         settings = UtilitySettings.from_json(plan.design.settings)
-        settle(study, plan, settings.stages - 1, self._seed)
+        settle(study, plan, settings.stages - 1)
 
     def _ended(self, study: Study, before: int) -> None:
         """Returns when all trials below ``before`` have ended."""
@@ -268,11 +268,8 @@ class UtilitySampler(DrawnSlotSampler):
 
 
 def _reported(i: int, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise InvalidArgumentError(f"utilities[{i}]", value, "it must be a number, or None")
-    return None if float(value) != float(value) else real_number(f"utilities[{i}]", value)
+    """A utility that was reported; None for a training that failed."""
+    return None if value is None or value != value else real_number(f"utilities[{i}]", value)
 
 
 def _check_unit(name: str, value: float, trial_number: int) -> None:

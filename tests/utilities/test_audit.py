@@ -19,6 +19,7 @@ from scipy import stats
 import optuna_dp.utilities.above_threshold as mechanism
 from optuna_dp.utilities import DoublingPlan, Utilities, noisy_max
 from optuna_dp.utilities.above_threshold import above_threshold
+from optuna_dp.utilities.doubling import LoopState
 from optuna_dp.utilities.exact_noise import DiscreteLaplace
 from optuna_dp.utilities.utility_values import RESOLUTION
 
@@ -109,7 +110,7 @@ def outputs(world, plan, runs):
     offsets = np.rint(OFFSETS[world] * RESOLUTION).astype(np.int64)
     found = []
     for _ in range(runs):
-        state, answers = plan.start(), []
+        state, answers = LoopState(plan), []
         while not state.finished:
             # A batch chosen by an adversary who knows the public state, as batches may be.
             totals = round(state.threshold * unit) + offsets
