@@ -62,7 +62,7 @@ def test_the_statement_alone_is_enough() -> None:
     statement = json.loads(json.dumps(released().to_json()["statement"]))
     found = odp.verify(statement)
     assert found.ok
-    assert {"SHA-256", "epsilon of 2 records", "attack"} <= {check.what for check in found.checks}
+    assert {"SHA-256", "unit with several records", "attack"} <= {check.what for check in found.checks}
     assert found.believed == tuple(statement["assumptions"])
     assert "storage" in " ".join(found.unchecked)
 
@@ -196,7 +196,7 @@ def test_versions_are_named_as_unchecked(honest: dict[str, Any]) -> None:
     data["statement"]["assumptions"] = ["none"]
     found = odp.verify(data)
     assert found.believed == ("none",)
-    assert any("Assumptions: these are not the words" in text for text in found.unchecked)
+    assert any("Assumptions: not that of this version" in text for text in found.unchecked)
 
 
 @pytest.mark.parametrize(
