@@ -142,8 +142,8 @@ def _grid(space: Mapping[str, BaseDistribution] | None) -> Candidates:
             "Give candidates=<number of draws>.",
         )
     axes = [_values(distribution, sizes[name]) for name, distribution in space.items()]
-    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
-    return _fixed("grid", points)
+    grid = [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
+    return _fixed("grid", grid)
 
 
 def _values(distribution: BaseDistribution, count: int) -> list[Any]:
