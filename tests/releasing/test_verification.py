@@ -45,8 +45,10 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in names}
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "trained"),
+    [*((kind, False) for kind in SAMPLERS), ("rand_tune", True), ("budget", True)],
+)
 def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> None:
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
     study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)))

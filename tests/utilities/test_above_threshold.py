@@ -76,10 +76,12 @@ def test_one_iteration_is_epsilon_dp_exactly_and_half_the_noise_is_not():
         else:
             shift = rng.integers(-sensitivity, sensitivity + 1, size)
         threshold = int(rng.integers(-10, 60))
-        laws = [above_threshold_law(t, threshold, *scales) for t in (totals, totals + shift)]
+        laws = [
+            above_threshold_law(t, threshold, *scales, reach=500) for t in (totals, totals + shift)
+        ]
         worst = max(worst, exact_epsilon(*laws))
         halves = [
-            above_threshold_law(t, threshold, scales[0] / 2, scales[1] / 2)
+            above_threshold_law(t, threshold, scales[0] / 2, scales[1] / 2, reach=500)
             for t in (totals, totals + shift)
         ]
         sabotaged = max(sabotaged, exact_epsilon(*halves))

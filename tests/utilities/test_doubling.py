@@ -205,7 +205,7 @@ def test_the_simulation_behaves_like_the_mechanism():
     """Fails falsely with probability below 1e-8: 6.2 standard errors of the mechanism's runs."""
     means = np.random.default_rng(0).random(20)
     utilities, plan = Utilities.from_means(means, 50), DoublingPlan(0.4, granularity=0.05)
-    real = [propose_test(utilities, plan) for _ in range(470)]
+    real = [propose_test(utilities, plan) for _ in range(250)]
     loops = simulate_loops(means, plan, 50, 20_000, np.random.default_rng(0))
     for ours, simulated in (
         ([r.iterations for r in real], loops.iterations),

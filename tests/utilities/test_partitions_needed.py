@@ -35,7 +35,7 @@ def at_most(failures, runs, beta):
 
 @pytest.mark.parametrize("s", [1, 100])
 def test_the_above_threshold_error_holds_and_is_below_the_textbooks(s):
-    k, e0, beta, runs = 40, 0.5, 0.2, 600
+    k, e0, beta, runs = 40, 0.5, 0.2, 300
     error = above_threshold_error(s, e0, beta).at(k)
     assert error <= 8 * (math.log(s) + math.log(2 / beta)) / (k * e0) * 1.001 + 1e-5
     low = Utilities.from_scores(np.full((s, k), 0.0))
