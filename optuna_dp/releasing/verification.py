@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,12 @@ def verify(
         checks.append(
             Check("released values", same, "as stated" if same else "other ones are stated")
         )
-    checks += _artifact(content, artifact, unchecked)
+    wanted = content["artifact_sha256"]
+    if artifact is not None:
+        found = hashlib.sha256(_bytes_of("artifact", artifact)).hexdigest()
+        checks.append(Check("artifact", found == wanted, found))
+    elif wanted is not None:
+        unchecked.append(f"The artifact: its file was not given; its SHA-256 is {wanted}.")
     unchecked.append(
         "Whether the study took place as its design says. Who holds its storage can release it "
         "again and compare the digest."
@@ -422,18 +427,6 @@ def _implied(design: Design, search: Guarantee) -> Guarantee:
     run = getattr(last, "run", search.event)
     record = RunRecord(run, neighboring_relation=search.neighboring_relation)
     return procedure_of(design).guarantee(record)
-
-
-def _artifact(
-    content: Mapping[str, Any], file: str | Path | None, unchecked: list[str]
-) -> Iterator[Check]:
-    wanted = content.get("artifact_sha256")
-    if file is None:
-        if wanted is not None:
-            unchecked.append(f"The artifact: its file was not given; its SHA-256 is {wanted}.")
-        return
-    found = hashlib.sha256(_bytes_of("artifact", file)).hexdigest()
-    yield Check("artifact", found == wanted, found)
 
 
 def _bytes_of(argument: str, file: str | Path, most: int = -1) -> bytes:

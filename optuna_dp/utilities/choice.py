@@ -131,16 +131,10 @@ def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
     return choices(study, plan)[stage]
 
 
-def candidate_trials(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
-    """Returns the trials of a stage that hold candidates, by number."""
-    settings = UtilitySettings.from_json(plan.design.settings)
-    return candidates_among(trials_of(study), settings, stage)
-
-
 def candidates_among(
     trials: Sequence[FrozenTrial], settings: UtilitySettings, stage: int
 ) -> list[FrozenTrial]:
-    """:func:`candidate_trials` of a study whose trials have been read, by number."""
+    """Returns the trials of a stage that hold candidates, by number."""
     numbers = range(settings.first(stage), settings.first(stage + 1))
     return [t for t in trials if t.number in numbers and not never_began(t)]
 
@@ -250,7 +244,7 @@ def worst(direction: str) -> float:
 
 def _next_choice(study: Study, plan: StudyPlan, stage: int, before: Choice | None) -> Choice:
     settings = UtilitySettings.from_json(plan.design.settings)
-    trials = candidate_trials(study, plan, stage)
+    trials = candidates_among(trials_of(study), settings, stage)
     answers = [] if before is None else list(before.answers)
     chosen = None if before is None else before.chosen
     finished = stage + 1 >= settings.stages
