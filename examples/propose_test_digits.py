@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 import optuna
+from scipy.optimize import brentq
 
 import optuna_dp as odp
 from optuna_dp import digits
-from optuna_dp.utilities import DoublingPlan, epsilon_per_iteration, plan_utilities
+from optuna_dp.utilities import DoublingPlan, plan_utilities
 
 K = 100
 EPSILON = 1.0
@@ -69,7 +70,14 @@ choice = odp.release(study)
 print("chosen:", choice.params)
 print(f"epsilon of the choice:   {choice.guarantee.epsilon(delta=DELTA):.4f}")
 
-loop = DoublingPlan(epsilon_per_iteration(EPSILON, DELTA, iterations=19), granularity=0.1)
+
+def excess(epsilon):
+    """What a loop of at most 19 iterations costs beyond the choice above."""
+    event = DoublingPlan(epsilon, granularity=0.1).event()
+    return odp.Guarantee(event).epsilon(delta=DELTA) - EPSILON
+
+
+loop = DoublingPlan(brentq(excess, EPSILON / 19, EPSILON), granularity=0.1)
 planned = plan_utilities(loop, n_candidates=len(candidates), n_partitions=K, delta=DELTA)
 print(f"loss in accuracy that the noise may cost here: {planned.noisy_max_error:.2f}")
 print(f"the same for the propose-test loop:            {planned.error:.2f}")

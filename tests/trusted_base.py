@@ -79,7 +79,6 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
         "private_selection/trial_counts/other_shapes.py",
     ): _RARE,
     ("protocol/shared_plan.py", "protocol/succession.py"): _RARE,
-    (_RELEASE, "releasing/artifacts.py"): _RARE,
 }
 
 # What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so

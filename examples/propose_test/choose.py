@@ -10,11 +10,11 @@ import argparse
 
 import numpy as np
 
+import optuna_dp as odp
 from optuna_dp.utilities import (
     DoublingPlan,
     NoisyMaxPlan,
     Utilities,
-    composed_epsilon,
     noisy_max,
     partition,
     plan_utilities,
@@ -33,7 +33,7 @@ def main() -> None:
     print(f"{50 * k} records on {k} partitions, {fewest} or more each")
 
     loop = DoublingPlan(0.05, granularity=0.02, variant="capped")
-    total = composed_epsilon(DELTA, loop.epsilon, loop.iteration_bound)
+    total = odp.Guarantee(loop.event()).epsilon(DELTA)
     for plan in (loop, NoisyMaxPlan(total)):
         report = plan_utilities(plan, n_candidates=30, n_partitions=k, delta=DELTA)
         print(f"{type(plan).__name__}: {report.message()}")
@@ -43,8 +43,8 @@ def main() -> None:
     accuracy = np.clip(np.linspace(0.5, 0.9, 30)[:, None] + rng.normal(0, 0.05, (30, k)), 0, 1)
     utilities = Utilities.from_scores(accuracy)
 
-    result = propose_test(utilities, loop)
-    print(f"doubling loop: candidate {result.candidate}, {len(result.trace)} iterations used,")
+    ended = propose_test(utilities, loop)
+    print(f"doubling loop: candidate {ended.choice}, {ended.iterations} iterations used,")
     print(f"  guarantee {total:.3f} at delta {DELTA:g} for {loop.iteration_bound} iterations")
     print(f"noisy max: candidate {noisy_max(utilities, total)}, the same epsilon, delta 0")
 

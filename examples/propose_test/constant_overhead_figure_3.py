@@ -8,11 +8,12 @@ k = 100 partitions. The results also hold a comparison at a total epsilon of 1.
 from __future__ import annotations
 
 import numpy as np
-from figures import COLOURS, DELTA, main, rounded
+from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
+from scipy.optimize import brentq
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan, composed_epsilon, epsilon_per_iteration
+from optuna_dp.utilities import DoublingPlan
 
 CANDIDATES, K = 100, 100
 K_EPSILONS = [0.5, 1, 5, 10, 100]
@@ -28,7 +29,7 @@ def reproduce(quick: bool, rng: np.random.Generator):
         plan = DoublingPlan(k_epsilon / K, variant="capped")
         loops = simulate_loops(utilities, plan, K, runs, rng, stop_at_bound=False)
         alpha = np.stack([fidelity(utilities, choice) for choice in loops.choices])
-        total = composed_epsilon(DELTA, plan.epsilon, plan.iteration_bound)
+        total = total_epsilon(plan)
         rival = fidelity(utilities, simulate_noisy_max(utilities, total, K, runs, rng)).mean()
         time = np.arange(len(alpha))
         for run in range(8):
@@ -60,7 +61,7 @@ def reproduce(quick: bool, rng: np.random.Generator):
             "fidelity_noisy_max_same_budget": round(float(rival), 3),
             "series": rounded(alpha.mean(axis=1)),
         }
-    one = epsilon_per_iteration(1.0, DELTA, DoublingPlan(1.0, variant="capped").iteration_bound)
+    one = brentq(lambda e0: total_epsilon(DoublingPlan(e0, variant="capped")) - 1.0, 1e-3, 1.0)
     for k in (10, 100, 1000):
         loops = simulate_loops(utilities, DoublingPlan(one, variant="capped"), k, runs, rng)
         rival = simulate_noisy_max(utilities, 1.0, k, runs, rng)

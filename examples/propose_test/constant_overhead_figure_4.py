@@ -8,11 +8,11 @@ right panel is the fidelity, with report-noisy-max at the budget that the capped
 from __future__ import annotations
 
 import numpy as np
-from figures import COLOURS, DELTA, main, rounded
+from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan, composed_epsilon
+from optuna_dp.utilities import DoublingPlan
 
 CANDIDATES, K = 100, 10
 K_EPSILONS = [1, 10, 100]
@@ -32,7 +32,7 @@ def reproduce(quick: bool, rng: np.random.Generator):
         loops = [simulate_loops(utilities, p, K, runs, rng, stop_at_bound=False) for p in plans]
         used = np.array([loop.iterations for loop in loops])
         found = [fidelity(utilities, loop.choice).mean() for loop in loops]
-        totals = [composed_epsilon(DELTA, p.epsilon, p.iteration_bound) for p in plans]
+        totals = [total_epsilon(p) for p in plans]
         rival = [
             fidelity(utilities, simulate_noisy_max(utilities, total, K, runs, rng)).mean()
             for total in totals

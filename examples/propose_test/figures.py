@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+import optuna_dp as odp
+from optuna_dp.utilities import DoublingPlan
+
 COLOURS = ["#4C72B0", "#DD8452", "#55A868", "#C44E52", "#8172B3"]
 DELTA = 1e-5
 
@@ -33,6 +36,11 @@ def main(
     (options.output / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(without_series(results), indent=1))
     print(f"{options.output / name}.html and .json")
+
+
+def total_epsilon(plan: DoublingPlan) -> float:
+    """Returns what the loop costs in all, at ``DELTA``."""
+    return odp.Guarantee(plan.event()).epsilon(DELTA)
 
 
 def without_series(results: dict) -> dict:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
-from figures import COLOURS, DELTA, main, rounded
+from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan, composed_epsilon
+from optuna_dp.utilities import DoublingPlan
 
 K, CANDIDATES = 10, 100
 PLAN = DoublingPlan(0.1, granularity=0.01)
@@ -23,7 +23,7 @@ def reproduce(quick: bool, rng: np.random.Generator):
     runs = 100 if quick else 1000
     utilities = rng.random((runs, CANDIDATES))
     loops = simulate_loops(utilities, PLAN, K, runs, rng)
-    total = composed_epsilon(DELTA, PLAN.epsilon, PLAN.iteration_bound)
+    total = total_epsilon(PLAN)
     rival = simulate_noisy_max(utilities, total, K, runs, rng)
     ours, theirs = fidelity(utilities, loops.choice), fidelity(utilities, rival)
 

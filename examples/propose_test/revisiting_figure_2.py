@@ -8,11 +8,11 @@ same guaranteed total budget.
 from __future__ import annotations
 
 import numpy as np
-from figures import COLOURS, DELTA, main, rounded
+from figures import COLOURS, DELTA, main, rounded, total_epsilon
 from plotly.subplots import make_subplots
 from simulated_loops import fidelity, simulate_loops, simulate_noisy_max
 
-from optuna_dp.utilities import DoublingPlan, composed_epsilon
+from optuna_dp.utilities import DoublingPlan
 
 CANDIDATES, EPSILON = 100, 0.1
 GRANULARITIES = [0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001]
@@ -22,7 +22,7 @@ def reproduce(quick: bool, rng: np.random.Generator):
     runs = 50 if quick else 500
     figure = make_subplots(1, 2, subplot_titles=("iterations", "fidelity"))
     n = [DoublingPlan(EPSILON, granularity=g).n for g in GRANULARITIES]
-    totals = [composed_epsilon(DELTA, EPSILON, 2 * i - 1) for i in n]
+    totals = [total_epsilon(DoublingPlan(EPSILON, granularity=g)) for g in GRANULARITIES]
     results = {"n": n, "iterations_guaranteed": [2 * i - 1 for i in n], "delta": DELTA}
     results["total_epsilon_guaranteed"] = rounded(totals)
     utilities = rng.random((runs, CANDIDATES))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _logger = logging.getLogger("optuna_dp")
+_ONE_COMPUTES = threading.Lock()  # Of threads that need the same epsilon.
 
 
 class PrivacyCallback:
@@ -87,7 +88,6 @@ class PrivacyCallback:
         self._output_attributes = output_attributes
         # What runs cost, unless the study's plan says it.
         self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
-        self._lock = threading.Lock()
         self._progress = ProgressLine() if show_progress else None
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
         self._reminder = Reminder()
@@ -104,15 +104,6 @@ class PrivacyCallback:
             f"neighboring_relation={record.neighboring_relation!r}, "
             f"output_attributes={list(record.output_attributes)!r})"
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy in another process shares neither the lock nor the line on the terminal.
-        shows = None if self._progress is None else ProgressLine()
-        return {**self.__dict__, "_lock": None, "_progress": shows}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
@@ -216,7 +207,7 @@ class PrivacyCallback:
 
     def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
         """The epsilon of the whole study, computed once per design."""
-        with self._lock:
+        with _ONE_COMPUTES:
             key = procedure.design.fingerprint
             if key not in self._epsilons:
                 self._epsilons[key] = procedure.guarantee(record).epsilon(record.delta)

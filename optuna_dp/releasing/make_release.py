@@ -13,7 +13,8 @@ from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
-from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, own_slot
+from optuna_dp.protocol.records import RELEASED_KEY, own_slot
+from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
 from optuna_dp.validation import open_unit, warn_of_large_delta
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
-
-    from optuna_dp.releasing.data_description import DataDescription
 
 
 def release(
@@ -119,10 +118,7 @@ def release(
     winner = outcome.trial
     artifact = None
     if winner is not None and artifact_store is not None:
-        # Lazy: only releases with artifacts need it.
-        from optuna_dp.releasing.artifacts import artifact_of
-
-        artifact = artifact_of(study, winner, artifact_store)
+        artifact = _artifact_of(study, winner, artifact_store)
     found = Release(
         params=None if winner is None else dict(winner.params),
         value=outcome.value,
@@ -146,11 +142,6 @@ def release(
 
 def _description(study: Study, planned_records: int | None) -> DataDescription | None:
     """What only people know, for the statement; refuses what contradicts the plan."""
-    if DESCRIPTION_KEY not in study._storage.get_study_system_attrs(study._study_id):
-        return None
-    # Lazy: only described studies need it.
-    from optuna_dp.releasing.data_description import read_description
-
     found = read_description(study)
     if found is not None and found.contradicts(planned_records):
         raise ReleaseRefusedError(
@@ -159,6 +150,23 @@ def _description(study: Study, planned_records: int | None) -> DataDescription |
             fix="Describe it again: optuna_dp.describe(study, records=...).",
         )
     return found
+
+
+def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> bytes | None:
+    """The content of the winner's artifact, None if it has none; refuses several."""
+    from optuna.artifacts import get_all_artifact_meta  # Lazy: only releases with artifacts.
+
+    found = get_all_artifact_meta(winner, storage=study._storage)
+    if len(found) > 1:
+        raise ReleaseRefusedError(
+            f"The winning run has {len(found)} artifacts.",
+            fix="Upload one artifact per run, for example a zip file.",
+        )
+    if not found:
+        return None
+    # Names and ids stay behind: they may tell the trial.
+    with store.open_reader(found[0].artifact_id) as reader:
+        return reader.read()
 
 
 def _run_record(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 CURATORS = ("Government", "Industry", "Nonprofit")
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
-PRODUCTS = ("Summary statistics", "Machine learning model", "Dataset", "Synthetic data")
 
 
 def to_registry(
@@ -37,13 +36,12 @@ def to_registry(
     intended_use: str | None = None,
     region: str | None = None,
     sector: str | None = None,
-    product: str = "Machine learning model",
     published: str | datetime.date | None = None,
     authors: tuple[str, ...] | list[str] = (),
 ) -> str:
     """Returns the YAML; see :meth:`optuna_dp.Release.to_registry`."""
     about = release.description or DataDescription()
-    day = published.isoformat() if isinstance(published, datetime.date) else published
+    day = None if published is None else str(published)
     given = {
         "name": name,
         "curator": curator or about.owner,
@@ -65,12 +63,11 @@ def to_registry(
     for key, value, allowed in (
         ("curator_type", curator_type, CURATORS),
         ("sector", sector, (None, *SECTORS)),
-        ("product", product, PRODUCTS),
     ):
         if value not in allowed:
             raise InvalidArgumentError(key, value, f"it must be one of {', '.join(allowed[-6:])}")
     try:
-        datetime.date.fromisoformat(str(day))
+        datetime.date.fromisoformat(str(published))
     except ValueError:
         raise InvalidArgumentError("published", day, "it must be a day: '2026-03-31'") from None
     basic = {
@@ -78,9 +75,9 @@ def to_registry(
         "data_curators": [
             {"data_curator_name": given["curator"], "data_curator_type": curator_type}
         ],
-        "description": f"{product} with hyperparameters chosen by a differentially private search",
+        "description": "Model with hyperparameters chosen by a differentially private search",
         "intended_use": given["intended_use"],
-        "data_product_type": product,
+        "data_product_type": "Machine learning model",
         "data_product_region": region,
         "data_product_sector": sector,
         "publication_date": day,

@@ -174,7 +174,7 @@ class Release:
                 owner of :func:`optuna_dp.describe`) and ``curator_type`` ("Government",
                 "Industry" or "Nonprofit"), ``intended_use`` (by default the purpose there),
                 ``region``, ``published`` (a day, "2026-03-31"), ``authors`` of the entry; and
-                optionally ``sector`` and ``product`` ("Machine learning model").
+                optionally ``sector``.
 
         Raises:
             InvalidArgumentError: If something is missing, with all that is; or not allowed.

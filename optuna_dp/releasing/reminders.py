@@ -116,6 +116,9 @@ class ProgressLine:
     def __init__(self) -> None:
         self._bar: Any = None
 
+    def __reduce__(self) -> Any:
+        return ProgressLine, ()  # A copy in another process has a line of its own.
+
     def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
         """Says which run has ended, and the guarantee at delta; takes it away with the last."""
         from tqdm.auto import tqdm  # Lazy: only a progress line needs it.

@@ -2,8 +2,8 @@
 
 The statement is made a second time, from the guarantee, the design and the released values that
 it holds itself (:func:`optuna_dp.evidence.statement_data.statement_data`), and compared key by
-key. ``_ROWS`` says how a key is compared; a key without a row has to be the same. So a key that is
-added to statements is compared from then on, and a key that no statement has is refused.
+key. All has to be the same, except for what the constants below name. So a key that is added to
+statements is compared from then on, and a key that no statement has is refused.
 
 What is read may come from anybody: it is limited in size, depth, steps and time before anything is
 computed, and whatever goes wrong with it is one refusal.
@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +27,34 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.procedures import VOTE, description_of, procedure_of
 from optuna_dp.evidence.run_record import RunRecord
-from optuna_dp.evidence.statement_data import FORMAT, released_words, statement_data
+from optuna_dp.evidence.statement_data import FORMAT, VERSION, released_words, statement_data
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.data_description import DataDescription
 from optuna_dp.voting.plan import VotePlan
 
 RELEASE_FORMAT = "optuna-dp release"
 RELEASE_VERSION = 1
+# Of what is read, before anything is computed from it. Releases have some hundred values.
+_MOST_BYTES, _MOST_VALUES, _DEEPEST, _LARGEST = 10_000_000, 200_000, 64, 1e300
+# Of events: how many mechanisms, repeated ones counted, and how many descriptions of them.
+_MOST_STEPS, _MOST_EVENTS = 10**9, 2000
+
+# Bounds, in which a number may be larger than what is found; but the parts in _EXACT may not.
+_BOUNDS = {"epsilon", "epsilon_by_method", "unit_with_several_records", "rdp", "gaussian_dp"}
+_EXACT = {"records", "orders", "tail"}
 # Other versions of the software, of numpy and of scipy round otherwise; a bound that has become
 # tighter since is no objection.
 _ROUNDING = 1e-6
-_STATEMENT_VERSIONS = (2,)
-# Of what is read, before anything is computed from it. Releases have some hundred values.
-_MOST_BYTES, _MOST_VALUES, _DEEPEST, _LARGEST = 10_000_000, 200_000, 64, 1e300
-# Of an event: how many mechanisms, repeated ones counted, and how many descriptions of them.
-_MOST_STEPS, _MOST_EVENTS = 10**9, 1000
+# Words and methods that depend on the version of optuna-dp; those of another one are unknown here.
+_OF_A_VERSION = {
+    "trust",
+    "checked",
+    "assumptions",
+    "not_covered",
+    "method",
+    "epsilon_by_method",
+    "comparisons",
+}
 
 
 @dataclass(frozen=True)
@@ -108,22 +121,6 @@ class Verification:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A release or a statement that was read, and what follows from it."""
-
-    statement: Mapping[str, Any]
-    expected: Mapping[str, Any]
-    guarantee: Guarantee
-    delta: float
-
-    @property
-    def of_another_version(self) -> bool:
-        """Returns whether the statement says that another optuna-dp made it."""
-        here, there = (one["versions"].get("optuna-dp") for one in (self.expected, self.statement))
-        return here is not None and bool(here != there)
-
-
 def verify(
     path_or_json: str | Path | Mapping[str, Any],
     *,
@@ -163,17 +160,21 @@ def verify(
         False
     """
     limit = validation.positive("time_limit", time_limit)
-    name = str(path_or_json) if isinstance(path_or_json, str | Path) else "a mapping"
-    whole = _parsed(path_or_json, name)
-    statement = whole["statement"] if whole["format"] == RELEASE_FORMAT else whole
+    given: Any = path_or_json
+    name, text = "a mapping", None
+    if isinstance(given, str | Path):
+        name, text = str(given), _bytes_of("path_or_json", given, _MOST_BYTES + 1)
     try:
-        _limit_events(statement["guarantee"])
-        _limit_events(statement["design"])
+        # Of a mapping a copy, so that nothing changes while it is looked at.
+        whole = _parsed(json.dumps(given, default=repr) if text is None else text)
+        statement = _statement_of(whole)
         checks, unchecked = _within(limit, lambda: _compared(statement))
-    except InvalidArgumentError as error:
-        if error.argument == "time_limit":
-            raise
-        raise _refusal(name, f"InvalidArgumentError: {error}") from None
+    except TimeoutError:
+        raise InvalidArgumentError(
+            "time_limit", limit, "the cost of the events takes longer to compute", "Allow more."
+        ) from None
+    except RecursionError:
+        raise _refusal(name, "it is nested too deeply") from None
     except Exception as error:  # It may hold anything, and each refuses in its own way.
         raise _refusal(name, f"{type(error).__name__}: {error}") from None
     content = statement["content"]
@@ -183,7 +184,12 @@ def verify(
         checks.append(
             Check("released values", same, "as stated" if same else "other ones are stated")
         )
-    checks += _artifact(content, artifact, unchecked)
+    wanted = content["artifact_sha256"]
+    if artifact is not None:
+        found = hashlib.sha256(_bytes_of("artifact", artifact)).hexdigest()
+        checks.append(Check("artifact", found == wanted, found))
+    elif wanted is not None:
+        unchecked.append(f"The artifact: its file was not given; its SHA-256 is {wanted}.")
     unchecked.append(
         "Whether the study took place as its design says. Who holds its storage can release it "
         "again and compare the digest."
@@ -203,26 +209,13 @@ def _refusal(name: str, why: str) -> InvalidArgumentError:
     )
 
 
-def _parsed(given: Any, name: str) -> dict[str, Any]:
-    """Returns a release or a statement as plain JSON values within the limits."""
-    try:
-        if isinstance(given, Mapping):
-            # Lists for tuples, and copies: nothing changes while it is looked at.
-            text: str | bytes = json.dumps(given, default=repr)
-        elif isinstance(given, str | Path):
-            text = _bytes_of("path_or_json", given, _MOST_BYTES + 1)
-        else:
-            raise ValueError(f"not {type(given).__name__}")
-        if len(text) > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
-        found = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
-        _limit(found)
-        return _with_known_keys(found)
-    except InvalidArgumentError:
-        raise
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise _refusal(name, why) from None
+def _parsed(text: str | bytes) -> Any:
+    """Returns plain JSON values within the limits."""
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+    found = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    _limit(found)
+    return found
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -238,68 +231,54 @@ def _no_constant(text: str) -> Any:
 
 
 def _limit(found: Any) -> None:
-    """Refuses what no release has: very deep, very many or very large values."""
-    left, count = [(found, 0)], 0
+    """Refuses what no release has: very deep, many or large values, or events of much work."""
+    left, values, events = [(found, 0, 1)], 0, 0
     while left:
-        value, depth = left.pop()
-        count += 1
+        value, depth, steps = left.pop()
+        values += 1
+        children: Any = value if isinstance(value, list) else ()
+        if isinstance(value, dict):
+            children = value.values()
+            if "type" in value:
+                count = value.get("count")
+                events += 1
+                steps *= max(count, 1) if isinstance(count, int) else 1
         if depth > _DEEPEST:
             raise ValueError("it is nested too deeply")
-        if count > _MOST_VALUES:
+        if values > _MOST_VALUES:
             raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+        if events > _MOST_EVENTS:
+            raise ValueError(f"its events have more than {_MOST_EVENTS:,} parts")
+        if steps > _MOST_STEPS:
+            raise ValueError(f"its events have more than {_MOST_STEPS:,} steps")
         if isinstance(value, int | float) and not -_LARGEST < value < _LARGEST:
             raise ValueError("it has a number beyond 1e300")
-        children = value.values() if isinstance(value, dict) else value
-        if isinstance(value, dict | list):
-            left += [(child, depth + 1) for child in children]
-
-
-def _limit_events(record: Any) -> None:
-    """Refuses events of more steps, or of more parts, than can be accounted for."""
-    left, parts, steps = [(record, 1)], 0, 0
-    while left:
-        value, times = left.pop()
-        children = value.values() if isinstance(value, dict) else value
-        if isinstance(value, dict) and isinstance(value.get("count"), int):
-            times *= max(value["count"], 1)
-        if isinstance(value, dict) and "type" in value:
-            parts, steps = parts + 1, max(steps, times)
-        if isinstance(value, dict | list):
-            left += [(child, times) for child in children]
-    if parts > _MOST_EVENTS:
-        raise ValueError(f"its events have more than {_MOST_EVENTS:,} parts")
-    if steps > _MOST_STEPS:
-        raise ValueError(f"its events have more than {_MOST_STEPS:,} steps")
+        left += [(child, depth + 1, steps) for child in children]
 
 
 _CONTENT = {"params", "value", "attributes", "artifact_sha256", "distributions"}
 _OPTIONAL = {"description", "spending"}
 
 
-def _with_known_keys(found: Any) -> dict[str, Any]:
-    """Returns a release or a statement with the keys that it has to have, and no others."""
-    if not isinstance(found, dict) or found.get("format") not in (RELEASE_FORMAT, FORMAT):
+def _statement_of(whole: Any) -> Any:
+    """Returns the statement of a release, or of itself, with the keys that it has to have."""
+    statement, kind = whole, whole.get("format") if isinstance(whole, dict) else None
+    if kind == RELEASE_FORMAT:
+        _check_keys(whole, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
+        if whole["version"] != RELEASE_VERSION:
+            raise ValueError(f"a release of version {whole['version']!r}")
+        statement = whole["statement"]
+    elif kind != FORMAT:
         raise ValueError("it has another format")
-    statement = found
-    if found["format"] == RELEASE_FORMAT:
-        _check_keys(found, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
-        if found["version"] != RELEASE_VERSION:
-            raise ValueError(f"a release of version {found['version']!r}")
-        statement = found["statement"]
-    if not isinstance(statement, dict) or statement.get("format") != FORMAT:
-        raise ValueError("its statement has another format")
-    if statement.get("version") not in _STATEMENT_VERSIONS:
-        raise InvalidArgumentError(
-            "path_or_json",
-            f"a statement of version {str(statement.get('version'))[:40]}",
-            f"this optuna-dp reads {', '.join(map(str, _STATEMENT_VERSIONS))}",
-            "Use the version of optuna-dp that wrote it.",
+    if statement["format"] != FORMAT or statement["version"] != VERSION:
+        raise ValueError(
+            f"its statement is of version {str(statement['version'])[:40]}; this optuna-dp reads "
+            f"{VERSION}"
         )
-    content = statement["content"]
-    if not isinstance(content, dict) or not isinstance(content.get("attributes"), dict):
-        raise ValueError("its content is none")
-    _check_keys(content, _CONTENT, _OPTIONAL)
-    return found
+    _check_keys(statement["content"], _CONTENT, _OPTIONAL)
+    if not isinstance(statement["content"]["attributes"], dict):
+        raise ValueError("its attributes are none")
+    return statement
 
 
 def _check_keys(found: Mapping[str, Any], keys: set[str], optional: set[str]) -> None:
@@ -326,9 +305,7 @@ def _within(seconds: float, compute: Callable[[], Any]) -> Any:
     thread.start()
     thread.join(seconds)
     if not outcome:
-        raise InvalidArgumentError(
-            "time_limit", seconds, "the cost of the events takes longer to compute", "Allow more."
-        )
+        raise TimeoutError
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
@@ -341,202 +318,90 @@ def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str]]:
     """Compares every key of a statement with what follows from its own events and values."""
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
-    delta = validation.open_unit("delta", statement["delta"])
     fits, trained = _design_and_guarantee(design, guarantee)
     described, content = description_of(design), statement["content"]
     cap = None
     if "description" in content:
         cap = DataDescription.from_json(content["description"]).cap
-    expected = statement_data(
+    made_anew = statement_data(
         guarantee,
         design,
-        delta=delta,
+        delta=validation.open_unit("delta", statement["delta"]),
         released=released_words(content, described, trained=trained),
         content=content,
         described=described,
         cap=cap,
     )
-    _check_keys(statement, set(expected), set())
-    read = _Read(statement, json.loads(json.dumps(expected)), guarantee, delta)
-    checks, unchecked = [fits], []
-    for key in read.expected:
-        for found in _ROWS.get(key, _same)(key, read):
-            if isinstance(found, Check):
-                checks.append(found)
-            else:
-                unchecked.append(found)
+    _check_keys(statement, set(made_anew), set())
+    expected = json.loads(json.dumps(made_anew))
+    versions = statement["versions"]
+    if not _texts(list(versions.values())) or not _texts(statement["assumptions"]):
+        raise ValueError("its versions or its assumptions are no texts")
+    words = ", ".join(f"{name} {version}"[:60] for name, version in sorted(versions.items())[:20])
+    unchecked = [
+        f"The versions of the software that computed it, said to be {words or 'unknown'}."
+    ]
+    here = expected.pop("versions").get("optuna-dp")
+    of_another_version = here is not None and here != versions.get("optuna-dp")
+    checks = [fits]
+    for key, found in expected.items():
+        what = "SHA-256" if key == "digest" else key.replace("_", " ")
+        differs = _difference_in(key, statement, found)
+        if differs and of_another_version and key in _OF_A_VERSION:
+            unchecked.append(f"{what.capitalize()}: not that of this version of optuna-dp.")
+        else:
+            checks.append(
+                Check(what, not differs, differs or _shown(found) or "as computed again")
+            )
     return checks, unchecked
-
-
-Found = Iterator[Check | str]
-
-
-def _same(key: str, read: _Read) -> Found:
-    """A key that has to be the same; what it should be is said where it is short."""
-    expected = read.expected[key]
-    words = expected if isinstance(expected, str) else "as it should be"
-    same = _identical(read.statement[key], expected)
-    yield Check(_NAMES.get(key, key), same, words if same or words == expected else "other")
-
-
-def _identical(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1 is not true, and 1.0 is 1."""
-    return json.dumps(_floats(one), sort_keys=True) == json.dumps(_floats(other), sort_keys=True)
-
-
-def _floats(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _floats(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_floats(item) for item in value]
-    return float(value) if type(value) is int else value
-
-
-def _from_events(key: str, read: _Read) -> Found:
-    """What everything else is computed from: it was read to the last field, or refused."""
-    if not _identical(read.statement[key], read.expected[key]):
-        yield Check(key, False, "it is not as it would be written")
-
-
-def _fixed(key: str, read: _Read) -> Found:
-    yield from ()  # Compared when it was read, or what the others are computed at.
-
-
-def _words(key: str, read: _Read) -> Found:
-    """Words that depend on the version of optuna-dp; of another one they are unknown here."""
-    if _identical(read.statement[key], read.expected[key]):
-        yield Check(_NAMES[key], True, "the words of its procedure")
-    elif read.of_another_version:
-        yield f"{_NAMES[key].capitalize()}: these are not the words of this version of optuna-dp."
-    else:
-        yield Check(_NAMES[key], False, "they are not the words of its procedure")
-    if key == "assumptions" and not _texts(read.statement[key]):
-        raise ValueError("its assumptions are no list of texts")
 
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-def _versions(key: str, read: _Read) -> Found:
-    stated = read.statement[key]
-    if not isinstance(stated, dict) or not _texts(list(stated.values())):
-        raise ValueError("its versions are none")
-    words = ", ".join(f"{name} {version}"[:60] for name, version in sorted(stated.items())[:20])
-    yield f"The versions of the software that computed it, said to be {words or 'unknown'}."
+def _shown(found: Any) -> str:
+    """Returns what was found in words, where it is short; else nothing."""
+    text = f"{found:.6g}" if isinstance(found, float) else str(found)
+    return "" if isinstance(found, dict | list) or len(text) > 70 else text
 
 
-def _epsilon(key: str, read: _Read) -> Found:
-    yield _not_below(f"epsilon at delta = {read.delta:g}", read.statement[key], read.expected[key])
+def _difference_in(key: str, statement: Mapping[str, Any], found: Any) -> str:
+    """Says where a key of a statement is not what was found; empty if nowhere."""
+    stated = statement[key]
+    if key == "attack":  # A bound from below, which may say less.
+        return "" if stated is None else _difference(found, stated, bound=True)
+    methods = statement["epsilon_by_method"]
+    if key == "method" and stated not in statement["comparisons"]:
+        # Of two methods with the same epsilon, rounding may choose either.
+        found = stated if methods.get(stated) == statement["epsilon"] else found
+    return _difference(stated, found, bound=key in _BOUNDS)
 
 
-def _by_method(key: str, read: _Read) -> Found:
-    """Every method's epsilon; which methods there are may differ from version to version."""
-    stated, expected = read.statement[key], read.expected[key]
-    if not isinstance(stated, dict):
-        raise ValueError("its methods are none")
-    pairs = {name: (stated[name], expected[name]) for name in stated if name in expected}
-    wrong = {n: _not_below(n, *pair) for n, pair in pairs.items()}
-    bad = [f"{name}: {check.found}" for name, check in wrong.items() if not check.holds]
-    if not read.of_another_version:
-        bad += [
-            f"{name} is missing or unknown" for name in sorted(stated.keys() ^ expected.keys())
-        ]
-    yield Check("epsilon by method", not bad, "; ".join(bad) or "none is too small")
-    for name in sorted(stated.keys() - pairs.keys()):
-        yield f"Epsilon by the method {name[:40]!r}, which does not apply here."
+def _difference(stated: Any, found: Any, *, bound: bool) -> str:
+    """Says where values of JSON differ; empty if nowhere. 1 is not true, and 1.0 is 1.
+
+    Of a bound, a stated number may be larger than what was found; None stands for infinity.
+    """
+    if isinstance(found, list) and isinstance(stated, list) and len(found) == len(stated):
+        stated, found = dict(enumerate(stated)), dict(enumerate(found))
+    if isinstance(found, dict) and isinstance(stated, dict):
+        for key in found.keys() ^ stated.keys():
+            return f"{str(key)[:40]} is missing or unknown"
+        for key in found:
+            part = _difference(stated[key], found[key], bound=bound and key not in _EXACT)
+            if part:
+                return f"{str(key)[:40]}: {part}"
+        return ""
+    same = stated == found and isinstance(stated, bool) == isinstance(found, bool)
+    if bound and _is_bound(stated) and _is_bound(found):
+        limit = math.inf if found is None else found
+        same = stated is None or limit <= stated * (1 + _ROUNDING)
+    return "" if same else f"{_shown(found) or 'another'}, stated {str(stated)[:40]}"
 
 
-def _method(key: str, read: _Read) -> Found:
-    """The method that is named has to have the epsilon that is stated, and to be one that may."""
-    stated, methods = read.statement, read.statement["epsilon_by_method"]
-    name = stated[key]
-    known = isinstance(name, str) and name in methods and name not in stated["comparisons"]
-    fits = known and (name == read.expected[key] or methods[name] == stated["epsilon"])
-    yield Check("method", fits, str(name)[:40] if fits else f"it is {read.expected[key]}")
-
-
-def _attack(key: str, read: _Read) -> Found:
-    stated, found = read.statement[key], read.expected[key]
-    holds = stated is None or (_is_number(stated) and stated <= found * (1 + _ROUNDING))
-    yield Check("attack", holds, f"{found:.6g}")
-
-
-def _several(key: str, read: _Read) -> Found:
-    stated, found = read.statement[key], read.expected[key]
-    if found is None or not isinstance(stated, dict) or set(stated) != set(found):
-        yield from _same(key, read)
-        return
-    same = stated["records"] == found["records"]
-    yield Check("most records of one unit", same, str(found["records"]))
-    yield _not_below(f"epsilon of {found['records']} records", stated["epsilon"], found["epsilon"])
-
-
-def _rdp(key: str, read: _Read) -> Found:
-    """A table at whichever orders its version shows."""
-    stated = read.statement[key]
-    orders, epsilons = stated["orders"], stated["epsilons"]
-    if set(stated) != {"orders", "epsilons"} or not len(orders) == len(epsilons) <= 1000:
-        raise ValueError("its Rényi table is none")
-    if not all(_is_number(order) for order in orders):
-        raise ValueError("its Rényi table has orders that are no numbers")
-    pairs = zip(epsilons, map(float, read.guarantee.rdp(orders)), strict=True)
-    bad = [check for check in (_not_below("", *pair) for pair in pairs) if not check.holds]
-    yield Check("Rényi table", not bad, bad[0].found if bad else "no entry is too small")
-
-
-def _gaussian(key: str, read: _Read) -> Found:
-    stated = read.statement[key]
-    if set(stated) != {"mu", "tail"}:
-        raise ValueError("its mu is none")
-    yield _not_below("mu", stated["mu"], read.guarantee.mu(stated["tail"]))
-
-
-# How keys are compared that need not be the very same; all others have to be.
-_ROWS: dict[str, Callable[[str, _Read], Found]] = {
-    "format": _fixed,
-    "version": _fixed,
-    "delta": _fixed,
-    "guarantee": _from_events,
-    "design": _from_events,
-    "content": _from_events,
-    "epsilon": _epsilon,
-    "epsilon_by_method": _by_method,
-    "method": _method,
-    "attack": _attack,
-    "unit_with_several_records": _several,
-    "rdp": _rdp,
-    "gaussian_dp": _gaussian,
-    "trust": _words,
-    "checked": _words,
-    "assumptions": _words,
-    "not_covered": _words,
-    "versions": _versions,
-}
-_NAMES = {
-    "assumptions": "assumptions",
-    "checked": "what the software made sure of",
-    "comparisons": "bounds for comparison",
-    "digest": "SHA-256",
-    "neighboring_relation": "neighbouring relation",
-    "not_covered": "what is not covered",
-    "protected": "what is protected",
-    "released": "what is released",
-    "trust": "who sees what",
-    "unit": "unit of protection",
-    "unit_with_several_records": "several records of one unit",
-}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _not_below(what: str, stated: Any, found: float | None) -> Check:
-    """Returns whether a stated bound is at least what was found; None stands for infinity."""
-    limit = math.inf if found is None else float(found)
-    holds = stated is None or (_is_number(stated) and limit <= stated * (1 + _ROUNDING))
-    return Check(what, holds, f"{limit:.6g}" + ("" if holds else f", stated {str(stated)[:40]}"))
+def _is_bound(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _design_and_guarantee(design: Design, guarantee: Guarantee) -> tuple[Check, bool]:
@@ -562,18 +427,6 @@ def _implied(design: Design, search: Guarantee) -> Guarantee:
     run = getattr(last, "run", search.event)
     record = RunRecord(run, neighboring_relation=search.neighboring_relation)
     return procedure_of(design).guarantee(record)
-
-
-def _artifact(
-    content: Mapping[str, Any], file: str | Path | None, unchecked: list[str]
-) -> Iterator[Check]:
-    wanted = content.get("artifact_sha256")
-    if file is None:
-        if wanted is not None:
-            unchecked.append(f"The artifact: its file was not given; its SHA-256 is {wanted}.")
-        return
-    found = hashlib.sha256(_bytes_of("artifact", file)).hexdigest()
-    yield Check("artifact", found == wanted, found)
 
 
 def _bytes_of(argument: str, file: str | Path, most: int = -1) -> bytes:

@@ -26,7 +26,6 @@ Notation (code name: meaning, name in the papers):
 
 from __future__ import annotations
 
-from optuna_dp.utilities.accounting import composed_epsilon, epsilon_per_iteration
 from optuna_dp.utilities.doubling import DoublingPlan, propose_test
 from optuna_dp.utilities.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.utilities.partitions import partition
@@ -39,8 +38,6 @@ __all__ = [
     "NoisyMaxPlan",
     "Utilities",
     "UtilityPlan",
-    "composed_epsilon",
-    "epsilon_per_iteration",
     "noisy_max",
     "partition",
     "plan_utilities",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+
 from optuna_dp import validation
-from optuna_dp.arrays import IntArray
-from optuna_dp.utilities.exact_noise import DiscreteLaplace, laplace_for
+from optuna_dp.utilities.exact_noise import laplace_for
 from optuna_dp.utilities.utility_values import Utilities
 
-_FIRST_CHUNK = 8
-_LARGEST_CHUNK = 4096
+# Noise is drawn for so many candidates at once: a pass that ends early has drawn little in vain.
+_CHUNK = 64
 _LARGEST_THRESHOLD = 1 << 60
 
 
@@ -32,34 +33,18 @@ def above_threshold(
 
     Guarantees:
         * ``epsilon``-DP with respect to a change of one partition.
-        * The answer has the law of the sequential mechanism: noise after the first hit would not
-          be looked at, and is not drawn.
+        * The answer has the law of the sequential mechanism: noise after the first hit is not
+          looked at.
     """
     epsilon = validation.positive("epsilon", epsilon)
     # Clipping a number that does not depend on the data costs nothing; it keeps 64 bits enough.
     whole_threshold = min(round(Fraction(threshold) * utilities.unit), _LARGEST_THRESHOLD)
-    return first_above(
-        utilities.totals,
-        whole_threshold,
-        threshold_noise=laplace_for(utilities.sensitivity, epsilon / 2),
-        query_noise=laplace_for(2 * utilities.sensitivity, epsilon / 2),
-    )
-
-
-def first_above(
-    totals: IntArray,
-    threshold: int,
-    *,
-    threshold_noise: DiscreteLaplace,
-    query_noise: DiscreteLaplace,
-) -> int | None:
-    """AboveThreshold with the noise given; no promise about privacy of its own."""
-    noisy_threshold = threshold + int(threshold_noise.draw(1)[0])
-    start, size = 0, _FIRST_CHUNK
-    # Chunks, growing: a pass that stops early has drawn little noise in vain.
-    while start < len(totals):
-        hit = query_noise.first_reaching(noisy_threshold - totals[start : start + size])
-        if hit is not None:
-            return start + hit
-        start, size = start + size, min(4 * size, _LARGEST_CHUNK)
+    noise = laplace_for(utilities.sensitivity, epsilon / 2)
+    query_noise = laplace_for(2 * utilities.sensitivity, epsilon / 2)
+    noisy_threshold = whole_threshold + int(noise.draw(1)[0])
+    for start in range(0, utilities.n_candidates, _CHUNK):
+        chunk = utilities.totals[start : start + _CHUNK]
+        hits = np.flatnonzero(query_noise.draw(len(chunk)) >= noisy_threshold - chunk)
+        if len(hits):
+            return start + int(hits[0])
     return None

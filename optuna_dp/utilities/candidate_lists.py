@@ -8,16 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+import numpy as np
+from optuna.distributions import BaseDistribution, IntDistribution
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
-from optuna_dp.models.prior import n_points, to_external
+from optuna_dp.models.prior import from_unit, n_points, to_external
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.utilities.settings import CandidateSource
@@ -145,21 +141,14 @@ def _grid(space: Mapping[str, BaseDistribution] | None) -> Candidates:
             f"it must have at most {MOST}",
             "Give candidates=<number of draws>.",
         )
-    axes = [[(name, value) for value in _values(d)] for name, d in space.items()]
-    return _fixed("grid", [dict(point) for point in itertools.product(*axes)])
+    axes = [_values(distribution, sizes[name]) for name, distribution in space.items()]
+    grid = [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
+    return _fixed("grid", grid)
 
 
-def _values(distribution: BaseDistribution) -> list[Any]:
-    d = distribution
-    if isinstance(d, CategoricalDistribution):
-        return list(d.choices)
-    if isinstance(d, IntDistribution):
-        return list(range(d.low, d.high + 1, d.step))
-    assert isinstance(d, FloatDistribution)
-    if d.single():
-        return [d.low]
-    step = d.step
-    assert step is not None
-    count = n_points(d)
-    assert count is not None
-    return [to_external(d, min(d.low + i * step, d.high)) for i in range(count)]
+def _values(distribution: BaseDistribution, count: int) -> list[Any]:
+    """All values of a parameter that has ``count`` of them, in order."""
+    if isinstance(distribution, IntDistribution):  # A logarithmic one is not even in units.
+        return list(range(distribution.low, distribution.high + 1, distribution.step))
+    units = (np.arange(count) + 0.5) / count
+    return [to_external(distribution, float(x)) for x in from_unit(distribution, units)]

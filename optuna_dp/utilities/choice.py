@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -32,7 +31,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.json_records import Record
-from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
@@ -40,9 +38,8 @@ from optuna_dp.protocol.records import (
     read_plan,
     trials_of,
 )
-from optuna_dp.utilities.above_threshold import above_threshold, first_above
-from optuna_dp.utilities.doubling import DoublingPlan, LoopState, TraceStep
-from optuna_dp.utilities.exact_noise import DiscreteLaplace
+from optuna_dp.utilities.above_threshold import above_threshold
+from optuna_dp.utilities.doubling import DoublingPlan, LoopState
 from optuna_dp.utilities.noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.utilities.second_evaluations import (
     START_AGAIN,
@@ -98,6 +95,12 @@ def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
     return next((c for c in choices(study, plan).values() if c.finished), None)
 
 
+def choice_after(study: Study, plan: StudyPlan, stage: int) -> Choice | None:
+    """Returns what has been recorded after a stage, or the finished choice; None if neither."""
+    recorded = choices(study, plan)
+    return next((c for c in recorded.values() if c.finished), recorded.get(stage))
+
+
 def end_of(study: Study, plan: StudyPlan) -> int:
     """Returns the number of trials that hold candidates or answers; smaller if it ended early."""
     final = final_choice(study, plan)
@@ -106,22 +109,19 @@ def end_of(study: Study, plan: StudyPlan) -> int:
     return UtilitySettings.from_json(plan.design.settings).first(final.stage + 1)
 
 
-def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -> Choice:
+def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
     """Returns the choice after ``stage``, whose trials have ended; makes it if none is recorded.
-
-    A ``seed`` is for a study that cannot be released: noise from numpy that can be repeated.
 
     Raises:
         ReleaseRefusedError: If the utilities of a trial cannot be vouched for.
     """
-    recorded = choices(study, plan)
-    final = next((c for c in recorded.values() if c.finished), None)
-    if final is not None or stage in recorded:
-        return final or recorded[stage]
-    before = settle(study, plan, stage - 1, seed) if stage > 0 else None
+    recorded = choice_after(study, plan, stage)
+    if recorded is not None:
+        return recorded
+    before = settle(study, plan, stage - 1) if stage > 0 else None
     if before is not None and before.finished:
         return before
-    choice = _next_choice(study, plan, stage, before, seed)
+    choice = _next_choice(study, plan, stage, before)
     study._storage.create_new_trial(
         study._study_id,
         template_trial=optuna.trial.create_trial(
@@ -131,22 +131,16 @@ def settle(study: Study, plan: StudyPlan, stage: int, seed: int | None = None) -
     return choices(study, plan)[stage]
 
 
-def candidate_trials(study: Study, plan: StudyPlan, stage: int) -> list[FrozenTrial]:
-    """Returns the trials of a stage that hold candidates, by number."""
-    settings = UtilitySettings.from_json(plan.design.settings)
-    return candidates_among(trials_of(study), settings, stage)
-
-
 def candidates_among(
     trials: Sequence[FrozenTrial], settings: UtilitySettings, stage: int
 ) -> list[FrozenTrial]:
-    """:func:`candidate_trials` of a study whose trials have been read, by number."""
+    """Returns the trials of a stage that hold candidates, by number."""
     numbers = range(settings.first(stage), settings.first(stage + 1))
     return [t for t in trials if t.number in numbers and not never_began(t)]
 
 
-def read_trace(study: Study) -> tuple[TraceStep, ...]:
-    """Returns the iterations of a study's doubling loop so far. For the curator only.
+def read_trace(study: Study) -> tuple[LoopState, ...]:
+    """Returns where a study's doubling loop stood after each iteration. For the curator only.
 
     Raises:
         PlanError: If the study has no plan with a doubling loop.
@@ -156,7 +150,7 @@ def read_trace(study: Study) -> tuple[TraceStep, ...]:
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")
     recorded = choices(study, plan)
-    return settings.plan.trace(recorded[max(recorded)].answers if recorded else ())
+    return tuple(settings.plan.states(recorded[max(recorded)].answers if recorded else ())[1:])
 
 
 # Means of round numbers (accuracies of small partitions) have few binary digits in any precision.
@@ -248,11 +242,9 @@ def worst(direction: str) -> float:
     return 0.0 if direction == "maximize" else 1.0
 
 
-def _next_choice(
-    study: Study, plan: StudyPlan, stage: int, before: Choice | None, seed: int | None
-) -> Choice:
+def _next_choice(study: Study, plan: StudyPlan, stage: int, before: Choice | None) -> Choice:
     settings = UtilitySettings.from_json(plan.design.settings)
-    trials = candidate_trials(study, plan, stage)
+    trials = candidates_among(trials_of(study), settings, stage)
     answers = [] if before is None else list(before.answers)
     chosen = None if before is None else before.chosen
     finished = stage + 1 >= settings.stages
@@ -260,12 +252,12 @@ def _next_choice(
         tested = with_utilities(study, plan, trials)
         utilities = utilities_of(tested, settings, plan.design.direction)
         if isinstance(settings.plan, NoisyMaxPlan):
-            answers.append(_noisy_max(utilities, settings.plan, seed))
+            answers.append(noisy_max(utilities, settings.plan.epsilon, settings.plan.noise))
             chosen = trials[answers[-1] or 0].number
         else:
-            state = settings.plan.after(answers)
+            state = settings.plan.states(answers)[-1]
             while not state.finished:
-                answer = _above(utilities, state, seed)
+                answer = above_threshold(utilities, state.threshold, settings.plan.epsilon)
                 answers.append(answer)
                 chosen = chosen if answer is None else trials[answer].number
                 state = state.after(answer)
@@ -273,41 +265,3 @@ def _next_choice(
                     break
             finished = finished or state.finished
     return Choice(plan.nonce, stage, tuple(answers), chosen, finished)
-
-
-class _Repeatable(DiscreteLaplace):
-    """Noise for simulations: numpy's, from a seed. Nothing made with it is private."""
-
-    def __init__(self, scale: float, rng: np.random.Generator) -> None:
-        self.scale = scale
-        self._rng = rng
-
-    def draw(self, size: int) -> npt.NDArray[np.int64]:
-        return np.rint(self._rng.laplace(scale=self.scale, size=size)).astype(np.int64)
-
-    def first_reaching(self, gaps: npt.NDArray[np.int64]) -> int | None:
-        hits = np.flatnonzero(self.draw(len(gaps)) >= gaps)
-        return int(hits[0]) if len(hits) else None
-
-
-def _above(utilities: Utilities, state: LoopState, seed: int | None) -> int | None:
-    epsilon = state.plan.epsilon
-    if seed is None:
-        return above_threshold(utilities, state.threshold, epsilon)
-    rng = entropy.generator(seed, "choice", state.iterations)
-    scale = 2 * utilities.sensitivity / epsilon
-    return first_above(
-        utilities.totals,
-        round(Fraction(state.threshold) * utilities.unit),
-        threshold_noise=_Repeatable(scale, rng),
-        query_noise=_Repeatable(2 * scale, rng),
-    )
-
-
-def _noisy_max(utilities: Utilities, plan: NoisyMaxPlan, seed: int | None) -> int:
-    if seed is None:
-        return noisy_max(utilities, plan.epsilon, plan.noise)
-    rng = entropy.generator(seed, "choice")
-    draw = rng.gumbel if plan.noise == "gumbel" else rng.exponential
-    noise = draw(scale=2 * utilities.sensitivity / plan.epsilon, size=utilities.n_candidates)
-    return int(np.argmax(utilities.totals + noise))

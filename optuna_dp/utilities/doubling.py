@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.json_records import Record, stored
 from optuna_dp.utilities.above_threshold import above_threshold
-from optuna_dp.utilities.accounting import iteration_event
 from optuna_dp.utilities.utility_values import Utilities
 
 if TYPE_CHECKING:
     import dp_accounting
 
 Variant = Literal["bounded", "capped"]
+
+# Utilities are on a grid hardly finer. The cost is a sum with a term per iteration, in memory.
+_SMALLEST_GRANULARITY, _MOST_ITERATIONS = 1e-6, 2_000_000
 
 
 @functools.lru_cache(maxsize=256)
@@ -32,12 +36,12 @@ def granules(lower_bound: float, granularity: float) -> int:
 
 
 @dataclass(frozen=True)
-class DoublingPlan:
+class DoublingPlan(Record):
     """What is fixed before the loop looks at the data; the guarantee follows from it alone.
 
     Attributes:
         epsilon: Privacy of one iteration.
-        granularity: Smallest step of the threshold, in (0, 1).
+        granularity: Smallest step of the threshold, in (0, 1), at least 1e-6.
         lower_bound: Where the threshold starts, in [0, 1).
         variant: "bounded" stops when the threshold has been pushed to 1 ("Revisiting", Algorithm
             1); "capped" goes on ("Constant-overhead", Algorithm 1) until the step is zero. Both
@@ -51,7 +55,9 @@ class DoublingPlan:
           :meth:`event` with respect to a change of one partition.
     """
 
-    epsilon: float
+    described_as: ClassVar[str] = "The record of the doubling loop in the study's plan"
+
+    epsilon: float = field(metadata=stored(key="epsilon_per_iteration"))
     granularity: float = 0.01
     lower_bound: float = 0.0
     variant: Variant = "bounded"
@@ -61,8 +67,10 @@ class DoublingPlan:
         set_field = object.__setattr__
         set_field(self, "epsilon", validation.positive("epsilon", self.epsilon))
         set_field(self, "granularity", validation.open_unit("granularity", self.granularity))
-        if self.granularity < 1e-15:  # Numbers in [0, 1] are not finer.
-            raise InvalidArgumentError("granularity", self.granularity, "it must be >= 1e-15")
+        if self.granularity < _SMALLEST_GRANULARITY:
+            raise InvalidArgumentError(
+                "granularity", self.granularity, f"it must be at least {_SMALLEST_GRANULARITY:g}"
+            )
         set_field(self, "lower_bound", validation.number("lower_bound", self.lower_bound))
         if not 0.0 <= self.lower_bound < 1.0:
             raise InvalidArgumentError("lower_bound", self.lower_bound, "it must lie in [0, 1)")
@@ -71,6 +79,10 @@ class DoublingPlan:
         if self.max_iterations is not None:
             cap = validation.whole("max_iterations", self.max_iterations, minimum=1)
             set_field(self, "max_iterations", cap)
+        if self.iteration_bound > _MOST_ITERATIONS:
+            raise InvalidArgumentError(
+                "max_iterations", self.max_iterations, f"it must be at most {_MOST_ITERATIONS}"
+            )
 
     @property
     def n(self) -> int:
@@ -86,25 +98,18 @@ class DoublingPlan:
         return self.max_iterations or math.ceil(5 * math.log2(self.n + 1))
 
     def event(self) -> dp_accounting.DpEvent:
-        """The loop as an event: ``iteration_bound`` mechanisms, each ``epsilon``-DP."""
-        return iteration_event(self.epsilon, self.iteration_bound)
+        """The loop as an event: ``iteration_bound`` adaptive mechanisms, each ``epsilon``-DP."""
+        import dp_accounting  # start-up time
 
-    def start(self) -> LoopState:
-        """The state before the first iteration."""
-        return LoopState(plan=self)
+        from optuna_dp.accounting.kinds.approximate import pure_dp  # start-up time
 
-    def after(self, answers: Sequence[int | None]) -> LoopState:
-        """Where the loop stands after ``answers``."""
-        return functools.reduce(LoopState.after, answers, self.start())
+        one = pure_dp(self.epsilon)
+        m = self.iteration_bound
+        return one if m == 1 else dp_accounting.SelfComposedDpEvent(one, m)
 
-    def trace(self, answers: Sequence[int | None]) -> tuple[TraceStep, ...]:
-        """The iterations that gave ``answers``."""
-        steps, state = [], self.start()
-        for answer in answers:
-            before, state = state, state.after(answer)
-            step, threshold, utility = before.step, float(before.threshold), float(state.utility)
-            steps.append(TraceStep(state.iterations, step, threshold, answer, utility, state.step))
-        return tuple(steps)
+    def states(self, answers: Sequence[int | None] = ()) -> list[LoopState]:
+        """Where the loop stood before the first of its iterations, and after each ``answer``."""
+        return list(itertools.accumulate(answers, LoopState.after, initial=LoopState(self)))
 
 
 @dataclass(frozen=True)
@@ -158,58 +163,24 @@ class LoopState:
         return _decimal(self.plan.lower_bound) + position * _decimal(self.plan.granularity)
 
 
-@dataclass(frozen=True)
-class TraceStep:
-    """One iteration, for the curator: a point of the papers' step-u picture.
-
-    Attributes:
-        iteration: From 1.
-        step: Granules proposed.
-        threshold: Utility tested, before noise.
-        answer: Index of the accepted candidate, or None.
-        utility: Accumulated utility afterwards.
-        next_step: Step afterwards.
-    """
-
-    iteration: int
-    step: int
-    threshold: float
-    answer: int | None
-    utility: float
-    next_step: int
-
-
-@dataclass(frozen=True)
-class LoopResult:
-    """What a loop returns.
-
-    Attributes:
-        candidate: Index of the chosen candidate, or None if no threshold was ever reached.
-        state: The final state.
-        trace: All iterations, for the curator. ``len(trace)`` is what was used, not the guarantee.
-    """
-
-    candidate: int | None
-    state: LoopState
-    trace: tuple[TraceStep, ...]
-
-
-def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopResult:
+def propose_test(utilities: Utilities, plan: DoublingPlan) -> LoopState:
     """Chooses a candidate by the doubling loop over fixed utilities.
 
     arXiv 2211.01852: "Revisiting", Algorithm 1 (variant "bounded") and "Constant-overhead",
     Algorithm 1 (variant "capped", with the iteration cap that a guarantee needs). Proofs in
     docs/explanation/propose-test.md.
 
+    Returns:
+        Where the loop ended: :attr:`LoopState.choice` is the candidate, or None if no candidate
+        reached a threshold. The iterations that it took are not the guarantee.
+
     Guarantees:
         * What ``plan`` promises; ``plan.event()`` is the cost.
-        * The candidate may be None: then no candidate reached a threshold.
     """
-    state, answers = plan.start(), list[int | None]()
+    state = LoopState(plan)
     while not state.finished:
-        answers.append(above_threshold(utilities, state.threshold, plan.epsilon))
-        state = state.after(answers[-1])
-    return LoopResult(state.choice, state, plan.trace(answers))
+        state = state.after(above_threshold(utilities, state.threshold, plan.epsilon))
+    return state
 
 
 @functools.lru_cache(maxsize=256)

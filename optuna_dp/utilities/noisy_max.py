@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.utilities.accounting import iteration_event
+from optuna_dp.json_records import Record
 from optuna_dp.utilities.utility_values import Utilities
 
 if TYPE_CHECKING:
@@ -20,13 +20,15 @@ NOISES = ("exponential", "gumbel")
 
 
 @dataclass(frozen=True)
-class NoisyMaxPlan:
+class NoisyMaxPlan(Record):
     """What is fixed before report-noisy-max looks at the data.
 
     Attributes:
         epsilon: Privacy of the whole choice.
         noise: ``"exponential"`` (permute-and-flip) or ``"gumbel"`` (the exponential mechanism).
     """
+
+    described_as: ClassVar[str] = "The record of report-noisy-max in the study's plan"
 
     epsilon: float
     noise: str = "exponential"
@@ -40,13 +42,10 @@ class NoisyMaxPlan:
 
     def event(self) -> dp_accounting.DpEvent:
         """The choice as an event: an ``epsilon``-DP mechanism, of bounded range with Gumbel."""
-        if self.noise == "gumbel":
-            from optuna_dp.accounting.kinds.bounded_range import (
-                BoundedRangeDpEvent,  # start-up time
-            )
+        from optuna_dp.accounting.kinds.approximate import pure_dp  # start-up time
+        from optuna_dp.accounting.kinds.bounded_range import bounded_range  # start-up time
 
-            return BoundedRangeDpEvent(self.epsilon)
-        return iteration_event(self.epsilon)
+        return bounded_range(self.epsilon) if self.noise == "gumbel" else pure_dp(self.epsilon)
 
 
 def better_noise(epsilon: float, training: Any) -> str:

@@ -51,8 +51,8 @@ class NoisyMaxSampler(UtilitySampler):
             exponential noise, which chooses better.
         resolve: Difference in averaged utility that matters to you. A
             :class:`~optuna_dp.utilities.NoiseWarning` says at once when the noise hides it.
-        seed: Makes the study repeatable, with numpy's noise, for simulations. It cannot be
-            released then.
+        seed: Makes the draws of candidates repeatable, for simulations; never the choice. The
+            study cannot be released then.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.

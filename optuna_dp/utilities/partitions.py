@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import numbers
-import os
 import secrets
 from collections.abc import Iterable
 from typing import Any
@@ -74,7 +73,7 @@ def partition(
                 "Pass the records' identifiers to get a placement that can be repeated.",
             )
         _enough(n, k)
-        return _independent_draws(n, k)
+        return np.array([secrets.randbelow(k) for _ in range(n)], dtype=np.int64)
     # The key's own value never goes into a message: messages end up in logs.
     if key is not None and (not isinstance(key, bytes) or len(key) not in _KEY_BYTES):
         raise InvalidArgumentError(
@@ -121,17 +120,3 @@ def _encode(position: int, record_id: Any) -> bytes:
         "an identifier must be a str, bytes or int",
         "Use the record's name, not its content.",
     )
-
-
-def _independent_draws(n: int, k: int) -> npt.NDArray[np.int64]:
-    """``n`` independent uniform draws from ``0 .. k-1``, unbiased by rejection."""
-    if k > 1 << 32:
-        raise InvalidArgumentError("k", k, "at most 2**32 partitions")
-    limit = (1 << 64) - (1 << 64) % k  # words from here on would favour the low partitions
-    kept = np.empty(0, dtype=np.int64)
-    while len(kept) < n:
-        words = np.frombuffer(os.urandom(8 * (n - len(kept))), dtype=np.uint64)
-        if limit < 1 << 64:
-            words = words[words < np.uint64(limit)]
-        kept = np.concatenate([kept, (words % np.uint64(k)).astype(np.int64)])
-    return kept

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.utilities.accounting import composed_epsilon
 from optuna_dp.utilities.doubling import DoublingPlan
 from optuna_dp.utilities.noisy_max import NoisyMaxPlan
 from optuna_dp.utilities.utility_values import RESOLUTION
@@ -23,9 +22,26 @@ class NoiseWarning(UserWarning):
     """The noise hides differences that the user wants to resolve."""
 
 
-def above_threshold_error(
-    n_candidates: int, n_partitions: int, epsilon: float, beta: float = 0.05
-) -> float:
+@dataclass(frozen=True)
+class ErrorBound:
+    """An error in utility as a function of the number of partitions, ``fixed + scaled / k``."""
+
+    fixed: float
+    scaled: float
+
+    def at(self, n_partitions: int) -> float:
+        """Returns the error with so many partitions."""
+        return self.fixed + self.scaled / n_partitions
+
+    def partitions(self, resolve: float) -> int | None:
+        """Returns the smallest k at which the error is at most ``resolve``; None if none is."""
+        room = resolve - self.fixed
+        # One part in 10**9 above, so that the error at the returned k is not above by rounding.
+        needed = self.scaled / room * (1 + 1e-9) if room > 0 else math.inf
+        return max(2, math.ceil(needed)) if needed < math.inf else None
+
+
+def above_threshold_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> ErrorBound:
     """Error of one AboveThreshold call that is exceeded with probability at most ``beta``.
 
     ``(4 ln|S| + 6 ln(2/beta)) / (k epsilon)``: threshold noise below ``2 ln(2/beta)/(k epsilon)``
@@ -34,25 +50,21 @@ def above_threshold_error(
     2014, Theorem 3.24). An accepted utility is at least the threshold minus the error; if none is
     accepted, all utilities are below the threshold plus the error.
     """
-    s, k, e0, beta = _checked(n_candidates, n_partitions, epsilon, beta)
-    return _GRID_FACTOR * (4 * math.log(s) + 6 * math.log(2 / beta)) / (k * e0) + _GRID_ERROR
+    scaled = (4 * math.log(n_candidates) + 6 * math.log(2 / beta)) / epsilon
+    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * scaled)
 
 
-def noisy_max_error(
-    n_candidates: int, n_partitions: int, epsilon: float, beta: float = 0.05
-) -> float:
+def noisy_max_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> ErrorBound:
     """Loss in utility of report-noisy-max that is exceeded with probability at most ``beta``.
 
     ``2 ln(|S|/beta) / (k epsilon)``: the noise is exponential with mean ``2/(k epsilon)``, never
     negative, and the loss is at most the largest of them.
     """
-    s, k, e, beta = _checked(n_candidates, n_partitions, epsilon, beta)
-    return _GRID_FACTOR * 2 * math.log(s / beta) / (k * e) + _GRID_ERROR
+    scaled = 2 * math.log(n_candidates / beta) / epsilon
+    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * scaled)
 
 
-def loop_error(
-    plan: DoublingPlan, n_candidates: int, n_partitions: int, beta: float = 0.05
-) -> float:
+def loop_error(plan: DoublingPlan, n_candidates: int, beta: float = 0.05) -> ErrorBound:
     """Loss in utility of the doubling loop that is exceeded with probability at most ``beta``.
 
     ``g + 2a``, with a the error of one call at ``beta/m``: all m calls keep within a at once; the
@@ -60,28 +72,8 @@ def loop_error(
     when the step fell to zero. It needs the best utility to be at least ``u0 + g + a`` (else
     nothing need be accepted), and a loop that ends before ``max_iterations`` cuts it short.
     """
-    each = validation.open_unit("beta", beta) / plan.iteration_bound
-    one_call = above_threshold_error(n_candidates, n_partitions, plan.epsilon, each)
-    return plan.granularity + 2 * one_call
-
-
-def partitions_for_noisy_max(
-    resolve: float, n_candidates: int, epsilon: float, beta: float = 0.05
-) -> int:
-    """The smallest k at which :func:`noisy_max_error` is at most ``resolve``."""
-    return _partitions(resolve, noisy_max_error(n_candidates, 2, epsilon, beta), _GRID_ERROR)
-
-
-def partitions_for_loop(
-    resolve: float, plan: DoublingPlan, n_candidates: int, beta: float = 0.05
-) -> int:
-    """The smallest k at which :func:`loop_error` is at most ``resolve``.
-
-    Raises:
-        InvalidArgumentError: ``resolve`` does not exceed the granularity; no k would do.
-    """
-    fixed = plan.granularity + 2 * _GRID_ERROR
-    return _partitions(resolve, loop_error(plan, n_candidates, 2, beta), fixed)
+    one = above_threshold_error(n_candidates, plan.epsilon, beta / plan.iteration_bound)
+    return ErrorBound(plan.granularity + 2 * one.fixed, 2 * one.scaled)
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ class UtilityPlan:
     total_epsilon: float
     delta: float
     noisy_max_error: float
-    noisy_max_partitions: int
+    noisy_max_partitions: int | None
 
     @property
     def hidden(self) -> bool:
@@ -119,18 +111,17 @@ class UtilityPlan:
         """One paragraph for a person."""
         text = (
             f"With {self.n_partitions} partitions the choice may lose {self.error:.3g} in utility "
-            f"(with probability {1 - self.beta:.3g} not more); to resolve {self.resolve:g} "
+            f"(with probability {1 - self.beta:.3g} not more)"
         )
         if self.error >= 1.0:
             text = (
                 f"With {self.n_partitions} partitions the noise (error {self.error:.3g}) exceeds "
-                "the whole range of utilities, and the choice may be no better than a random one; "
-                f"to resolve {self.resolve:g} "
+                "the whole range of utilities, and the choice may be no better than a random one"
             )
-        if self.partitions_needed is None:
-            text += "the granularity must be smaller than that."
-        else:
-            text += f"{self.partitions_needed} partitions would do."
+        needed = "the granularity must be smaller than that"
+        if self.partitions_needed is not None:
+            needed = f"{self.partitions_needed} partitions would do"
+        text += f"; to resolve {self.resolve:g} {needed}."
         if self.noisy_max_error < self.error:
             text += (
                 f" Report-noisy-max at the same total epsilon of {self.total_epsilon:.4g}: "
@@ -163,58 +154,28 @@ def plan_utilities(
         beta: Probability with which the error may be larger than stated.
         delta: For the epsilon of the doubling loop as a whole.
     """
-    resolve = validation.positive("resolve", resolve)
-    needed: int | None
+    s = validation.whole("n_candidates", n_candidates, 1)
+    k = validation.whole("n_partitions", n_partitions, 2)
+    beta = validation.open_unit("beta", beta)
+    if validation.positive("resolve", resolve) <= _GRID_ERROR:
+        raise InvalidArgumentError(
+            "resolve", resolve, f"it must exceed {_GRID_ERROR:.1g}, the grid of utilities"
+        )
     if isinstance(plan, NoisyMaxPlan):
-        error = noisy_max_error(n_candidates, n_partitions, plan.epsilon, beta)
-        needed = partitions_for_noisy_max(resolve, n_candidates, plan.epsilon, beta)
-        total = plan.epsilon
+        own, total = noisy_max_error(s, plan.epsilon, beta), plan.epsilon
     else:
-        error = loop_error(plan, n_candidates, n_partitions, beta)
-        try:
-            needed = partitions_for_loop(resolve, plan, n_candidates, beta)
-        except InvalidArgumentError:
-            needed = None
-        total = composed_epsilon(delta, plan.epsilon, plan.iteration_bound)
+        from optuna_dp.accounting.guarantee import Guarantee  # start-up time
+
+        own, total = loop_error(plan, s, beta), Guarantee(plan.event()).epsilon(delta)
+    rival = noisy_max_error(s, validation.positive("total epsilon", total), beta)
     return UtilityPlan(
-        error=error,
+        error=own.at(k),
         resolve=resolve,
         beta=beta,
-        n_partitions=n_partitions,
-        partitions_needed=needed,
+        n_partitions=k,
+        partitions_needed=own.partitions(resolve),
         total_epsilon=total,
         delta=delta,
-        noisy_max_error=noisy_max_error(n_candidates, n_partitions, total, beta),
-        noisy_max_partitions=partitions_for_noisy_max(resolve, n_candidates, total, beta),
+        noisy_max_error=rival.at(k),
+        noisy_max_partitions=rival.partitions(resolve),
     )
-
-
-def _checked(
-    n_candidates: int, n_partitions: int, epsilon: float, beta: float
-) -> tuple[int, int, float, float]:
-    return (
-        validation.whole("n_candidates", n_candidates, minimum=1),
-        validation.whole("n_partitions", n_partitions, minimum=2),
-        validation.positive("epsilon", epsilon),
-        validation.open_unit("beta", beta),
-    )
-
-
-def _partitions(resolve: float, error_at_two: float, fixed: float) -> int:
-    """The smallest k at which an error is at most ``resolve``: it is ``fixed + scaled / k``."""
-    scaled = 2 * (error_at_two - fixed)
-    room = validation.positive("resolve", resolve) - fixed
-    if room <= 0:
-        raise InvalidArgumentError(
-            "resolve",
-            resolve,
-            "it must exceed the granularity and the grid of utilities",
-            "Use a smaller granularity.",
-        )
-    # One part in 10**9 above, so that the error at the returned k is not above by rounding.
-    needed = scaled / room * (1 + 1e-9)
-    if not needed < math.inf:
-        raise InvalidArgumentError(
-            "resolve", resolve, "no number of partitions would do", "Use a larger epsilon."
-        )
-    return max(2, math.ceil(needed))

@@ -10,7 +10,7 @@ from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
-from optuna_dp.utilities.choice import end_of, final_choice, settle
+from optuna_dp.utilities.choice import end_of, settle
 from optuna_dp.utilities.second_evaluations import with_utilities
 from optuna_dp.utilities.settings import UtilitySettings
 
@@ -59,12 +59,7 @@ class UtilityChoice(DrawnRuns):
                 )
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        settle(evidence.study, evidence.plan, self.settings.stages - 1)
-        choice = final_choice(evidence.study, evidence.plan)
-        if choice is None:
-            raise ReleaseRefusedError(
-                "Its private choice has not been made.", fix="Continue with study.optimize."
-            )
+        choice = settle(evidence.study, evidence.plan, self.settings.stages - 1)
         if choice.chosen is None:
             return None
         found = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]

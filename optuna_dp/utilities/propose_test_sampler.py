@@ -31,6 +31,7 @@ from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.utilities.choice import (
     Choice,
     candidates_among,
+    choice_after,
     choices,
     final_choice,
     settle,
@@ -92,8 +93,8 @@ class ProposeTestSampler(UtilitySampler):
         batch_size: Candidates per iteration, with ``proposer``; at least the number of workers.
         resolve: Difference in averaged utility that matters to you. A
             :class:`~optuna_dp.utilities.NoiseWarning` says at once when the noise hides it.
-        seed: Makes the study repeatable (without a proposer), with numpy's noise, for
-            simulations. It cannot be released then.
+        seed: Makes the draws of candidates repeatable (without a proposer), for simulations;
+            never the choice. The study cannot be released then.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -204,13 +205,12 @@ class ProposeTestSampler(UtilitySampler):
         self._ended(study, first)
 
         def read() -> Choice | None:
-            recorded = choices(study, plan)
-            final = next((c for c in recorded.values() if c.finished), None)
-            if final is not None or stage - 1 in recorded:
-                return final or recorded[stage - 1]
+            recorded = choice_after(study, plan, stage - 1)
+            if recorded is not None:
+                return recorded
             earlier = [t for t in trials_of(study) if first <= t.number < number]
             if all(ended(t) or self._asked_by_this_thread(study, t) for t in earlier):
-                return settle(study, plan, stage - 1, self._seed)
+                return settle(study, plan, stage - 1)
             return None
 
         waiting = Waiting(study, "for the answer to the previous batch", below=number)
@@ -241,7 +241,7 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
         answers = recorded[past].answers
         candidates = candidates_among(trials, settings, past)
         if len(answers) > len(before):
-            reached = float(settings.plan.after(answers).utility)
+            reached = float(settings.plan.states(answers)[-1].utility)
             for index, trial in enumerate(candidates):
                 known.append(_as_answered(trial, outcome_of(index, answers[-1], reached)))
         before = answers

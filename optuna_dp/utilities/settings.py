@@ -43,25 +43,10 @@ class CandidateSource(Record):
         whole("count", self.count, 1)
 
 
-def _mechanism(plan: DoublingPlan | NoisyMaxPlan) -> dict[str, Any]:
-    if isinstance(plan, DoublingPlan):
-        return {
-            "epsilon_per_iteration": plan.epsilon,
-            "granularity": plan.granularity,
-            "lower_bound": plan.lower_bound,
-            "variant": plan.variant,
-            "max_iterations": plan.max_iterations,
-        }
-    # As in studies that were stored before there was another noise.
-    noise = {} if plan.noise == "exponential" else {"noise": plan.noise}
-    return {"epsilon": plan.epsilon, **noise}
-
-
 def _plan(record: Any) -> DoublingPlan | NoisyMaxPlan:
-    mechanism = dict(record)
-    if "epsilon" in mechanism:
-        return NoisyMaxPlan(**mechanism)
-    return DoublingPlan(mechanism.pop("epsilon_per_iteration"), **mechanism)
+    """Reads the record of the mechanism: that of a loop has an epsilon per iteration."""
+    kind = NoisyMaxPlan if "epsilon" in record else DoublingPlan
+    return kind.from_json(record)
 
 
 @dataclass(frozen=True)
@@ -78,9 +63,7 @@ class UtilitySettings(Record):
 
     described_as: ClassVar[str] = "The record of settings in the study's plan"
 
-    plan: DoublingPlan | NoisyMaxPlan = field(
-        metadata=stored(key="mechanism", write=_mechanism, read=_plan)
-    )
+    plan: DoublingPlan | NoisyMaxPlan = field(metadata=stored(key="mechanism", read=_plan))
     n_partitions: int
     candidates: CandidateSource
     proposer: str | None = None

@@ -254,7 +254,7 @@ class UtilitySampler(DrawnSlotSampler):
             _logger.info("The private choice is left to release(): %s", error)
             return
         settings = UtilitySettings.from_json(plan.design.settings)
-        settle(study, plan, settings.stages - 1, self._seed)
+        settle(study, plan, settings.stages - 1)
 
     def _ended(self, study: Study, before: int) -> None:
         """Returns when all trials below ``before`` have ended."""
@@ -268,26 +268,16 @@ class UtilitySampler(DrawnSlotSampler):
 
 
 def _reported(i: int, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise InvalidArgumentError(f"utilities[{i}]", value, "it must be a number, or None")
-    return None if float(value) != float(value) else real_number(f"utilities[{i}]", value)
+    """A utility that was reported; None for a training that failed."""
+    return None if value is None or value != value else real_number(f"utilities[{i}]", value)
 
 
 def _check_unit(name: str, value: float, trial_number: int) -> None:
     if not 0.0 <= value <= 1.0:
         raise InvalidArgumentError(
             f"{name} of trial {trial_number}",
-            _Hidden(),  # It is made of data without noise.
+            "<hidden>",  # It is made of data without noise.
             "a utility must lie in [0, 1]",
             "Rescale the score by bounds fixed before seeing the data; the study cannot be "
             "released, and starting a new one costs nothing.",
         )
-
-
-class _Hidden:
-    """Stands for a value that no message may show."""
-
-    def __repr__(self) -> str:
-        return "<not shown>"

@@ -13,9 +13,9 @@ from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.reading import OpenedStudy, read_evidence
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import output, score
+from optuna_dp.protocol.records import output, score, trials_of
 from optuna_dp.releasing.release import Release
-from optuna_dp.utilities.choice import candidate_trials, final_choice, utilities_of
+from optuna_dp.utilities.choice import candidates_among, final_choice, utilities_of
 from optuna_dp.utilities.second_evaluations import with_utilities
 from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.visualization.targets import opened, runs_of, target_of
@@ -141,7 +141,7 @@ def _can_be_released(study: Study, found: OpenedStudy) -> str:
             # The release would make the choice; nothing is drawn here.
             settings = UtilitySettings.from_json(plan.design.settings)
             for stage in range(settings.stages):
-                trials = candidate_trials(study, plan, stage)
+                trials = candidates_among(trials_of(study), settings, stage)
                 if trials:
                     tested = with_utilities(study, plan, trials)
                     utilities_of(tested, settings, plan.design.direction)

@@ -10,6 +10,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp import validation
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.kinds.approximate import pure_dp
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
@@ -21,7 +22,6 @@ from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.release import Release
-from optuna_dp.utilities.accounting import iteration_event
 from optuna_dp.utilities.doubling import DoublingPlan
 from optuna_dp.utilities.second_evaluations import never_began
 from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
@@ -110,7 +110,7 @@ def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
     if design is not None and design.procedure == PROPOSE_TEST:
         plan = UtilitySettings.from_json(design.settings).plan
         assert isinstance(plan, DoublingPlan)
-        one = Part("one iteration by itself", iteration_event(plan.epsilon), plan.iteration_bound)
+        one = Part("one iteration by itself", pure_dp(plan.epsilon), plan.iteration_bound)
         return Composition("iterations", (one,), "the choice, whatever the number of iterations")
     return None
 

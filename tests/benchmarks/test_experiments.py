@@ -47,9 +47,9 @@ def test_an_adaptive_search_finds_more_than_a_uniform_one() -> None:
     landscape = simulate.like_figure_3()
     adaptive = simulate.AdaptiveDensity(bounds=(0.1, 20.0), candidates=64)
     rng = np.random.default_rng(1)
-    runs = [simulate.adaptive(landscape, adaptive, 15, 15, rng) for _ in range(25)]
+    runs = [simulate.adaptive(landscape, adaptive, 15, 15, rng) for _ in range(12)]
     curves = simulate.best_so_far(*(np.array(part) for part in zip(*runs, strict=True)))
-    assert curves[:, -1].mean() > simulate.uniform(landscape, 15, 2000, rng)[:, -1].mean() + 0.001
+    assert curves[:, -1].mean() > simulate.uniform(landscape, 15, 1000, rng)[:, -1].mean() + 0.001
 
 
 def test_geometric_weights_add_up() -> None:

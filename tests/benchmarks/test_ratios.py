@@ -103,7 +103,7 @@ def test_rand_tune_sends_a_database_a_claim_and_one_write_more_than_random_searc
     calls, statements = [], []
     for i, sampler in enumerate(("RandomSampler", name)):
         storage = optuna.storages.get_storage(f"sqlite:///{tmp_path}/{i}.db")
-        found = storage_traffic.traffic(sampler, (4, 24), storage, block=5)
+        found = storage_traffic.traffic(sampler, (4, 12), storage, block=5)
         assert found[0].calls == found[1].calls
         assert found[0].statements == found[1].statements
         calls.append(found[0].calls)

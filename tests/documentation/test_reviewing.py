@@ -16,24 +16,24 @@ ELSEWHERE = {"invariants"}
 
 
 def _budget() -> str:
-    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=1, pilots=(4, 2))
+    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=1355, epochs=1, pilots=(4, 2))
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     odp.describe(study, dataset="digits", owner="us", purpose="a test", unit="writer", cap=3)
     study.optimize(BudgetObjective(), callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
-    vouched = release.statement() + release.with_training(odp.gaussian(4.0)).statement()
-    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=1, pilots=2)
+    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=1355, epochs=1, pilots=2)
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     # Never asks what it may spend.
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 0.5)
-    return vouched + odp.release(study, vouched="It is a test.").statement()
+    return release.statement() + odp.release(study, vouched="It is a test.").statement()
 
 
 def _selection() -> str:
     sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, odp.gaussian(4.0)).statement()
+    release = odp.release(study, odp.gaussian(4.0))
+    return release.statement() + release.with_training(odp.gaussian(4.0)).statement()
 
 
 @pytest.fixture(scope="module")

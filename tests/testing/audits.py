@@ -11,6 +11,7 @@ from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.attacks.policy_attack import strongest_policy_attack
 from optuna_dp.testing import audit
 from optuna_dp.utilities import DoublingPlan
+from optuna_dp.utilities.doubling import LoopState
 from optuna_dp.utilities.exact_noise import laplace_for
 from optuna_dp.utilities.utility_values import RESOLUTION
 
@@ -86,7 +87,7 @@ def propose_test_outputs(plan: DoublingPlan, world, searches, rng, noise_factor=
     threshold_scale = laplace_for(RESOLUTION, plan.epsilon / 2).scale * noise_factor
     query_scale = laplace_for(2 * RESOLUTION, plan.epsilon / 2).scale * noise_factor
     codes = np.zeros(searches, dtype=np.int64)
-    states = {0: plan.start()}
+    states = {0: LoopState(plan)}
     choices = offsets.size + 1
     while open_codes := [code for code, state in states.items() if not state.finished]:
         following = {code: state for code, state in states.items() if state.finished}

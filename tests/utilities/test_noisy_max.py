@@ -122,11 +122,6 @@ def test_equal_utilities_are_equally_likely_and_one_candidate_works():
     assert noisy_max(Utilities.from_scores([[0.5, 0.5]]), 1.0) == 0
 
 
-def test_a_million_candidates():
-    utilities = Utilities.from_means(np.random.default_rng(0).random(1_000_000), 1000)
-    assert utilities.totals[noisy_max(utilities, 10.0)] > 0.99 * utilities.unit
-
-
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
 def test_bad_epsilon(epsilon):
     with pytest.raises(InvalidArgumentError, match="epsilon"):

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import random
+import secrets
 
 import numpy as np
 import pytest
@@ -85,14 +86,10 @@ def test_a_hash_of_the_content_fails_under_replacement():
 
 
 def test_draws_for_a_number_of_records_do_not_depend_on_the_number(monkeypatch):
-    # The same entropy stream: one more record takes one more word and moves nobody.
-    def stream():
-        rng = np.random.default_rng(3)
-        return lambda size: rng.integers(0, 256, size, dtype=np.uint8).tobytes()
-
-    monkeypatch.setattr(os, "urandom", stream())
+    # The same entropy stream: one more record takes one more draw and moves nobody.
+    monkeypatch.setattr(secrets, "randbelow", random.Random(3).randrange)
     longer = partition(1001, 7)
-    monkeypatch.setattr(os, "urandom", stream())
+    monkeypatch.setattr(secrets, "randbelow", random.Random(3).randrange)
     assert (partition(1000, 7) == longer[:1000]).all()
 
 

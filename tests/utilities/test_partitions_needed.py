@@ -21,8 +21,6 @@ from optuna_dp.utilities.partitions_needed import (
     above_threshold_error,
     loop_error,
     noisy_max_error,
-    partitions_for_loop,
-    partitions_for_noisy_max,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "propose_test"))
@@ -37,14 +35,14 @@ def at_most(failures, runs, beta):
 
 @pytest.mark.parametrize("s", [1, 100])
 def test_the_above_threshold_error_holds_and_is_below_the_textbooks(s):
-    k, e0, beta, runs = 40, 0.5, 0.2, 600
-    error = above_threshold_error(s, k, e0, beta)
+    k, e0, beta, runs = 40, 0.5, 0.2, 300
+    error = above_threshold_error(s, e0, beta).at(k)
     assert error <= 8 * (math.log(s) + math.log(2 / beta)) / (k * e0) * 1.001 + 1e-5
     low = Utilities.from_scores(np.full((s, k), 0.0))
     # All exactly the error below the threshold: a hit is an error; and the other way round.
     false_hits = sum(above_threshold(low, error, e0) is not None for _ in range(runs))
     high = Utilities.from_scores(np.full((1, k), 1.0))
-    single = above_threshold_error(1, k, e0, beta)
+    single = above_threshold_error(1, e0, beta).at(k)
     misses = sum(above_threshold(high, 1.0 - single, e0) is None for _ in range(runs))
     assert at_most(false_hits, runs, beta)
     assert at_most(misses, runs, beta)
@@ -53,7 +51,7 @@ def test_the_above_threshold_error_holds_and_is_below_the_textbooks(s):
 
 def test_the_noisy_max_error_holds_and_is_of_the_right_order():
     s, k, epsilon, beta, runs = 50, 20, 1.0, 0.1, 20_000
-    error = noisy_max_error(s, k, epsilon, beta)
+    error = noisy_max_error(s, epsilon, beta).at(k)
     assert error == pytest.approx(2 * math.log(s / beta) / (k * epsilon), rel=1e-4)
     rng = np.random.default_rng(0)
     for share in (1.0, 0.3):
@@ -68,23 +66,21 @@ def test_the_noisy_max_error_holds_and_is_of_the_right_order():
 @pytest.mark.parametrize("s", [1, 10, 100])
 def test_the_error_of_the_whole_loop_holds(s):
     plan, beta, runs = DoublingPlan(0.1, granularity=0.02), 0.1, 4000
-    k = partitions_for_loop(0.2, plan, s, beta)
+    k = loop_error(plan, s, beta).partitions(0.2)
     rng = np.random.default_rng(0)
     utilities = rng.uniform(0, 1, (runs, s))
     utilities[:, 0] = 0.9
     loops = simulate_loops(utilities, plan, k, runs, rng)
     chosen = np.where(loops.choice >= 0, utilities[np.arange(runs), loops.choice], 0.0)
-    failures = np.sum(utilities.max(axis=1) - chosen > loop_error(plan, s, k, beta))
+    failures = np.sum(utilities.max(axis=1) - chosen > loop_error(plan, s, beta).at(k))
     assert at_most(failures, runs, beta)
 
 
 def test_the_partitions_named_are_enough_and_one_less_is_not():
-    plan = DoublingPlan(0.1)
-    k = partitions_for_loop(0.05, plan, 100)
-    assert loop_error(plan, 100, k) <= 0.05 < loop_error(plan, 100, k - 1)
-    k = partitions_for_noisy_max(0.05, 100, 1.0)
-    assert noisy_max_error(100, k, 1.0) <= 0.05 < noisy_max_error(100, k - 1, 1.0)
-    assert partitions_for_noisy_max(0.9, 2, 1e9) == 2
+    for bound in (loop_error(DoublingPlan(0.1), 100), noisy_max_error(100, 1.0)):
+        k = bound.partitions(0.05)
+        assert bound.at(k) <= 0.05 < bound.at(k - 1)
+    assert noisy_max_error(2, 1e9).partitions(0.9) == 2
 
 
 def test_the_papers_settings_draw_a_warning_that_names_the_remedy():
@@ -116,8 +112,6 @@ def test_a_granularity_coarser_than_the_goal_is_said_to_be_the_trouble():
     assert report.hidden
     assert report.partitions_needed is None
     assert "granularity" in report.message()
-    with pytest.raises(InvalidArgumentError, match="granularity"):
-        partitions_for_loop(0.05, DoublingPlan(0.1, granularity=0.1), 10)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +122,7 @@ def test_a_granularity_coarser_than_the_goal_is_said_to_be_the_trouble():
         {"beta": 0.0},
         {"beta": 1.0},
         {"resolve": 0.0},
+        {"resolve": 1e-6},
         {"resolve": math.nan},
         {"delta": 1.0},
     ],
