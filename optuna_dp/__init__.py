@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import hooks
-from optuna_dp.engine_names import name_engines
 
 if TYPE_CHECKING:
     from optuna_dp import accounting as accounting
@@ -171,8 +170,6 @@ def _calling(module: str, name: str) -> Callable[..., Any]:
 
 for _name, _home in _HOOKS.items():
     hooks.register(_name, _calling(*_home))
-
-name_engines()
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,6 @@ LAYERS = [
     {
         "errors",
         "hooks",
-        "engine_names",
         "json_records",
         "validation",
         "polling",

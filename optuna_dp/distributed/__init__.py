@@ -1,4 +1,4 @@
-"""Workers on whatever engine joblib is configured for: this machine, Dask, Ray, Spark.
+"""Workers on whatever engine joblib is configured for: this machine, Dask, Ray.
 
 ``call``      the one call, ``optimize``
 ``engines``   who starts workers, and how it says that one has died

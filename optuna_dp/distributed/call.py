@@ -70,9 +70,10 @@ def optimize(
     """Runs a study to its end with workers wherever joblib's configuration says.
 
     ``joblib.parallel_config("loky")`` (processes on this machine, joblib's own choice),
-    ``"threading"``, ``"dask"``, ``"ray"`` or ``"spark"`` (untried) around the call says where.
-    Each worker does what ``study.optimize`` does; the study's sampler ends it. The engine sees one
-    task per worker and never how many runs there are.
+    ``"threading"``, ``"dask"`` or ``"ray"`` around the call says where. joblib knows Ray once
+    ``ray.util.joblib.register_ray()`` was called. Each worker does what ``study.optimize`` does;
+    the study's sampler ends it. The engine sees one task per worker and never how many runs there
+    are.
 
     A study in memory or on SQLite is served to the workers from this process while the call
     lasts (extra ``grpc``), so that no database is needed; on PostgreSQL, MySQL, a journal or
@@ -91,8 +92,7 @@ def optimize(
           counts as one that failed, at its full cost; a replacement is started.
         * On Ctrl-C the workers' processes are ended and their open runs count as failed. Threads
           of this process finish the run under way, or leave it to :func:`optuna_dp.recover`, as
-          does a worker that cannot be ended (on Dask without nannies, on engines that only joblib
-          knows).
+          does a worker that cannot be ended (on Dask without nannies).
         * No process of loky's, Dask's or Ray's goes on with the study when this one has died. The
           runs that were under way are open, and :func:`optuna_dp.recover` lists them.
         * Neither a task's name, argument or result, nor what workers log on their machines, tells
@@ -305,13 +305,6 @@ class _Call:
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 place = under_way.pop(future)
                 lost = _exception_of(future)
-                if lost is not None and not self._engine.tells_who_died:
-                    raise WorkersError(
-                        f"A worker was lost: {in_words(lost)}. {self._engine.name} does not tell "
-                        "which.",
-                        _OPEN,
-                        f"Then {_CALL_AGAIN}",
-                    ) from lost
                 self._settle([self._places[place]])
                 if lost is None:
                     report: Report = future.result()

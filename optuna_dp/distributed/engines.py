@@ -3,8 +3,6 @@
 joblib is asked which engine is configured, and with what; the worker tasks then go to that engine
 directly. joblib's own ``Parallel`` would not do: when one task is lost it gives up all of them,
 and on most engines kills them, so that one dead worker would cost every run that is under way.
-For engines that are known to joblib only (Spark), ``Parallel`` it is, and a lost worker ends the
-call.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from concurrent.futures import Future
 from typing import Any
 from urllib.parse import urlsplit
 
-import joblib
 from joblib import parallel as joblib_parallel
 
 from optuna_dp.errors import InvalidArgumentError
@@ -38,11 +35,9 @@ class Engine(ABC):
 
     Attributes:
         name: What joblib calls it.
-        tells_who_died: Whether the future of a task fails when, and only when, its worker died.
     """
 
     name: str
-    tells_who_died = True
 
     def start_all(self, task: Task, tickets: Sequence[bytes]) -> list[Future[Any]]:
         """Starts a task for each ticket; the n-th is place n."""
@@ -50,7 +45,7 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        """Starts one task. Its future has the result, or the engine's exception if it was lost."""
+        """Starts one task. Its future fails when, and only when, its worker has died."""
 
     @abstractmethod
     def host(self) -> str:
@@ -58,7 +53,7 @@ class Engine(ABC):
 
     def cannot_end_one(self) -> str:
         """Returns why one worker cannot be ended without the others; empty if it can."""
-        return "" if self.tells_who_died else f"{self.name} gives up all workers if one is lost"
+        return ""
 
     @abstractmethod
     def close(self) -> bool:
@@ -204,70 +199,28 @@ class Ray(Engine):
         return not alive
 
 
-class OfJoblib(Engine):
-    """Whatever else joblib knows, through ``Parallel``: all tasks are lost if one is."""
-
-    tells_who_died = False
-
-    def __init__(self, backend: Any, name: str) -> None:
-        self._backend = backend
-        self.name = name
-
-    def start_all(self, task: Task, tickets: Sequence[bytes]) -> list[Future[Any]]:
-        futures: list[Future[Any]] = [Future() for _ in tickets]
-        parallel = joblib.Parallel(
-            n_jobs=len(tickets), backend=self._backend, batch_size=1, pre_dispatch="all"
-        )
-
-        def run() -> None:
-            try:
-                found = parallel(joblib.delayed(task)(ticket) for ticket in tickets)
-            except BaseException as error:
-                for future in futures:
-                    future.set_exception(error)
-            else:
-                for future, result in zip(futures, found, strict=True):
-                    future.set_result(result)
-
-        threading.Thread(target=run, name="optuna-dp-engine", daemon=True).start()
-        return futures
-
-    def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
-        return self.start_all(task, [ticket])[0]
-
-    def host(self) -> str:
-        return socket.gethostbyname(socket.gethostname())
-
-    def close(self) -> bool:
-        return False
-
-
 def engine_here(workers: int) -> Engine | None:
     """Returns the engine that joblib is configured for; None for threads of this process.
 
     Raises:
-        InvalidArgumentError: If it is one on which a dead worker is never noticed.
+        InvalidArgumentError: If it is another, on which a dead worker may never be noticed.
     """
     backend, _ = joblib_parallel.get_active_backend()
-    kind = type(backend)
-    names = {found: name for name, found in joblib_parallel.BACKENDS.items()}
-    name = names.get(kind, kind.__name__)
-    if name in ("threading", "sequential"):
+    kind = type(backend).__name__  # Names: Dask's and Ray's classes come with extras.
+    if kind in ("ThreadingBackend", "SequentialBackend"):
         return None
-    if name == "loky":
+    if kind == "LokyBackend":
         return Loky(backend, workers)
-    if name == "multiprocessing":
-        raise InvalidArgumentError(
-            "joblib backend",
-            name,
-            "it never notices that a worker has died",
-            'Use "loky", which is joblib\'s own choice.',
-        )
-    if kind.__name__ == "DaskDistributedBackend":
+    if kind == "DaskDistributedBackend":
         return Dask(backend)
-    if kind.__name__ == "RayBackend":
+    if kind == "RayBackend":
         return Ray(backend)
-    return OfJoblib(backend, name)
+    raise InvalidArgumentError(
+        "joblib backend",
+        kind,
+        "joblib does not say which of its workers has died",
+        'Use joblib.parallel_config("loky"), "threading", "dask" or "ray".',
+    )
 
 
 def _ends_with_parent(parent: int, initializer: Any, initargs: Any) -> None:

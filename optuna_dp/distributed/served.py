@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, GrpcStorageProxy
@@ -97,30 +97,11 @@ class SecretProxy(GrpcStorageProxy):
         self._cache = GrpcClientCache(self._stub)
 
 
-class _Details(NamedTuple):
-    """What gRPC's ``ClientCallDetails`` has; it brings no class that can be filled in."""
-
-    method: Any
-    timeout: Any
-    metadata: Any
-    credentials: Any
-    wait_for_ready: Any
-    compression: Any
-
-
 def _teller(grpc: Any, secret: str) -> Any:
     class Teller(grpc.UnaryUnaryClientInterceptor):
         def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
             metadata = [*(details.metadata or ()), (_HEADER, secret)]
-            told = _Details(
-                details.method,
-                details.timeout,
-                metadata,
-                details.credentials,
-                getattr(details, "wait_for_ready", None),
-                getattr(details, "compression", None),
-            )
-            return continuation(told, request)
+            return continuation(details._replace(metadata=metadata), request)
 
     return Teller()
 

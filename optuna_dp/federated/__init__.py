@@ -16,7 +16,6 @@ loaded when it is first used, and says so if Flower is missing.
 ``masks``      keys bound to what clients were shown, and strong masks, for Flower's SecAgg+
 ``server``     the vote from the server's side
 ``in_process`` clients in this very process, for tests and simulations
-``export``     the noisy votes as an Optuna study
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from optuna_dp.errors import MissingExtraError
 if TYPE_CHECKING:
     from optuna_dp.federated.client import voter as voter
     from optuna_dp.federated.client_statement import client_statement as client_statement
-    from optuna_dp.federated.export import votes_to_study as votes_to_study
     from optuna_dp.federated.in_process import InProcessGrid as InProcessGrid
     from optuna_dp.federated.plain_sum import PlainSum as PlainSum
     from optuna_dp.federated.policy import VotePolicy as VotePolicy
@@ -47,7 +45,6 @@ _HOME_OF = {
     "VotePolicy": "optuna_dp.federated.policy",
     "client_statement": "optuna_dp.federated.client_statement",
     "voter": "optuna_dp.federated.client",
-    "votes_to_study": "optuna_dp.federated.export",
 }
 
 _PACKAGES = ("flwr", "cryptography")

@@ -22,7 +22,7 @@ from __future__ import annotations
 from optuna_dp.voting.ballots import argmax, ballot
 from optuna_dp.voting.plan import ADJACENCIES, VoteFailedError, VotePlan
 from optuna_dp.voting.skellam_noise import Skellam
-from optuna_dp.voting.utility import chance_of_good_choice, gap
+from optuna_dp.voting.utility import chance_of_good_choice
 
 __all__ = [
     "ADJACENCIES",
@@ -32,5 +32,4 @@ __all__ = [
     "argmax",
     "ballot",
     "chance_of_good_choice",
-    "gap",
 ]

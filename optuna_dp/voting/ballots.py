@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable
 
@@ -43,7 +42,7 @@ def ballot(
     Raises:
         InvalidArgumentError: If there are no scores, or ``votes`` is not between 1 and p.
     """
-    values = _as_floats(list(scores))
+    values = np.array(list(scores), dtype=np.float64)
     if values.size == 0:
         raise InvalidArgumentError("scores", scores, "there must be at least one candidate")
     k = validation.whole("votes", votes, 1)
@@ -76,17 +75,3 @@ def argmax(sums: npt.ArrayLike, *, random_bytes: RandomBytes = os.urandom) -> in
         raise InvalidArgumentError("sums", sums, "it must be a non-empty vector")
     keys = np.frombuffer(random_bytes(8 * values.size), dtype=np.uint64)
     return int(np.lexsort((keys, values))[-1])
-
-
-def _as_floats(scores: list[float]) -> npt.NDArray[np.float64]:
-    try:
-        return np.array(scores, dtype=np.float64).reshape(len(scores))
-    except (TypeError, ValueError):  # one of them is no number
-        return np.array([_as_float(score) for score in scores], dtype=np.float64)
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan

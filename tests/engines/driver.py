@@ -52,6 +52,7 @@ def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[
             yield cluster.scheduler_address
     elif engine == "ray":
         import ray
+        from ray.util.joblib import register_ray
 
         # Ray's workers are as nice as can be, and starve on a machine that does anything else.
         os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
@@ -59,6 +60,7 @@ def running(engine: str, workers: int = WORKERS, address: str = "") -> Iterator[
         os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
         new = {} if address else {"num_cpus": workers, "include_dashboard": False}
         found = ray.init(address=address or None, log_to_driver=False, **new)
+        register_ray()
         try:
             with joblib.parallel_config("ray"):
                 yield found.address_info["address"]

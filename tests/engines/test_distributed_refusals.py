@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from optuna.storages import GrpcStorageProxy, InMemoryStorage, RDBStorage
 import optuna_dp as odp
 from optuna_dp.distributed import call as call_module
 from optuna_dp.distributed import worker as worker_module
-from optuna_dp.distributed.engines import Dask, OfJoblib, engine_here
+from optuna_dp.distributed.engines import Dask
 from optuna_dp.distributed.served import SecretProxy, served
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, WorkersError
 
@@ -108,27 +107,6 @@ def test_another_study_of_the_same_name(crew: Crew) -> None:
     assert not study.trials
 
 
-def test_engines_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for package, name in (("distributed", "dask"), ("ray", "ray")):
-        monkeypatch.setitem(sys.modules, package, None)
-        monkeypatch.delitem(joblib.parallel.BACKENDS, name, raising=False)
-        with pytest.raises(MissingExtraError, match=rf"optuna-dp\[{name}\]"):
-            joblib.parallel_config(name)
-
-
-@pytest.mark.parametrize("first", ["joblib", "optuna_dp"])
-def test_joblib_knows_the_engines_whichever_is_imported_first(first: str) -> None:
-    """Ray is not one of joblib's own; here it is not even installed."""
-    code = (
-        f"import {first}, joblib, optuna_dp, sys; sys.modules['ray'] = None\n"
-        "try: joblib.parallel_config('ray')\n"
-        "except optuna_dp.errors.MissingExtraError as error: print(error.extra)\n"
-        "print(*({'dask', 'ray', 'distributed'} & {n for n, m in sys.modules.items() if m}))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["ray"]
-
-
 def test_no_grpc(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(MissingExtraError, match=r"optuna-dp\[grpc\]"):
@@ -151,9 +129,8 @@ def test_a_limit_where_workers_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) 
         assert "threads cannot be ended" in refused(study_maker(), run_timeout=60)
     dask: Any = Dask.__new__(Dask)
     dask.client = Client()
-    for engine in (dask, OfJoblib(None, "spark")):
-        monkeypatch.setattr(call_module, "engine_here", lambda _, engine=engine: engine)
-        assert 'parallel_config("loky")' in refused(study_maker(), run_timeout=60)
+    monkeypatch.setattr(call_module, "engine_here", lambda _: dask)
+    assert 'parallel_config("loky")' in refused(study_maker(), run_timeout=60)
     Client.threads = {"inproc://1": 1}
     assert "threads of one process" in dask.cannot_end_one()
     Client.threads = {"tcp://one": 1}
@@ -165,46 +142,16 @@ def test_a_limit_where_two_workers_share_a_process_after_all(crew: Crew) -> None
         assert "Give every worker" in refused(study_maker(), run_timeout=60)
 
 
-def test_an_engine_that_never_notices_a_death() -> None:
-    with joblib.parallel_config("multiprocessing"):
-        assert "never notices" in refused(study_maker())
+@pytest.mark.parametrize("backend", ["multiprocessing", "elsewhere"])
+def test_an_engine_that_does_not_say_who_has_died(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Elsewhere(joblib.parallel.BACKENDS["threading"]):  # type: ignore[misc]
+        """Spark's, say."""
 
-
-def test_an_engine_that_joblib_alone_knows() -> None:
-    """Spark, say: it does not tell which worker was lost, and the call says so."""
-
-    class Elsewhere(type(joblib.parallel.BACKENDS["threading"]())):  # type: ignore[misc]
-        pass
-
-    joblib.parallel.register_parallel_backend("elsewhere", Elsewhere)
-    try:
-        with joblib.parallel_config("elsewhere"):
-            study = odp.distributed.optimize(
-                study_maker(), lambda trial: trial.suggest_float("x", 0, 1), workers=2
-            )
-            assert odp.recover(study) == []
-            engine = engine_here(2)
-        assert engine is not None
-        assert not engine.tells_who_died
-    finally:
-        del joblib.parallel.BACKENDS["elsewhere"]
-
-
-def test_a_lost_worker_that_nobody_names(crew: Crew) -> None:
-    crew.tells_who_died = False
-
-    def objective(trial: optuna.Trial) -> float:
-        from engines.test_distributed_calls import CREW
-
-        if trial.number == 1:
-            CREW[0].die()
-        return trial.suggest_float("x", 0, 1)
-
-    from .test_distributed_calls import CREW
-
-    CREW[:] = [crew]
-    assert "does not tell which" in refused(study_maker(), objective)
-    crew.wake_the_dead()
+    monkeypatch.setitem(joblib.parallel.BACKENDS, "elsewhere", Elsewhere)
+    with joblib.parallel_config(backend):
+        assert "which of its workers has died" in refused(study_maker())
 
 
 # Storages that do not number trials 0, 1, 2, ...

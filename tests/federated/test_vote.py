@@ -19,7 +19,6 @@ from optuna_dp.federated import (
     PlainSum,
     SecAggPlus,
     VoteFailedError,
-    votes_to_study,
 )
 from optuna_dp.federated.query import VoteQuery, choose_candidates
 from optuna_dp.releasing.publishing import publish
@@ -49,7 +48,7 @@ def test_a_clear_majority_wins() -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_release_statement_and_study(transport: Any) -> None:
+def test_the_release_says_how_it_was_made(transport: Any) -> None:
     wire = Wire(8)
     release = vote(secure_aggregation=transport).start(wire, wire.server_context())
     text = release.statement()
@@ -60,9 +59,7 @@ def test_release_statement_and_study(transport: Any) -> None:
     data = json.loads(json.dumps(release.to_json()))
     assert data["statement"]["neighboring_relation"] == "replace_one"
     assert data["statement"]["epsilon"] <= 2.0
-    study = votes_to_study(release)
-    assert [t.value for t in study.trials] == release.attributes["noisy_votes"]
-    assert study.best_value == release.value
+    assert max(release.attributes["noisy_votes"]) == release.value
     published = publish(release, optuna.storages.InMemoryStorage(), "vote")
     assert published.trials[0].params == release.params
 

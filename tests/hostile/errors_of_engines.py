@@ -84,17 +84,7 @@ def _on_multiprocessing() -> None:
         odp.distributed.optimize(lambda: study_of(odp.RandTuneSampler()), objective, workers=2)
 
 
-def _no_ray() -> None:
-    with (
-        mock.patch.dict(joblib.parallel.BACKENDS, clear=False),
-        mock.patch.dict(sys.modules, {"ray": None}),
-    ):
-        joblib.parallel.BACKENDS.pop("ray", None)
-        joblib.parallel_config("ray")
-
-
 ENGINES = [
-    Case("An engine that is not installed", _no_ray),
     Case("An engine on which nobody notices a death", _on_multiprocessing),
     Case(
         "An objective that cannot be sent",

@@ -17,11 +17,10 @@ def test_the_k_best_get_a_one() -> None:
     assert ballot(scores, 4).tolist() == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("bad", [math.nan, None, "x"])
-def test_a_failed_candidate_is_the_worst(bad: object) -> None:
-    scores = [bad, 5.0, math.inf, 7.0]
-    assert ballot(scores, 2).tolist() == [0, 1, 0, 1]  # type: ignore[arg-type]
-    assert ballot([bad, -math.inf], 1, maximize=True).sum() == 1  # type: ignore[list-item]
+def test_a_failed_candidate_is_the_worst() -> None:
+    assert ballot([math.nan, 5.0, math.inf, 7.0], 2).tolist() == [0, 1, 0, 1]
+    assert ballot([math.nan, math.inf, math.inf], 2).tolist() == [0, 1, 1]
+    assert ballot([math.nan, -math.inf], 1, maximize=True).tolist() == [0, 1]
 
 
 def test_there_are_always_k_ones() -> None:
