@@ -361,7 +361,7 @@ def selection_plan(
             "event otherwise",
             "For example lambda noise: dp_sgd(noise_multiplier=noise, ...).",
         )
-    event: Any = run(1.0) if is_function else run  # type: ignore[operator]
+    event: Any = run(1.0) if is_function else run
     if not isinstance(event, dp_event.DpEvent):
         raise InvalidArgumentError("run", run, "it must be an event or a function that makes one")
     supported_events.check_supported(event, neighboring_relation)
