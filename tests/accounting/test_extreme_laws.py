@@ -28,7 +28,7 @@ BOUNDS = (0.75, 2.0)
     "law",
     [
         odp.NegativeBinomial(shape=-0.5, mean=1e6),
-        odp.Geometric(1e6).capped(10**6),
+        pytest.param(odp.Geometric(1e6).capped(10**6), marks=pytest.mark.slow),
     ],
     ids=repr,
 )

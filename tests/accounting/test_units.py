@@ -72,7 +72,9 @@ def test_units() -> None:
         odp.per_client(1.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one", "null_client"])
+@pytest.mark.parametrize(
+    "relation", ["add_or_remove_one", pytest.param("replace_one", marks=pytest.mark.slow)]
+)
 def test_the_unit_changes_whose_data_and_no_number(relation: str) -> None:
     plain, of_clients = odp.Guarantee(TRAINING, relation), odp.Guarantee(OF_CLIENTS, relation)
     assert of_clients.by_method(1e-5) == plain.by_method(1e-5)

@@ -90,7 +90,7 @@ def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None
 
 def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused(monkeypatch) -> None:
     # Drawn jointly and said to be from the uniform prior, which is drawn parameter by parameter.
-    monkeypatch.setattr(DPHyPOSampler, "_each_alone", lambda *_: False)
+    monkeypatch.setattr(dp_hypo, "UniformPrior", FixedCandidates)
     study = finished_study(sampler_of(startup_runs=3))
     monkeypatch.undo()
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
