@@ -17,7 +17,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,16 +25,23 @@ from flwr.app import ConfigRecord, Context
 
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
-from optuna_dp.errors import OptunaDPError
 from optuna_dp.federated.query import VoteRefusedError
+from optuna_dp.json_records import Record, stored
 
 _STATE = "optuna_dp_ledger"
 _HEADER = {"format": "optuna-dp vote ledger", "version": 2}
 _CHAIN = "digest"
 
 
+def _vote_event(data: Any) -> SkellamDpEvent:
+    event = event_from_json(data)
+    if not isinstance(event, SkellamDpEvent):
+        raise ValueError("the event is not that of a vote")
+    return event
+
+
 @dataclass(frozen=True)
-class Step:
+class Step(Record):
     """One step of a secure sum that is taken once.
 
     Attributes:
@@ -43,9 +50,10 @@ class Step:
 
     once: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return dict(vars(self))
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = "") -> VoteRefusedError:
+        """Returns the error for a line that is not one of a ledger."""
+        return VoteRefusedError(f"the ledger is damaged: {why}")
 
 
 @dataclass(frozen=True)
@@ -70,26 +78,13 @@ class Answer(Step):
     query: str
     plan: str
     attempts: int
-    event: SkellamDpEvent
+    event: SkellamDpEvent = field(metadata=stored(write=event_to_json, read=_vote_event))
     clients: int
     server: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
-        return {**vars(self), "event": event_to_json(self.event)}
-
 
 def _step(data: dict[str, Any]) -> Step:
-    """Reads what ``to_json`` wrote; refuses anything else."""
-    try:
-        if "event" not in data:
-            return Step(**data)
-        event = event_from_json(data["event"])
-        if not isinstance(event, SkellamDpEvent):
-            raise ValueError("it is no vote")
-        return Answer(**{**data, "event": event})
-    except (ValueError, TypeError, KeyError, AttributeError, OptunaDPError) as error:
-        raise VoteRefusedError(f"the ledger is damaged: {error!r}") from None
+    return (Answer if "event" in data else Step).from_json(data)
 
 
 def now() -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dp_accounting import dp_event
+from scipy.optimize import brentq
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import compose
@@ -27,6 +27,8 @@ MOST_ATTEMPTS = 100
 _LISTED = 16
 # A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
 _UNITS = 1 << 24
+# How near the logarithm of a variance comes to the least one.
+_NEAR = 2e-6
 _WHY_NOT_ADD_OR_REMOVE = (
     "A client that leaves takes its share of the noise with it, so the variance of the noise "
     "reveals whether it took part. Use 'replace_one', or 'null_client' (the client takes part "
@@ -248,7 +250,7 @@ def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
     if changes == 0:
         return 1.0 / _UNITS
 
-    ceiling = math.log(LARGEST_VARIANCE)
+    floor, ceiling = math.log(1.0 / _UNITS), math.log(LARGEST_VARIANCE)
 
     @functools.cache
     def excess(log_variance: float) -> float:
@@ -258,32 +260,20 @@ def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
     # The Gaussian's size is a start: changes / (2 rho), epsilon = rho + 2 sqrt(rho log(1/delta)).
     # Epsilon falls about as the standard deviation grows, so one step from there comes near.
     rho = (math.sqrt(-math.log(delta) + epsilon) - math.sqrt(-math.log(delta))) ** 2
-    start = min(max(math.log(changes / (2.0 * rho)), math.log(1.0 / _UNITS)), ceiling)
-    start = min(start + 2.0 * excess(start), ceiling)
-    low = high = start
-    width = 0.01
-    while excess(high) > 0.0:
-        if high == ceiling:
-            raise InvalidArgumentError(
-                "epsilon",
-                epsilon,
-                "the noise it takes is beyond what can be accounted",
-                "Raise epsilon or delta.",
-            )
-        low, high, width = high, min(high + width, ceiling), 2.0 * width
-    while excess(low) <= 0.0:
-        if low < math.log(1.0 / _UNITS):
-            return math.exp(low)
-        low, high, width = low - width, low, 2.0 * width
-    return math.exp(_root(excess, low, high))
-
-
-def _root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Returns the upper end of a bracket of width 1e-5: excess(low) > 0 >= excess(high)."""
-    while high - low > 1e-5:
-        # Nearly straight in logarithms: try just above the zero of the chord, then just below.
-        chord = low + (high - low) * excess(low) / (excess(low) - excess(high))
-        for guess in (chord + 0.4e-5, chord - 0.4e-5, 0.5 * (low + high)):
-            if low < guess < high:
-                low, high = (guess, high) if excess(guess) > 0.0 else (low, guess)
-    return high
+    start = min(max(math.log(changes / (2.0 * rho)), floor), ceiling)
+    start = min(max(start + 2.0 * excess(start), floor), ceiling)
+    for width in (0.01, 0.1, 1.0, ceiling - floor):
+        low, high = max(start - width, floor), min(start + width, ceiling)
+        if excess(high) <= 0.0 < excess(low):
+            break
+    if excess(high) > 0.0:
+        raise InvalidArgumentError(
+            "epsilon",
+            epsilon,
+            "the noise it takes is beyond what can be accounted",
+            "Raise epsilon or delta.",
+        )
+    if excess(low) <= 0.0:
+        return math.exp(low)
+    root = float(brentq(excess, low, high, xtol=_NEAR))
+    return math.exp(min(root + _NEAR, high))  # the side on which the cost is not above epsilon
