@@ -7,7 +7,7 @@ message is made from them.
 
 from __future__ import annotations
 
-import functools
+import copyreg
 from typing import Any
 
 __all__ = [
@@ -28,6 +28,10 @@ __all__ = [
 class OptunaDPError(Exception):
     """Base class of every error raised by optuna-dp."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with the message, and most take facts instead.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
 
 class InvalidArgumentError(OptunaDPError, ValueError):
     """An argument is outside what is allowed.
@@ -47,9 +51,6 @@ class InvalidArgumentError(OptunaDPError, ValueError):
         message = f"{argument}={value!r} is not allowed: {allowed}."
         super().__init__(f"{message} {fix}" if fix else message)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.argument, self.value, self.allowed, self.fix))
-
 
 class UnsupportedEventError(OptunaDPError, ValueError):
     """No accountant can compute the cost of an event, or of one of its sub-events.
@@ -63,9 +64,6 @@ class UnsupportedEventError(OptunaDPError, ValueError):
         self.event = event
         self.reason = reason
         super().__init__(f"No accountant supports the event {event!r}: {reason}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.event, self.reason))
 
 
 class MissingExtraError(OptunaDPError, ImportError):
@@ -83,9 +81,6 @@ class MissingExtraError(OptunaDPError, ImportError):
             f"{package} is needed for this and is not installed. "
             f'Install it with: pip install "optuna-dp[{extra}]"'
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.package, self.extra))
 
 
 class SeedWarning(UserWarning):
@@ -117,10 +112,6 @@ class ReleaseRefusedError(OptunaDPError):
         text = f"The study cannot be released. {where}{reason}"
         super().__init__(f"{text} {fix}" if fix else text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        made = functools.partial(type(self), trial_number=self.trial_number, fix=self.fix)
-        return (made, (self.reason,))
-
 
 class UnfinishedStudyError(ReleaseRefusedError):
     """Some runs of the study have not ended yet."""
@@ -150,6 +141,3 @@ class WorkersError(OptunaDPError):
         self.settled = settled
         self.fix = fix
         super().__init__(f"{reason} {settled} {fix}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.reason, self.settled, self.fix))

@@ -225,9 +225,8 @@ class BudgetSampler(SlotSampler):
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
             return True
-        begins = wait_for_turn(
-            study, trial.number, self._budget, lambda other: self._own(study, other)
-        )
+        own = functools.partial(self._asked_by_this_thread, study)
+        begins = wait_for_turn(study, trial.number, self._budget, own)
         if begins:
             self._ended(study, trial.number, self._pilots)
         if not begins and _given_by_hand(trial):
@@ -282,7 +281,7 @@ class BudgetSampler(SlotSampler):
         found = completed_batches(
             study,
             before,
-            own=lambda trial: self._own(study, trial),
+            own=functools.partial(self._asked_by_this_thread, study),
             # A rung waits for the whole of the one below it, whatever the batches.
             batches="BudgetSampler a pilot_batch_size" if before < self._proposed else "",
             otherwise="",
@@ -291,9 +290,6 @@ class BudgetSampler(SlotSampler):
         if found is None:
             raise self._gave_up(study, number)
         return found
-
-    def _own(self, study: Study, trial: FrozenTrial) -> bool:
-        return self._asked_by_this_thread(study, trial)
 
     def _gave_up(self, study: Study, number: int) -> WaitError:
         """Notes that a run gave up waiting; returns what to raise."""

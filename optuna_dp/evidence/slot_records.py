@@ -97,7 +97,7 @@ def slot_record(
             trial_number=trial.number,
             fix=NEW_STUDY,
         )
-    if record.plan is not None and record.plan != plan.digest:
+    if record.plan != plan.digest:
         raise ReleaseRefusedError(
             "the study's plan record is corrupted: it is not the one with which this run began.",
             trial_number=trial.number,

@@ -79,7 +79,7 @@ class SlotRecord(Record):
     tie_break: int = field(repr=False, metadata=_in_hexadecimal(TIE_BITS))
     sampler: str
     draws: int = field(repr=False, metadata=_in_hexadecimal(entropy.KEY_BITS))
-    plan: str | None = field(default=None, repr=False, metadata=stored(optional=True))
+    plan: str = field(repr=False)
 
 
 def checked_study(study: Any) -> Study:
@@ -244,14 +244,9 @@ def give_back_end(storage: BaseStorage, trial: FrozenTrial) -> bool:
 
 
 def score(trial: FrozenTrial) -> float | None:
-    """The score of an ended run; None is the lowest outcome.
-
-    A pruned trial keeps the last value it reported, so ``trial.value`` alone is not the score.
-    """
-    if trial.state != TrialState.COMPLETE or trial.values is None or len(trial.values) != 1:
-        return None
-    value = float(trial.values[0])
-    return None if value != value else value
+    """The score of an ended run with one objective; None is the lowest outcome."""
+    values = output(trial)
+    return values[0] if values is not None and len(values) == 1 else None
 
 
 def began(trial: FrozenTrial) -> bool:

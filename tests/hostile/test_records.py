@@ -86,7 +86,7 @@ READERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
     "slot": (
         SlotRecord.from_json,
         lambda read: read.to_json(),
-        SlotRecord(3, "n" * 32, "f" * 64, 3, "RandTuneSampler", 5).to_json(),
+        SlotRecord(3, "n" * 32, "f" * 64, 3, "RandTuneSampler", 5, "p" * 64).to_json(),
     ),
     "choice": (
         Choice.from_json,

@@ -129,11 +129,12 @@ def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
         assert odp.release(study, RUN).value == study.best_value
 
 
-def test_slots_of_version_0_1_0_are_read() -> None:
+def test_a_slot_that_does_not_say_its_plan_is_refused() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective)
     for trial in stored(study):
         record = dict(trial.system_attrs[SLOT_KEY])
         del record["plan"]
         trial.system_attrs[SLOT_KEY] = record
-    assert odp.release(study, RUN).value == study.best_value
+    with pytest.raises(ReleaseRefusedError, match="slot record"):
+        odp.release(study, RUN)

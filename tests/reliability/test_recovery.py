@@ -120,7 +120,7 @@ def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> No
     def give_up():
         raise StillThere
 
-    monkeypatch.setattr(polling, "clock", FakeClock([(3600, give_up)]))
+    monkeypatch.setattr(polling, "clock", FakeClock([(600, give_up)]))
     with pytest.raises(StillThere):
         study.optimize(objective)
     assert plan_of(study) is None
