@@ -58,9 +58,6 @@ class VoteFailedError(OptunaDPError):
         )
         super().__init__(f"The vote failed: {reason} {spent}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.reason, self.attempts, self.guarantee))
-
 
 @dataclass(frozen=True)
 class VotePlan(Record):
