@@ -332,7 +332,7 @@ def test_a_query_is_read_in_proportion_to_its_text(
     ("limits", "asked", "clients", "reason"),
     [
         ({}, {"clients": 10_000}, 10_000, "10000 clients share secrets; max_clients is 200"),
-        ({"max_clients": 4}, {}, 5, "5 clients share, at most 4"),
+        ({"max_clients": 4}, {}, 5, "5 clients share secrets; max_clients is 4"),
         ({"max_candidates": 20}, {}, 5, "21 candidates; max_candidates is 20"),
         ({}, {"share_units": 1 << 50}, 5, "at most 16777216 is drawn here"),
     ],
