@@ -237,7 +237,7 @@ def _write(file: int, data: bytes) -> None:
 
 def _check_all(steps: Sequence[Step], step: Step, check: Check | None) -> None:
     if any(step.once == earlier.once for earlier in steps):
-        raise VoteRefusedError("this very question was answered before")
+        raise VoteRefusedError("the server asks again for what this client has answered before")
     if check is not None:
         check(_answers([*steps, step]))
 

@@ -181,21 +181,34 @@ class VotePolicy:
         plan = query.plan
         self._check_search(query)
         if plan.attempts > self.max_attempts:
-            raise VoteRefusedError(f"{plan.attempts} attempts, at most {self.max_attempts}")
+            raise VoteRefusedError(
+                f"the plan has {plan.attempts} attempts; max_attempts is {self.max_attempts}"
+            )
         if not view.secure and self.server != "trusted":
-            raise VoteRefusedError("a plain sum, and this client takes part in secure sums only")
+            raise VoteRefusedError(
+                "the server asks for a plain sum; "
+                "this client needs a secure one, or server='trusted'"
+            )
         if view.clients < self.min_clients:
-            raise VoteRefusedError(f"{view.clients} clients are seen, at least {self.min_clients}")
+            raise VoteRefusedError(
+                f"{view.clients} clients are seen; min_clients is {self.min_clients}"
+            )
         if view.secure and view.clients > self.max_clients:
-            raise VoteRefusedError(f"{view.clients} clients share, at most {self.max_clients}")
+            raise VoteRefusedError(
+                f"{view.clients} clients share secrets; max_clients is {self.max_clients}"
+            )
         if plan.share_variance > _LARGEST_SHARE:
-            raise VoteRefusedError(f"a share of the noise has a variance above {_LARGEST_SHARE}")
+            raise VoteRefusedError(
+                f"a share of the noise has variance {float(plan.share_variance):.4g}; "
+                f"at most {_LARGEST_SHARE} is drawn here"
+            )
         colluding = max(plan.max_colluding, self.max_colluding)
         honest = plan.clients - plan.max_dropout - colluding
         if self.server == "malicious":
             if not view.complete:
                 raise VoteRefusedError(
-                    "clients share with a part of the others, which a server that lies can exploit"
+                    "clients share secrets with a part of the others, which a server that lies "
+                    "can exploit; this client needs shares=1, or server='semi-honest'"
                 )
             honest = min(honest, honest_shares(view.clients, view.threshold, colluding))
         # A client's own share is always there.
@@ -204,8 +217,8 @@ class VotePolicy:
         limit = min(self.max_epsilon, self.total)
         if cost > limit:
             raise VoteRefusedError(
-                f"it costs epsilon={cost:.4g} at delta={self.delta:g} ({self.adjacency}), "
-                f"at most {limit:g}"
+                f"the vote costs epsilon={cost:.4g} at delta={self.delta:g} ({self.adjacency}); "
+                f"max_epsilon and total_epsilon allow {limit:g}"
             )
         return event
 
@@ -230,8 +243,8 @@ class VotePolicy:
         cost = self.spent(answers)
         if cost > self.total:
             raise VoteRefusedError(
-                f"all votes together would cost epsilon={cost:.4g} at delta={self.delta:g}, "
-                f"at most {self.total:g}"
+                f"all votes together would cost epsilon={cost:.4g} at delta={self.delta:g}; "
+                f"total_epsilon is {self.total:g}"
             )
 
     def spent(self, answers: Sequence[Answer]) -> float:
@@ -268,14 +281,17 @@ class VotePolicy:
     def _check_search(self, query: VoteQuery) -> None:
         if len(query.candidates) > self.max_candidates:
             raise VoteRefusedError(
-                f"{len(query.candidates)} candidates, at most {self.max_candidates}"
+                f"the query has {len(query.candidates)} candidates; "
+                f"max_candidates is {self.max_candidates}"
             )
         if self.search_space is None:
             return
         for params in query.candidates:
             for name, value in params.items():
                 if not _within(self.search_space.get(name), value):
-                    raise VoteRefusedError(f"a candidate has {name}={value!r}")
+                    raise VoteRefusedError(
+                        f"a candidate has {name}={value!r}; search_space does not allow that"
+                    )
 
 
 def honest_shares(clients: int, threshold: int, colluding: int) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from optuna.distributions import (
     BaseDistribution,
+    CategoricalDistribution,
     distribution_to_json,
     json_to_distribution,
 )
@@ -24,7 +25,6 @@ from optuna.distributions import (
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.models.space import check_space
-from optuna_dp.utilities.candidate_lists import candidate_list
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"
@@ -35,6 +35,7 @@ QUERY_RECORD = "vote_query"
 _FORMAT = "optuna-dp vote"
 _VERSION = 3
 _DIRECTIONS = ("minimize", "maximize")
+_LARGEST_GRID = 100_000
 # Ten thousand candidates of eighty parameters, and what a client reads in seconds.
 LARGEST_TEXT = 1 << 24
 _NAME = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
@@ -208,22 +209,83 @@ def choose_candidates(
         rng: For random candidates. They are public, and drawn before any data are looked at.
     """
     space = check_space(search_space)
-    if isinstance(candidates, str) and candidates != "grid":
+    if isinstance(candidates, str):
+        if candidates != "grid":
+            raise InvalidArgumentError(
+                "candidates", candidates, "it must be 'grid', a number, or a list of candidates"
+            )
+        return _grid(space)
+    if isinstance(candidates, int) and not isinstance(candidates, bool):
+        return _random(space, candidates, rng)
+    if not isinstance(candidates, Sequence) or len(candidates) == 0:
         raise InvalidArgumentError(
-            "candidates", candidates, "it must be 'grid', a number, or a list of candidates"
+            "candidates", candidates, "it must be 'grid', a positive number, or a list"
         )
-    source, points = candidate_list(space, None if isinstance(candidates, str) else candidates)
-    if points is None:
-        return _random(space, source.count, rng)
-    return tuple(
-        {name: d.to_external_repr(d.to_internal_repr(point[name])) for name, d in space.items()}
-        for point in points
-    )
+    return tuple(_checked_candidate(space, i, c) for i, c in enumerate(candidates))
+
+
+def _checked_candidate(space: Mapping[str, BaseDistribution], i: int, candidate: Any) -> Params:
+    name = f"candidates[{i}]"
+    if not isinstance(candidate, Mapping) or set(candidate) != set(space):
+        raise InvalidArgumentError(
+            name, candidate, f"it must give exactly {', '.join(space) or 'no parameters'}"
+        )
+    result = {}
+    for key, distribution in space.items():
+        try:
+            internal = float(distribution.to_internal_repr(candidate[key]))
+            inside = bool(distribution._contains(internal))
+        except (TypeError, ValueError):
+            inside = False
+        if not inside:
+            raise InvalidArgumentError(
+                f"{name}[{key!r}]", candidate[key], f"it must lie in {distribution}"
+            )
+        result[key] = distribution.to_external_repr(internal)
+    return result
+
+
+def _grid(space: Mapping[str, BaseDistribution]) -> tuple[Params, ...]:
+    rows: list[Params] = [{}]
+    for name, distribution in space.items():
+        values = _values(name, distribution)
+        if len(rows) * len(values) > _LARGEST_GRID:
+            raise InvalidArgumentError(
+                "candidates",
+                "grid",
+                f"the grid must have at most {_LARGEST_GRID} points",
+                "Give a number of random candidates instead.",
+            )
+        rows = [{**row, name: value} for row in rows for value in values]
+    return tuple(rows)
+
+
+def _values(name: str, distribution: Any) -> list[Any]:
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if step is None:
+        if low == high:
+            return [low]
+        raise InvalidArgumentError(
+            "candidates",
+            "grid",
+            f"parameter {name!r} is continuous ({distribution}) and has no grid",
+            "Give it a step or choices, or ask for a number of random candidates.",
+        )
+    count = round((high - low) / step) + 1
+    if count > _LARGEST_GRID:
+        raise InvalidArgumentError(
+            "candidates", "grid", f"parameter {name!r} has {count} values, which is too many"
+        )
+    return [distribution.to_external_repr(float(low + i * step)) for i in range(count)]
 
 
 def _random(
     space: Mapping[str, BaseDistribution], count: int, rng: np.random.Generator
 ) -> tuple[Params, ...]:
+    if count < 1:
+        raise InvalidArgumentError("candidates", count, "it must be at least 1")
     found: dict[str, Params] = {}
     for _ in range(64):
         drawn = UniformPrior().sample(space, 2 * count + 16, rng)

@@ -42,7 +42,7 @@ def stage_of(message: Message) -> str:
     """Returns the stage that a message asks for; refuses what is no message of the protocol."""
     stage = _config(message).get("stage")
     if not isinstance(stage, str):
-        raise VoteRefusedError("a message of the secure sum without a stage")
+        raise VoteRefusedError("the message of the secure sum names no stage")
     return stage
 
 
@@ -87,7 +87,7 @@ def check_shares(message: Message, context: Context) -> None:
     keys = dict(zip(names, cast(list[bytes], state["ss2_dict:V"]), strict=True))
     texts, sources = config.get("ctxts"), cast(list[int], config["srcs"])
     if not isinstance(texts, list) or len(texts) != len(sources) or not all(map(short, texts)):
-        raise VoteRefusedError("there must be one share of each client")
+        raise VoteRefusedError("the message must hold one share of each client that it names")
     for source, text in zip(sources, cast(list[bytes], texts), strict=True):
         try:
             share = module.decrypt(keys[source], text)
@@ -97,7 +97,9 @@ def check_shares(message: Message, context: Context) -> None:
                 "or the share is damaged"
             ) from None
         if module.share_keys_plaintext_separate(share)[:2] != (source, state["nid"]):
-            raise VoteRefusedError("a share that is not the one of its client for this one")
+            raise VoteRefusedError(
+                f"the share of client {source} was made by another client, or for another"
+            )
 
 
 def remember(message: Message, context: Context) -> None:
@@ -111,7 +113,9 @@ def query_of(context: Context) -> str:
     """Returns the text of the query that the current set-up was made for."""
     record = context.state.config_records.get(_ASKED)
     if record is None or record["keys"] != _own_keys(_state(context)):
-        raise VoteRefusedError("a stage of a secure sum that was never set up")
+        raise VoteRefusedError(
+            "the message is of a secure sum that was never set up on this client"
+        )
     return cast(str, record["query"])
 
 
@@ -163,16 +167,20 @@ def _check_setup(config: ConfigRecord, query: VoteQuery) -> None:
     plan, clip = query.plan, entry_bound(query.plan)
     counts = [config.get(name) for name in ("sample_num", "share_num", "threshold")]
     if any(type(n) is not int for n in counts):
-        raise VoteRefusedError("a set-up without whole numbers of clients")
+        raise VoteRefusedError(
+            "the set-up must give sample_num, share_num and threshold as whole numbers"
+        )
     clients, shares, threshold = cast(list[int], counts)
     if not 2 <= threshold <= shares <= clients <= plan.clients:
         raise VoteRefusedError(
-            f"a set-up of {clients} clients, {plan.clients} of which were planned, with {shares} "
-            f"shares, {threshold} of which open a mask"
+            f"the set-up has {clients} clients ({plan.clients} were planned), {shares} shares and "
+            f"threshold {threshold}; each must be at most the one before, and at least 2"
         )
     least = max(shares // 2 + 1, shares - plan.max_dropout)
     if threshold < least:
-        raise VoteRefusedError(f"a threshold of {threshold}, and a vote as planned takes {least}")
+        raise VoteRefusedError(
+            f"the set-up has threshold {threshold}, and the plan needs at least {least}"
+        )
     expected = {
         "clipping_range": float(clip),
         "target_range": 2 * clip,
@@ -182,33 +190,35 @@ def _check_setup(config: ConfigRecord, query: VoteQuery) -> None:
     for name, value in expected.items():
         given = config.get(name)
         if type(given) is not type(value) or given != value:
-            raise VoteRefusedError(f"{name} is {given!r}, and a vote as planned takes {value}")
+            raise VoteRefusedError(f"the set-up has {name} {given!r}, and the plan needs {value}")
 
 
 def _config(message: Message) -> ConfigRecord:
     config = message.content.config_records.get(SECAGG_CONFIG)
     if config is None:
-        raise VoteRefusedError("a message that is not one of the secure sum")
+        raise VoteRefusedError("the message holds no record of the secure sum")
     return config
 
 
 def _state(context: Context) -> ConfigRecord:
     state = context.state.config_records.get(_STATE)
     if state is None:
-        raise VoteRefusedError("a stage of a secure sum that was never set up")
+        raise VoteRefusedError(
+            "the message is of a secure sum that was never set up on this client"
+        )
     return state
 
 
 def _check_keys(keys: Mapping[int, Sequence[bytes]], state: ConfigRecord) -> None:
     if len(keys) > cast(int, state["share_num"]):
-        raise VoteRefusedError("more clients than shares")
+        raise VoteRefusedError("the message shows more clients than the set-up has shares")
     if list(keys.get(cast(int, state["nid"]), ())) != _own_keys(state):
-        raise VoteRefusedError("its own keys are not among those that it is shown")
+        raise VoteRefusedError("the message does not show this client its own keys")
     parts = [part for pair in keys.values() for part in pair]
     if len(set(parts)) < len(parts):
-        raise VoteRefusedError("two clients with one key")
+        raise VoteRefusedError("the message shows two clients with the same key")
     if not all(map(is_key, parts)):
-        raise VoteRefusedError("keys that are none")
+        raise VoteRefusedError("the message shows keys that no client makes")
     _check_enough(len(keys), state)
 
 
@@ -234,9 +244,9 @@ def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
         pair = value if isinstance(value, list) else []
         number = int(name) if name.isdecimal() and len(name) <= 20 else -1
         if not 0 <= number <= _LARGEST_NAME or len(pair) != 2 or not all(map(short, pair)):
-            raise VoteRefusedError("keys that are none")
+            raise VoteRefusedError("the message shows keys that no client makes")
         if number in found:  # "7" and "07" are one client
-            raise VoteRefusedError("a client that is named twice")
+            raise VoteRefusedError(f"the message names client {number} twice")
         found[number] = cast(tuple[bytes, bytes], tuple(pair))
     return found
 

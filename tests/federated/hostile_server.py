@@ -427,20 +427,20 @@ ATTEMPTS: dict[str, Callable[[HostileServer], Any]] = {
 }
 
 # What a client says of each to itself, in its log.
-_COSTS = r"it costs epsilon=[\d.]+ at delta=1e-05 \(replace_one\), at most 1\."
+_COSTS = r"the vote costs epsilon=[\d.]+ at delta=1e-05 \(replace_one\); .* allow 1\."
 REASONS = {
     **dict.fromkeys(ATTEMPTS, _COSTS),
-    "many attempts": r"50 attempts, at most 5\.",
-    "a plain sum": r"a plain sum, and this client takes part in secure sums only\.",
+    "many attempts": r"the plan has 50 attempts; max_attempts is 5\.",
+    "a plain sum": r"the server asks for a plain sum; .* server='trusted'\.",
     "one name many times": r"active_nids names a client twice\.",
     "active and dead": r"a client that is called active and dead would lose both masks\.",
     "another list for everyone": r"a client's share cannot be read: it was shown another .*",
     "another plan for the others": r"a client's share cannot be read: it was shown another .*",
-    "a key of another client": r"keys that are none\.",
+    "a key of another client": r"the message shows keys that no client makes\.",
     "a source many times": r"srcs names a client twice\.",
     "a source left out": r"a client that was introduced has sent no share\.",
-    "a part of the shares": r"clients share with a part of the others, which a server .*",
-    "over and over": r"all votes together would cost epsilon=[\d.]+ at delta=1e-05, at most 1\.",
+    "a part of the shares": r"clients share secrets with a part of the others, which a server .*",
+    "over and over": r"all votes together would cost epsilon=[\d.]+ at .*; total_epsilon is 1\.",
     "candidates of its own": r"candidates\[0\]\['x'\]=77\.0 is not allowed: .*",
 }
 

@@ -275,9 +275,12 @@ def less(values: list[Any]) -> list[Any]:
 
 
 REFUSED: dict[str, tuple[Change, str]] = {
-    "setup sample_num": (with_entry("setup", "sample_num", lambda n: n - 1), "a set-up of"),
-    "setup share_num": (with_entry("setup", "share_num", lambda n: n - 1), "a set-up of"),
-    "setup threshold": (with_entry("setup", "threshold", lambda n: n - 1), "a threshold of"),
+    "setup sample_num": (with_entry("setup", "sample_num", lambda n: n - 1), "were planned"),
+    "setup share_num": (with_entry("setup", "share_num", lambda n: n - 1), "were planned"),
+    "setup threshold": (
+        with_entry("setup", "threshold", lambda n: n - 1),
+        "the plan needs at least",
+    ),
     "setup clipping_range": (with_entry("setup", "clipping_range", lambda x: 8.0), "clipping"),
     "setup target_range": (with_entry("setup", "target_range", lambda n: n * 2), "target"),
     "setup mod_range": (with_entry("setup", "mod_range", lambda n: n // 2), "mod_range"),
@@ -286,10 +289,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "share_keys a client left out": (with_keys(lambda keys: keys.pop(min(keys))), "are needed"),
     "share_keys another first key": (with_keys(fresh_key(0)), CANNOT_READ),
     "share_keys another second key": (with_keys(fresh_key(1)), CANNOT_READ),
-    "share_keys a key written otherwise": (with_keys(rewritten), "keys that are none"),
+    "share_keys a key written otherwise": (with_keys(rewritten), "keys that no client makes"),
     # Here it is the server that uses no such reply; a client would have no share of that name.
     "share_keys another name": (with_keys(renamed), ""),
-    "share_keys a key of its own": (not_its_own, "its own keys are not among those"),
+    "share_keys a key of its own": (not_its_own, "does not show this client its own keys"),
     "share_keys names exchanged": (with_keys(exchanged), CANNOT_READ),
     "collect_masked_vectors srcs": (
         with_entry("collect_masked_vectors", "srcs", less),
