@@ -219,10 +219,8 @@ def test_every_damage_that_can_be_seen_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
     ends = {sum(map(len, lines[:i])) for i in range(1, 5)}
-    damaged = [whole[:cut] for cut in range(0, len(whole), 3) if cut not in ends]
-    damaged += [
-        whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(0, len(whole), 2)
-    ]
+    damaged = [whole[:cut] for cut in range(len(whole)) if cut not in ends]
+    damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
     damaged += [
         b"garbage",
         b"{}\n",
