@@ -8,11 +8,11 @@ import optuna_dp as odp
 
 pixels, labels = load_digits(return_X_y=True)
 x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
-plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=len(x), epochs=20, pilots=6)
+plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1797, epochs=20, pilots=6)
 
 
 def objective(trial):
-    run = odp.fidelity(trial)  # the noise and the steps that this run may spend
+    run = odp.fidelity(trial)  # what it may spend
     width = trial.suggest_int("width", 8, 256, log=True)
     model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
     private, optimizer, batches = odp.opacus.make_private(
@@ -25,12 +25,14 @@ def objective(trial):
         optimizer.zero_grad()
         nn.functional.cross_entropy(private(features), target).backward()
         optimizer.step()
-    torch.save(model.state_dict(), "model.pt")  # the last run's stays
-    return run.score((model(x).argmax(1) == y).numpy())  # with the noise that is paid for
+    if not run.is_pilot:
+        torch.save(model.state_dict(), "model.pt")
+    return run.score((model(x).argmax(1) == y).numpy())  # with noise
 
 
-study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
-study.optimize(objective, callbacks=[odp.PrivacyCallback()])
-release = odp.release(study)
-print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
-print(release.statement())  # for whoever has to sign
+if __name__ == "__main__":
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    release = odp.release(study)
+    print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
+    print(release.statement())  # for the reviewer

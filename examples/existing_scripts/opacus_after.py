@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 pixels, labels = load_digits(return_X_y=True)
 x = torch.tensor(pixels / 16.0, dtype=torch.float32)
 y = torch.tensor(labels)
-PLAN = odp.plan_budget(epsilon=3.0, records=len(x), batch_size=128, epochs=5, pilots=(6, 2))
+PLAN = odp.plan_budget(epsilon=3.0, records=1797, batch_size=128, epochs=5, pilots=(6, 2))
 
 
 def objective(trial):

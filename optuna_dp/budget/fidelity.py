@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from optuna_dp import validation
@@ -17,6 +19,8 @@ from optuna_dp.json_records import Record, stored
 if TYPE_CHECKING:
     from dp_accounting import dp_event
     from optuna.trial import FrozenTrial, Trial
+
+_logger = logging.getLogger("optuna_dp")
 
 
 @dataclass(frozen=True)
@@ -131,11 +135,13 @@ class Fidelity:
                 "size",
                 size,
                 "the plan does not know how many records are scored",
-                "Give the public number of validation records, not len(correct).",
+                "Give the public number of validation records, run.score(..., size=...), not "
+                "len(correct).",
             )
         if size is None:
             assert self.records is not None
             size = max(1, round(self.records))
+            _warn_of_other_records(np.asarray(correct).size, size)
         if self.trial is not None and noted(self._now(), SCORED) is not None:
             raise PlanError(
                 f"Trial {self.trial.number} called run.score twice. The plan charges for one "
@@ -200,6 +206,18 @@ class Fidelity:
             clipping_norm=clipping_norm,
             momentum=momentum,
             noise_per_weight=noise_per_weight,
+        )
+
+
+def _warn_of_other_records(scored: int, planned: int) -> None:
+    """Logs, for the curator, that scores are computed on other records than those planned for."""
+    if not 0.8 * planned <= scored <= 1.25 * planned:
+        _logger.warning(
+            "%d records were scored, and the plan is for scores on its %d training records. Score "
+            "on all of these, or plan with score='disjoint' and give run.score(..., size=...) the "
+            "public number of validation records.",
+            scored,
+            planned,
         )
 
 

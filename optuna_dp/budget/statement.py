@@ -54,8 +54,10 @@ took, when they ended, logs, or attributes and reported values outside the state
         "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters "
         "used the data only through the private outputs of earlier runs.",
         "A run depends only on the data, its own hyperparameters and fresh randomness: not on "
-        "shared random seeds. The data were not scaled, selected or pretrained on by what private "
-        "records say, except within the runs and charged for.",
+        "shared random seeds.",
+        "What was done with a record before the runs (scaling, filling gaps, selecting it, "
+        "splitting it off) depends on that record and on public numbers alone, or was charged "
+        "for. Nothing was pretrained on private records otherwise.",
         "Whether a run fails or is pruned is part of its private output.",
         "The result would have been released whatever it was. No other search on the same data "
         "was discarded in its favour. (The costs of several releases add up.)",
@@ -103,7 +105,10 @@ took, when they ended, logs, or attributes and reported values outside the state
             **(
                 {}
                 if plan.final.records is None
-                else {"Planned for": f"{round(plan.final.records):,} records"}
+                else {
+                    "Planned for": f"{round(plan.final.records):,} records, a public number; "
+                    f"delta should be far below {1 / plan.final.records:.2g}, one over it"
+                }
             ),
         }
 

@@ -31,7 +31,11 @@ def check(
     ] = None,
     data: Annotated[
         str | None,
-        option("NAME", "Name of the records in the file, the objective's second argument."),
+        option(
+            "NAME",
+            "Name of the records in the file: an array, or several of equal length in a tuple. "
+            "The objective takes them as its second argument.",
+        ),
     ] = None,
     public_score: Annotated[
         bool, typer.Option("--public-score", help="Scores are computed on public records.")
