@@ -15,7 +15,7 @@ import pytest
 from budget_support import budget, sampler
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from support import study_of
+from support import logged, study_of
 
 import optuna_dp as odp
 from optuna_dp.budget.spending import costs_no_more
@@ -312,6 +312,13 @@ def test_scores_on_other_records_need_their_public_number() -> None:
     with pytest.raises(InvalidArgumentError, match="public number of validation records"):
         plan.final.score(CORRECT[:200])
     assert abs(plan.final.score(np.ones(200, dtype=bool), size=200) - 1.0) < 1.0
+
+
+@pytest.mark.parametrize(("scored", "noticed"), [(1000, False), (850, False), (250, True)])
+def test_scores_on_other_records_than_planned_for_are_noticed(scored: int, noticed: bool) -> None:
+    with logged() as lines:
+        PLAN.final.score(CORRECT[:scored])
+    assert any("training records" in line for line in lines) == noticed
 
 
 # -- what else a run shows ---------------------------------------------------------------------
