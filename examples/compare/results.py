@@ -241,6 +241,12 @@ def falls_short(path: Path) -> list[str]:
     return lines
 
 
+def most_work(path: Path, arm: str) -> float:
+    """The dearest search of an arm, in trainings."""
+    with path.open(newline="") as file:
+        return max(float(row["work"]) for row in csv.DictReader(file) if row["arm"] == arm)
+
+
 def remembered() -> str:
     """How far scores on the training's records are above those of the test."""
     parts = []
@@ -260,6 +266,7 @@ def main() -> None:
     shown = (summary(path), standings(path), "\n".join(falls_short(path)), remembered())
     for part in shown:
         print(part + "\n")
+    print(f"A budget's search took at most {most_work(path, 'budget'):.1f} trainings.")
 
 
 if __name__ == "__main__":
