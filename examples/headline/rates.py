@@ -14,7 +14,6 @@ are not private.
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,8 +22,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "compare"), str(HERE)]
+sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import engine
 import numpy as np
@@ -41,6 +40,7 @@ from tasks import EPSILONS, Size, load, rows, size_of
 import optuna_dp as odp
 from optuna_dp.budget.fidelity import Fidelity
 
+HERE = Path(__file__).parent
 SEARCHED = "noise_per_weight"
 RULE, NORM = 0.3, 1.0
 # A search's range of the noise of a weight: so many times the first guess either way.
@@ -304,12 +304,11 @@ ARMS = {
 
 # What the page shows: each table's first arm is what the others are compared with.
 TABLES = (
-    ["one_rehearsed", "usual_sgd", "randtune", "dp_hypo", "noisy_max", "pilots4"],
-    ["one_rehearsed_4x", "one_rule_4x", "randtune_4x", "pilots4_4x", "free_choice_4x"],
+    ["one_rehearsed", "usual_sgd", "randtune", "dp_hypo", "noisy_max", "pilots4", "free_choice"],
+    ["one_rehearsed_4x", "one_rule_4x", "pilots4_4x"],
 )
-TABLES[0].extend(["free_choice", "no_privacy"])
-# What a larger batch adds, for the page's sentence.
-PAIRS = (["one_rehearsed", "one_rehearsed_4x"], ["one_rule", "one_rule_4x"])
+# For the page's sentences: what a larger batch adds, and what comes without privacy.
+PAIRS = (["one_rehearsed", "one_rehearsed_4x", "no_privacy"], ["one_rule", "one_rule_4x"])
 # Arm -> (colour, marker, line, what the legend says); the first is drawn bold.
 DRAWN = {
     "one_rehearsed_4x": ("#e8590c", "o", "-", "one run, 4 x the computing"),

@@ -11,20 +11,18 @@ from pathlib import Path
 
 import pytest
 
-COMPARE = Path(__file__).parents[2] / "examples" / "compare"
-sys.path.append(str(COMPARE))
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "compare"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "headline"))
 
+import rates
 from results import table
-from task import from_file
+from tasks import NAMES, REPETITIONS, SMALL, rows, size_of, split
 
 import optuna_dp as odp
 
 ROOT = Path(__file__).parents[2]
+COMPARE = ROOT / "examples" / "compare"
 FOLDER = ROOT / "examples" / "headline"
-rates = from_file(FOLDER / "rates.py")
-
-from tasks import NAMES, REPETITIONS, SMALL, rows, size_of, split
-
 PAGE = ROOT / "docs" / "explanation" / "what-tuning-costs.md"
 STORED = json.loads((FOLDER / "guarantees.json").read_text())
 NOT_PRIVATE = {"free_choice", "free_choice_4x", "no_privacy"}
@@ -97,7 +95,8 @@ def test_one_run_is_what_known_without_data_promises() -> None:
         found = [
             float(row["test"])
             for row in searches()
-            if (row["task"], row["epsilon"], row["arm"]) == ("digits_rate", epsilon, "one_rehearsed")
+            if (row["task"], row["epsilon"], row["arm"])
+            == ("digits_rate", epsilon, "one_rehearsed")
         ]
         assert 100 * sum(found) / len(found) >= floor
 
