@@ -1,6 +1,6 @@
 """Tables and the figure of what ``run.py`` found.
 
-python results.py        # results.md and the tables of docs/explanation/searches.md
+python results.py        # results.md, compared.svg, the tables of docs/explanation/searches.md
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def figure(path: Path, arms: list[str], to: Path) -> None:
     axis.invert_yaxis()
     axis.legend()
     shown.tight_layout()
-    shown.savefig(to)
+    shown.savefig(to, metadata={"Date": None} if to.suffix == ".svg" else None)
     plt.close(shown)
 
 
@@ -263,6 +263,7 @@ def main() -> None:
     page = "# Searches, cell by cell\n\n`python examples/compare/results.py` wrote this page from "
     page += "`searches.csv`; [what it says](../explanation/searches.md).\n\n"
     (HERE / "results.md").write_text(page + table(path, list(PAGE_ARMS)) + "\n")
+    figure(path, ["one_good", "budget", "budget_poor", "randtune30"], HERE / "compared.svg")
     shown = (summary(path), standings(path), "\n".join(falls_short(path)), remembered())
     for part in shown:
         print(part + "\n")
