@@ -49,7 +49,7 @@ class Outcome:
     Attributes:
         test: Score of the released model on the test records.
         runs: Private trainings that took place (the curator's knowledge).
-        work: Their steps, over those of one run.
+        work: Their gradients of examples, over those of one run.
         params: Of the released model.
     """
 
@@ -69,7 +69,7 @@ class Bench:
         repetition: Its split is that of all arms.
         landscape: Where runs are looked up; None trains.
         rng: Source of noise.
-        models: What every run came to; ``(params, steps, measures)``.
+        models: What every run came to; ``(params, gradients of examples, measures)``.
         values: Of trainings that took place: what each private record adds to the score.
     """
 
@@ -78,7 +78,7 @@ class Bench:
     repetition: int
     landscape: Landscape | None
     rng: np.random.Generator
-    models: list[tuple[Params, int, Array]] = field(default_factory=list)
+    models: list[tuple[Params, float, Array]] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,9 @@ class Bench:
 
     def run(self, params: Params, run: Fidelity) -> int:
         """Trains, or looks up; returns the number of the model."""
-        self.models.append((params, run.steps, self._measures(params, run)))
+        assert run.batch_size is not None
+        work = run.steps * run.batch_size
+        self.models.append((params, work, self._measures(params, run)))
         return len(self.models) - 1
 
     def _measures(self, params: Params, run: Fidelity) -> Array:
@@ -183,7 +185,8 @@ class Bench:
 
     def outcome(self, model: int) -> Outcome:
         params, _, measures = self.models[model]
-        work = sum(steps for _, steps, _ in self.models) / self.task.steps
+        one = self.task.steps * self.task.batch
+        work = sum(work for _, work, _ in self.models) / one
         return Outcome(float(measures[TEST]), len(self.models), work, params)
 
 
@@ -231,7 +234,12 @@ class Selection:
 
     @classmethod
     def planned(
-        cls, task: Task, epsilon: float, trials: Any, bounds: tuple[float, float]
+        cls,
+        task: Task,
+        epsilon: float,
+        trials: Any,
+        bounds: tuple[float, float],
+        startup_runs: int = 0,
     ) -> Selection:
         """Runs of as little noise as epsilon allows; the score takes a fifth of their budget."""
 
@@ -245,6 +253,7 @@ class Selection:
             run=lambda noise: paid(noise).event,
             trials=trials,
             density_bounds=bounds,
+            startup_runs=startup_runs,
         )
         return cls(paid(found.value), trials, found.guarantee)
 

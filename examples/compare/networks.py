@@ -8,6 +8,8 @@ The engine is that of ``examples/known_without_data``. Hyperparameters that are 
 ``depth``      number of hidden layers, 1 unless given
 ``unit``       "tanh" (unless given) or "relu"
 ``optimiser``  "sgd" (unless given), "momentum" or "adam"
+``decay``      0 unless given: of its first weights, a training keeps exp(-``decay``), however long
+               it is. The learning rate goes up, so that noise adds up to as much as without.
 ``balance``    from 0 to 1: records of common classes join a step more rarely, so that classes
                count by their shares to the power of 1 - ``balance``. A record joins with at most
                the chance that is paid for.
@@ -17,6 +19,7 @@ The engine is that of ``examples/known_without_data``. Hyperparameters that are 
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -84,6 +87,10 @@ def trained(
         model = training.Model(widths, params.get("unit", "tanh"))
         optimiser = params.get("optimiser", "sgd")
         noise = noise_per_weight(params["features"], model, optimiser, max(run.steps, 20))
+        decay = params.get("decay", 0.0)
+        if decay:
+            # The noise of early steps has shrunk by the end: a root of a mean of exp(-2 decay t).
+            noise /= math.sqrt(-math.expm1(-2.0 * decay) / (2.0 * decay))
         inputs = transform(x)
         chance = np.full(len(y), run.sample_rate)
         if params.get("balance"):
@@ -101,6 +108,7 @@ def trained(
             sample_rates=[chance],
             batch=run.batch_size,
             steps=run.steps,
+            kept=math.exp(-decay / run.steps),
             rng=rng,
         )
         own = [layer[0, 0] for layer in weights]

@@ -6,7 +6,8 @@
     python run.py --task mine.py --arms budget,randtune,mine.py --epsilon 1 3 --real
     python run.py --task digits --arms one_good budget --real --repetitions 20
 
-A task is the name of one in ``tasks/`` or a file like those, an arm likewise of ``arms/``. Runs
+A task is the name of one in ``tasks/`` or a file like those, an arm likewise of ``arms/``. A file
+may also have many, in ``TASKS`` or ``ARMS``, by name: ``../headline/rates.py`` has both. Runs
 are looked up on the task's landscape, if it has one; ``--real`` trains. What is on file is not run
 again. Prints the table, with differences to the first arm in the same repetitions, and draws the
 figure.
@@ -28,7 +29,7 @@ import optuna
 from bench import Bench
 from landscape import DELTA, FOLDER, Landscape
 from results import figure, table
-from task import HERE, from_file, load
+from task import HERE, Task, from_file, load
 
 import optuna_dp as odp
 
@@ -38,6 +39,20 @@ FIELDS = ("task", "epsilon", "repetition", "arm", "real", "test", "runs", "work"
 def names(given: list[str]) -> list[str]:
     """What is separated by spaces or commas."""
     return [name for part in given for name in part.split(",") if name]
+
+
+def tasks_of(name: str) -> list[Task]:
+    """A task, or all those of a file that has many."""
+    many = getattr(from_file(Path(name)), "TASKS", {}) if name.endswith(".py") else {}
+    return [made() for made in many.values()] or [load(name)]
+
+
+def arms_of(name: str) -> dict[str, Any]:
+    """An arm by its name, or all those of a file that has many."""
+    path = Path(name) if name.endswith(".py") else HERE / "arms" / f"{name}.py"
+    module = from_file(path)
+    found: dict[str, Any] = getattr(module, "ARMS", {path.stem: module})
+    return found
 
 
 def on_file(path: Path) -> set[tuple[str, ...]]:
@@ -73,16 +88,10 @@ def main() -> None:
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / "searches.csv"
     done = on_file(path)
-    arms = {
-        Path(name).stem: from_file(
-            Path(name) if name.endswith(".py") else HERE / "arms" / f"{name}.py"
-        )
-        for name in names(options.arms)
-    }
+    arms = {arm: made for name in names(options.arms) for arm, made in arms_of(name).items()}
     paid = options.results / "guarantees.json"
     stored: dict[str, Any] = json.loads(paid.read_text()) if paid.exists() else {}
-    for name in names(options.task):
-        task = load(name)
+    for task in (task for name in names(options.task) for task in tasks_of(name)):
         mapped = not options.real and (FOLDER / f"{task.name}.npz").exists()
         landscape = Landscape.read(task.name) if mapped else None
         for epsilon in options.epsilon or task.epsilons:

@@ -3,7 +3,7 @@
     python examples/headline/steps.py digits 12 1 3 8          # data, repetitions, epsilons
     python examples/headline/steps.py flights 2 0.1 0.3 1
 
-Splits are none of ``run.py``'s. Computing is four times the usual one.
+Splits are none of the comparison's. Computing is four times the usual one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import engine
 import numpy as np
-import plans
+from rates import DELTA, NORM, WORK, rehearsed
 from tasks import size_of, split
 
 import optuna_dp as odp
@@ -26,10 +26,10 @@ FIRST_REPETITION = 1000
 def accuracy(name: str, repetition: int, epsilon: float, steps: int) -> float:
     """In per cent, on the test records."""
     size, records = size_of(name), split(name, repetition)
-    batch = min(size.records, size.epochs * plans.WORK * size.records / steps)
+    batch = min(size.records, size.epochs * WORK * size.records / steps)
     rate = batch / size.records
-    noise = noise_of_training(epsilon, plans.DELTA, rate, steps)
-    center = plans.rehearsed(replace(size, batch=batch, epochs=rate * steps), noise)
+    noise = noise_of_training(epsilon, DELTA, rate, steps)
+    center = rehearsed(replace(size, batch=batch, epochs=rate * steps), noise)
     weights = engine.train(
         size.model,
         *records.private,
@@ -38,7 +38,7 @@ def accuracy(name: str, repetition: int, epsilon: float, steps: int) -> float:
                 noise_multiplier=noise, steps=steps, batch_size=batch, noise_per_weight=center
             )
         ],
-        [plans.NORM],
+        [NORM],
         noise_multiplier=noise,
         sample_rate=rate,
         steps=steps,

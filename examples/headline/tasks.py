@@ -41,23 +41,23 @@ class Size:
     """What is public about a task: its size, and what follows from it.
 
     Attributes:
+        name: Of the data set.
         records: Expected number of private records.
         batch: Expected size of a batch.
         epochs: Of one training.
         model: What is trained.
         schema: What is known of the features: ranges, and widths of one-hot blocks.
-        usual_epochs: Of a training with the usual batch.
         records_per_partition: For the arms that train on partitions, on average.
         partition_batch: Records per step of a training on a partition; None: all there are.
         partition_length: Steps of a training on a partition over those of a private one.
     """
 
+    name: str
     records: int
     batch: int
     epochs: float
     model: Model
     schema: tuple[tuple[float, float] | int, ...]
-    usual_epochs: float
     records_per_partition: int = 10
     partition_batch: int | None = None
     partition_length: float = 1.0
@@ -66,6 +66,13 @@ class Size:
     def valid(self) -> int:
         """Expected number of validation records, for the arm that keeps some."""
         return round(self.records * VALIDATION_SHARE)
+
+    @property
+    def test(self) -> int:
+        """Expected number of test records."""
+        if self.name == "flights":
+            return FLIGHTS_TEST
+        return round(self.records * TEST_SHARE / (1.0 - TEST_SHARE))
 
     @property
     def train(self) -> int:
@@ -136,12 +143,12 @@ def size_of(name: str) -> Size:
         # A network learns little from ten flights. Decided on another split, at equal work: 450
         # partitions and a quarter of the steps are better than 150 and three quarters.
         return Size(
+            name,
             FLIGHTS_PRIVATE,
             batch=256,
             epochs=5,
             model=Model(16, hidden=64),
             schema=(*flights.BLOCKS, *flights.RANGES),
-            usual_epochs=5,
             records_per_partition=100,
             partition_batch=32,
             partition_length=0.25,
@@ -151,20 +158,26 @@ def size_of(name: str) -> Size:
         "breast_cancer": (569, 2, (STANDARD,) * 30),
     }[name]
     records = round(n * (1.0 - TEST_SHARE))
-    return Size(records, 64, 10, Model(classes), schema, usual_epochs=10)
+    return Size(name, records, 64, 10, Model(classes), schema)
 
 
-def split(name: str, repetition: int) -> Split:
-    """The split of one repetition, the same for all arms."""
-    x, y = load(name)
+def rows(name: str, repetition: int) -> dict[str, Labels]:
+    """Places of the records of each part in one repetition, the same for all arms."""
+    n = len(load(name)[1])
     rng = np.random.default_rng([repetition, NAMES.index(name)])
-    drawn = rng.random(len(x))
+    drawn = rng.random(n)
     if name == "flights":
-        test = drawn < FLIGHTS_TEST / len(x)
-        private = drawn >= 1.0 - FLIGHTS_PRIVATE / len(x)
+        test = drawn < FLIGHTS_TEST / n
+        private = drawn >= 1.0 - FLIGHTS_PRIVATE / n
     else:
         test = drawn < TEST_SHARE
         private = ~test
-    valid = private & (rng.random(len(x)) < VALIDATION_SHARE)
-    train = private & ~valid
-    return Split(*((x[part], y[part]) for part in (private, train, valid, test)))
+    valid = private & (rng.random(n) < VALIDATION_SHARE)
+    parts = {"private": private, "train": private & ~valid, "valid": valid, "test": test}
+    return {part: np.flatnonzero(chosen) for part, chosen in parts.items()}
+
+
+def split(name: str, repetition: int) -> Split:
+    """The split of one repetition."""
+    x, y = load(name)
+    return Split(**{part: (x[own], y[own]) for part, own in rows(name, repetition).items()})

@@ -110,6 +110,7 @@ def train(
     batch: float,
     steps: int,
     clipping_norm: float = 1.0,
+    kept: float = 1.0,
     rng: np.random.Generator,
 ) -> list[Floats]:
     """Returns weights (repetitions, rates, inputs, outputs) of each layer.
@@ -127,6 +128,7 @@ def train(
         batch: What sums are divided by.
         steps: Number of steps.
         clipping_norm: Of one example's gradient.
+        kept: What every step leaves of the weights before it; less than 1 with weight decay.
         rng: Source of starts, batches and noise.
     """
     one_hot = np.eye(classes, dtype=np.float32)
@@ -137,6 +139,9 @@ def train(
     ]
     step = _Steps(optimiser, weights, np.asarray(rates, dtype=np.float32))
     for _ in range(steps):
+        if kept < 1.0:
+            for layer in weights:
+                layer *= np.float32(kept)
         drawn = [
             own[rng.random(len(own)) < rate]
             for own, rate in zip(members, sample_rates, strict=True)
@@ -147,19 +152,19 @@ def train(
         for place, rows in enumerate(drawn):
             index[place, : len(rows)] = rows
             used[place, 0, : len(rows)] = 1.0
-        kept, top = model.forward(weights, x[index][:, None])
+        inputs, top = model.forward(weights, x[index][:, None])
         top -= top.max(axis=-1, keepdims=True)
         np.exp(top, out=top)
         top /= top.sum(axis=-1, keepdims=True)
         top -= one_hot[y[index]][:, None]
-        errors = model.errors(weights, kept, top)
+        errors = model.errors(weights, inputs, top)
         squares = sum(
             np.einsum("...i,...i->...", below[0], below[0]) * np.einsum("...i,...i->...", e, e)
-            for below, e in zip(kept, errors, strict=True)
+            for below, e in zip(inputs, errors, strict=True)
         )
         share = used * np.minimum(1.0, clipping_norm / np.sqrt(np.maximum(squares, 1e-20)))
         gradients = []
-        for below, e in zip(kept, errors, strict=True):
+        for below, e in zip(inputs, errors, strict=True):
             total = np.swapaxes(below[0], -1, -2) @ (e * share[..., None])
             shape = (total.shape[0], 1, *total.shape[2:])
             noise = rng.standard_normal(shape, dtype=np.float32)

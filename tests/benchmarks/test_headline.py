@@ -4,7 +4,6 @@ import csv
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -12,149 +11,135 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "compare"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "headline"))
 
-import plans
-from tables import WORDS
-from tasks import REPETITIONS, SMALL, size_of, split
+import rates
+from results import table
+from tasks import NAMES, REPETITIONS, SMALL, rows, size_of, split
+
+import optuna_dp as odp
 
 ROOT = Path(__file__).parents[2]
+COMPARE = ROOT / "examples" / "compare"
 FOLDER = ROOT / "examples" / "headline"
-FIGURE = ROOT / "docs" / "_static" / "headline.svg"
 PAGE = ROOT / "docs" / "explanation" / "what-tuning-costs.md"
-STORED = json.loads((FOLDER / "plans.json").read_text())
-PRIVATE = [arm for arm in plans.ARMS if arm not in plans.CEILINGS]
+STORED = json.loads((FOLDER / "guarantees.json").read_text())
+NOT_PRIVATE = {"free_choice", "free_choice_4x", "no_privacy"}
+CELLS = [(f"{name}_rate", f"{e:g}") for name in NAMES for e in rates.EPSILONS[name]]
 
 
-def script(name: str, *arguments: str) -> str:
-    return subprocess.run(
-        [sys.executable, str(FOLDER / f"{name}.py"), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ).stdout
-
-
-def rows() -> list[dict[str, str]]:
-    with (FOLDER / "runs.csv").open(newline="") as file:
+def searches() -> list[dict[str, str]]:
+    with (FOLDER / "searches.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
+def arms_of(task: str) -> set[str]:
+    return set(rates.ARMS) - ({"noisy_max"} if task == "flights_rate" else set())
+
+
 def test_every_arm_has_all_its_repetitions_everywhere() -> None:
-    found = Counter(
-        (r["data"], float(r["epsilon"]), r["arm"], int(r["repetition"])) for r in rows()
-    )
+    found = Counter((r["task"], r["epsilon"], r["arm"], int(r["repetition"])) for r in searches())
     assert set(found.values()) == {1}
     assert set(found) == {
-        (*cell, arm, repetition)
-        for cell in plans.CELLS
-        for arm in plans.arms_of(cell[0])
-        for repetition in range(REPETITIONS[cell[0]])
+        (task, epsilon, arm, repetition)
+        for task, epsilon in CELLS
+        for arm in arms_of(task)
+        for repetition in range(REPETITIONS[task.removesuffix("_rate")])
     }
     assert all(REPETITIONS[name] >= 24 for name in SMALL)
 
 
-def recomputed(name: str, epsilon: float, arm: str) -> float:
-    plan = plans.Plan.from_json(STORED[plans.key(name, epsilon, arm)])
-    assert plan.guarantee is not None
-    # The guarantee is of the noise that was used.
-    assert f'"noise_multiplier": {plan.noise}' in json.dumps(plan.guarantee.to_json())
-    return plan.guarantee.epsilon(plans.DELTA)
+def test_what_an_arm_releases_is_within_its_budget() -> None:
+    keys = {
+        f"{task}, epsilon {epsilon}, {arm}": float(epsilon)
+        for task, epsilon in CELLS
+        for arm in arms_of(task) - NOT_PRIVATE
+    }
+    assert set(STORED) == set(keys)
+    assert all(STORED[key]["epsilon"] <= epsilon for key, epsilon in keys.items())
 
 
-@pytest.mark.parametrize("arm", PRIVATE)
-def test_what_an_arm_releases_is_within_its_budget(arm: str) -> None:
-    for name, epsilon in plans.CELLS:
-        if arm not in plans.arms_of(name):
-            continue
-        assert STORED[plans.key(name, epsilon, arm)]["epsilon"] <= epsilon
-    assert recomputed("breast_cancer", 3.0, arm) <= 3.0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "epsilon", "arm"),
-    [(*cell, arm) for cell in plans.CELLS for arm in plans.arms_of(cell[0]) if arm in PRIVATE],
+    "key",
+    [
+        pytest.param(key, marks=[] if key.startswith("breast_cancer_rate, epsilon 3") else slow)
+        for slow in [[pytest.mark.slow]]
+        for key in STORED
+    ],
 )
-def test_every_budget_recomputed(name: str, epsilon: float, arm: str) -> None:
-    found = recomputed(name, epsilon, arm)
-    assert found <= epsilon
-    assert found == pytest.approx(STORED[plans.key(name, epsilon, arm)]["epsilon"], rel=1e-6)
+def test_every_epsilon_follows_from_the_stored_guarantee(key: str) -> None:
+    kept = STORED[key]
+    found = odp.Guarantee.from_json(kept["guarantee"]).epsilon(rates.DELTA)
+    assert found == pytest.approx(kept["epsilon"], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_record_is_in_one_part_and_the_partitions_are_not_too_many(name: str) -> None:
     from optuna_dp.utilities import validation_records_needed
 
-    parts = split(name, 3)
-    sizes = [len(parts.train[1]), len(parts.valid[1]), len(parts.test[1])]
-    size = size_of(name)
-    assert sizes[0] == pytest.approx(size.train, rel=0.15)
-    assert sizes[1] == pytest.approx(size.valid, rel=0.35)
-    assert len(parts.private[1]) == sizes[0] + sizes[1] == pytest.approx(size.records, rel=0.15)
+    parts, size = rows(name, 3), size_of(name)
+    assert len(parts["train"]) == pytest.approx(size.train, rel=0.15)
+    assert len(parts["valid"]) == pytest.approx(size.valid, rel=0.35)
+    assert sorted([*parts["train"], *parts["valid"]]) == parts["private"].tolist()
+    assert len(parts["private"]) == pytest.approx(size.records, rel=0.15)
+    assert not set(parts["private"]) & set(parts["test"])
+    assert len(split(name, 3).test[1]) == len(parts["test"])
     # A validation record moves a utility by no more than a training record does.
-    assert sizes[1] >= validation_records_needed(size.partitions)
+    assert len(parts["valid"]) >= validation_records_needed(size.partitions)
 
 
 def test_one_run_is_what_known_without_data_promises() -> None:
     """No search at all: what the page claims, and the lowest that was asked for."""
-    found: dict[tuple[str, float], list[float]] = {}
-    for row in rows():
-        if row["arm"] == "one run, rehearsal":
-            place = row["data"], float(row["epsilon"])
-            found.setdefault(place, []).append(float(row["accuracy"]))
-    means = {place: 100 * sum(kept) / len(kept) for place, kept in found.items()}
-    least = {("digits", 1.0): 88.0, ("digits", 3.0): 91.8, ("digits", 8.0): 93.2}
-    assert all(means[place] >= floor for place, floor in least.items())
+    for epsilon, floor in (("1", 88.0), ("3", 91.8), ("8", 93.2)):
+        found = [
+            float(row["test"])
+            for row in searches()
+            if (row["task"], row["epsilon"], row["arm"])
+            == ("digits_rate", epsilon, "one_rehearsed")
+        ]
+        assert 100 * sum(found) / len(found) >= floor
 
 
 def test_a_rate_that_follows_looks_at_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every plan with its first guess is made without the data."""
-
     def refused(name: str) -> None:
         raise AssertionError(name)
 
     monkeypatch.setattr("tasks.load", refused)
-    monkeypatch.setattr("tasks.split", refused)
-    name, epsilon, arm = "digits", 3.0, "one run, rehearsal"
-    plan = plans.ARMS[arm](plans.size_for(name, epsilon, arm), epsilon)
-    assert plan.center == pytest.approx(STORED[plans.key(name, epsilon, arm)]["center"])
+    assert rates.rehearsed(size_of("digits"), 1.27) == pytest.approx(0.3722, abs=1e-3)
 
 
-def test_the_tables_of_the_page_are_those_that_are_printed() -> None:
-    printed = script("tables").splitlines()
-    with (FOLDER / "history.csv").open(newline="") as file:
-        earlier = {row["arm"] for row in csv.DictReader(file)}
-    arms = "|".join(re.escape(arm) for arm in {*plans.ARMS, *earlier})
-    numbers = re.compile(rf"\| ({arms}) \| [-+]?\d+\.\d")
-    lines = [line for line in PAGE.read_text("utf-8").splitlines() if numbers.match(line)]
-    assert len(lines) > len(plans.ARMS)
-    for line in lines:
-        assert line in printed
-    assert set(WORDS) == {name for name, _ in plans.CELLS}
+def test_the_tables_of_the_page_are_those_of_the_results() -> None:
+    page = PAGE.read_text("utf-8")
+    for arms in rates.TABLES:
+        assert table(FOLDER / "searches.csv", arms) in page
 
 
-def test_the_figure_is_drawn_from_the_results(tmp_path: Path) -> None:
-    made_of = hashlib.sha256((FOLDER / "runs.csv").read_bytes()).hexdigest()
-    assert f"runs.csv {made_of}" in FIGURE.read_text()
-    pytest.importorskip("matplotlib")
-    script("figures", "--static", str(tmp_path))
-    assert made_of in (tmp_path / "headline.svg").read_text()
+def test_the_figure_is_drawn_from_the_results() -> None:
+    made_of = hashlib.sha256((FOLDER / "searches.csv").read_bytes()).hexdigest()
+    assert f"searches.csv {made_of}" in (ROOT / "docs" / "_static" / "headline.svg").read_text()
 
 
 @pytest.mark.slow
-def test_a_quick_run_makes_the_plans_that_are_stored(tmp_path: Path) -> None:
-    script("run", "--quick", "--results", str(tmp_path))
-    made = json.loads((tmp_path / "plans.json").read_text())
-    assert len(made) == len(plans.ARMS)
-    for name, plan in made.items():
-        # The stored ones were run; today's planner may end elsewhere in the last per cent, and
-        # with less noise where a bound is smaller than it was.
-        assert plan["noise"] <= 1.01 * STORED[name]["noise"], name
-        if name.split(", ", 2)[2] in PRIVATE:
-            assert 0.99 * 3.0 <= plan["epsilon"] <= 3.0, name
-    with (tmp_path / "runs.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [r["arm"] for r in found] == list(plans.ARMS)
-    assert all(float(r["accuracy"]) > 0.5 for r in found)
+def test_the_harness_runs_the_tasks_and_arms_and_charges_what_is_stored(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text(
+        f"import sys; sys.path.insert(0, {str(FOLDER)!r})\n"
+        "import rates\n"
+        "ARMS = rates.ARMS\n"
+        "TASKS = {'breast_cancer_rate': rates.TASKS['breast_cancer_rate']}\n"
+    )
+    command = [sys.executable, str(COMPARE / "run.py"), "--task", str(file), "--arms", str(file)]
+    command += ["--epsilon", "3", "--real", "--repetitions", "1", "--results", str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    with (tmp_path / "searches.csv").open(newline="") as found:
+        kept = {row["arm"]: float(row["test"]) for row in csv.DictReader(found)}
+    assert set(kept) == set(rates.ARMS)
+    assert all(test > 0.5 for test in kept.values())
+    made = json.loads((tmp_path / "guarantees.json").read_text())
+    for key, plan in made.items():
+        assert plan["epsilon"] <= 3.0
+        # Today's planner may end elsewhere in the last per cent.
+        if key in STORED:
+            assert plan["epsilon"] == pytest.approx(STORED[key]["epsilon"], rel=0.01)

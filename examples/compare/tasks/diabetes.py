@@ -1,4 +1,7 @@
-"""Whether a disease got worse than in half of the patients; ships with scikit-learn."""
+"""Whether a disease got worse than in half of the patients; ships with scikit-learn.
+
+Few records, so that whether to regularise is a question: the strength of a weight decay is open.
+"""
 
 import numpy as np
 from networks import STANDARD, standardised, tables, trained
@@ -15,9 +18,9 @@ def task() -> Task:
         name="diabetes",
         x=standardised(x),
         y=(y > np.median(y)).astype(np.int64),
-        space=choices(features=tuple(transforms), width=(0, 16, 64)),
-        good={"features": "raw", "width": 0},
-        poor={"features": "mixed to few", "width": 16},
+        space=choices(features=tuple(transforms), width=(0, 16, 64), decay=(0.0, 2.0)),
+        good={"features": "raw", "width": 0, "decay": 0.0},
+        poor={"features": "mixed to few", "width": 16, "decay": 0.0},
         train=trained(transforms, lambda: odp.made_up_inputs(*[STANDARD] * 10), 2),
         records=332,
         test=110,
