@@ -103,7 +103,7 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
         _Column(
             "RDP",
             lambda row: _up(row.rdp),
-            "dp-accounting's figure; with density bounds DP-HyPO's Theorem 1.",
+            "by Rényi accounting; with density bounds by DP-HyPO's Theorem 1.",
             "dim",
         ),
         _Column(

@@ -5,7 +5,7 @@ figures:
 
 * ``epsilon``: what releasing the choice costs in all; ``attack`` what it certainly costs.
 * ``naive``: what publishing ceil(E[T]) runs would cost, composed by the best accounting.
-* ``rdp``: what dp-accounting says, or DP-HyPO's Theorem 1 for searches within density bounds.
+* ``rdp``: what Rényi accounting says, or DP-HyPO's Theorem 1 for searches within density bounds.
 * ``few``: P[T <= 3]; ``hit``: the chance that some run lands in the best ``fraction`` of the
   prior. Within density bounds the chance of one run is between c and C times that, so ``hit`` has
   the worst and the best policy.
@@ -176,7 +176,7 @@ class PlanRow:
 
     @cached_property
     def rdp(self) -> float | None:
-        """What dp-accounting's RDP accountant says at its own orders.
+        """What Rényi accounting says, at the orders of dp-accounting's RDP accountant.
 
         Within density bounds: what DP-HyPO's Theorem 1 says, as printed (arXiv 2306.05734v2).
         """

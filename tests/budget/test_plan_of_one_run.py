@@ -119,7 +119,7 @@ def test_several_objectives_need_no_choice(plan: odp.BudgetPlan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value"), [("noise_increase", 1.1), ("pilot_epochs", 1), ("pilots", False)]
 )
 def test_what_is_for_pilots_is_refused_in_the_plan(name: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError) as refused:

@@ -95,7 +95,7 @@ def audit_vote(plan, searches, seed, noise_factor=1.0):
 
 def test_the_vote() -> None:
     plan = vote_plan()
-    within(audit_vote(plan, MANY, 3), plan.guarantee().epsilon(DELTA), 0.7)
+    within(audit_vote(plan, 2 * MANY, 3), plan.guarantee().epsilon(DELTA), 0.7)
 
 
 # Faults that the audit must catch.
