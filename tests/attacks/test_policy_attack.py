@@ -74,6 +74,7 @@ def test_attacks_stay_below_their_bounds(trials, bounds) -> None:
     assert data > history
 
 
+@pytest.mark.slow
 def test_data_attack_breaks_the_history_bound() -> None:
     """The two adversaries differ: what the history bound promises fails if policies see data."""
     event = sgd(1.0)

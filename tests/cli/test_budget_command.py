@@ -40,6 +40,7 @@ def test_the_plan_is_that_of_the_library(asked: tuple[dict[str, Any], Path]) -> 
     assert 2.97 <= found["epsilon"] <= 3.0
 
 
+@pytest.mark.slow
 def test_it_shows_what_pilots_can_see(asked: tuple[dict[str, Any], Path]) -> None:
     found, _ = asked
     assert [rung["pilots"] for rung in found["pilots"]] == [3, 1]
@@ -68,6 +69,7 @@ def test_every_alternative_costs_the_same_epsilon(asked: tuple[dict[str, Any], P
     assert 2.9 <= odp.selection_guarantee(run, odp.Geometric(10)).epsilon(1e-5) <= 3.0
 
 
+@pytest.mark.slow
 def test_the_script_runs_as_it_is(asked: tuple[dict[str, Any], Path]) -> None:
     found, script = asked
     result = subprocess.run(
@@ -126,6 +128,7 @@ def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_pat
     assert done.stdout.startswith("{} ")
 
 
+@pytest.mark.slow
 def test_it_says_why_it_plans_no_pilots_and_writes_a_script_of_one_run(tmp_path: Path) -> None:
     path = tmp_path / "tune.py"
     asked = ["budget", "--epsilon", "0.3", "--records", "134", "--batch-size", "40"]

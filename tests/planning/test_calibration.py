@@ -178,6 +178,7 @@ def test_density_bounds_never_overshoot(policy: str) -> None:
         check(found, float(target), calibration.LARGEST_RATIO)
 
 
+@pytest.mark.slow
 def test_a_history_policy_is_calibrated_by_the_history_bound() -> None:
     found = calibrate(
         target_epsilon=2.0,

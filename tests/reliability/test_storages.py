@@ -30,6 +30,7 @@ def test_eight_processes_make_exactly_t_runs(crew, url_of, kind) -> None:
     run_studies(crew, url_of(kind), 1, "rand_tune", 8, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["journal", "grpc"])
 def test_three_processes_of_four_threads_make_exactly_t_runs(crew, url_of, kind) -> None:
     run_studies(crew, url_of(kind), 1, "dp_hypo_batch", 3, 4)

@@ -57,6 +57,7 @@ def test_choose():
     assert "partitions would do" in said
 
 
+@pytest.mark.slow
 def test_table_1_is_the_one_on_the_page():
     page = (ROOT / "docs" / "explanation" / "reproductions.md").read_text(encoding="utf-8")
     assert run("table_1").strip() in page
