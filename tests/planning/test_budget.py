@@ -92,15 +92,6 @@ def test_sizes_up_to_a_million_records(target: dict[str, Any]) -> None:
     check_within(target)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(6))
-def test_samples_of_any_share(number: int) -> None:
-    target = random_targets(29, 12)[number]
-    share = float(np.random.default_rng(number).uniform(0.02, 0.9))
-    share = max(share, 1.1 * target["batch_size"] / target["records"])
-    check_within({**target, "sample": min(share, 0.95)})
-
-
 def test_dp_accounting_by_itself_agrees() -> None:
     """The same composition written out by hand, without anything of ours."""
     plan = odp.plan_budget(epsilon=3.0, **DIGITS)
