@@ -213,10 +213,9 @@ def _warn_of_other_records(scored: int, planned: int) -> None:
     """Logs, for the curator, that scores are computed on other records than those planned for."""
     if not 0.8 * planned <= scored <= 1.25 * planned:
         _logger.warning(
-            "%d records were scored, and the plan is for scores on its %d training records. Score "
-            "on all of these, or plan with score='disjoint' and give run.score(..., size=...) the "
-            "public number of validation records.",
-            scored,
+            "A score was computed on far fewer or far more records than the plan's %d training "
+            "records. Score on all of these, or plan with score='disjoint' and give "
+            "run.score(..., size=...) the public number of validation records.",
             planned,
         )
 

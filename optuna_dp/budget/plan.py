@@ -189,7 +189,9 @@ class BudgetPlan(Record):
         return self.final
 
     def _fidelity(self, runs: PaidRuns, rung: int) -> Fidelity:
-        sized = self.sample_rate is not None and self.batch_size is not None
+        records = None
+        if self.batch_size is not None and self.sample_rate is not None:
+            records = self.batch_size / self.sample_rate
         scored = runs.score_noise_multiplier is not None
         return Fidelity(
             noise_multiplier=runs.noise_multiplier,
@@ -198,9 +200,9 @@ class BudgetPlan(Record):
             score_noise_multiplier=runs.score_noise_multiplier,
             batch_size=self.batch_size,
             event=runs.event,
-            is_pilot=runs is not self.paid_last,
+            is_pilot=rung < len(self.paid_pilots),
             rung=rung,
-            records=self.batch_size / self.sample_rate if sized else None,  # type: ignore[operator]
+            records=records,
             scored_on="public" if self.score is None else self.score if scored else None,
             neighboring_relation=self.neighboring_relation,
         )
