@@ -76,7 +76,7 @@ def proxy_of_sqlite(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def url_of(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], str]:
-    """Returns the URL of a new storage of a kind."""
+    """Returns the URL of a storage of a kind: a new one, or the proxy that all tests share."""
 
     def url(kind: str) -> str:
         if kind == "postgresql":
