@@ -152,11 +152,12 @@ PAGE_ARMS += (
     "budget_expert",
     "randtune",
     "randtune30",
+    "dp_hypo",
     "noisy_max",
     "propose_test",
     "free_choice",
 )
-RIVALS = ("randtune", "randtune30", "noisy_max", "propose_test", "expert")
+RIVALS = ("randtune", "randtune30", "dp_hypo", "noisy_max", "propose_test", "expert")
 
 
 SMALL = {"digits": 1348, "breast_cancer": 427, "diabetes": 332, "progress": 332, "wine": 134}
