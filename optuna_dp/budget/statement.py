@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
@@ -77,7 +77,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             else ""
         )
         space = (
-            "planned: none; found while the study ran"
+            "planned: none are listed; the objective asks for them"
             if settings.search_space is None
             else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of "
             "them, and the proposer proposes all others that it asks for"
@@ -112,10 +112,10 @@ took, when they ended, logs, or attributes and reported values outside the state
             ),
         }
 
-    def facts_of_spending(self, design: Design, spending: Mapping[str, Any]) -> dict[str, str]:
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
+        plan, spending = BudgetSettings.of(design).plan, content["spending"]
         runs, scored = spending["runs"], spending["scored"]
-        plan = BudgetSettings.of(design).plan
-        rows = {
+        rows = _taken_from(content["attributes"]["pilots"], content["params"]) | {
             "What runs may spend": f"checked: {spending['asked']} of {runs} runs asked this "
             "package (odp.fidelity)",
             "What runs spent": f"checked against the training's own accountant: "
@@ -132,6 +132,16 @@ took, when they ended, logs, or attributes and reported values outside the state
         if "vouched" in spending:
             rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
         return rows
+
+
+def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, str]:
+    """Which pilot had the last run's hyperparameters; a row only if anything was searched."""
+    if not pilots or not params:
+        return {}
+    same = [str(i) for i, pilot in enumerate(pilots, start=1) if pilot["params"] == params]
+    plural = "s" if len(same) > 1 else ""
+    those = f"are those of pilot{plural} {' and '.join(same)}" if same else "were no pilot's"
+    return {"What the last run took": f"its hyperparameters {those} (of {len(pilots)})"}
 
 
 def _origin(settings: BudgetSettings, rung: int) -> str:

@@ -38,6 +38,7 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         **facts,
         "Ranges of the parameters": _ranges(data["content"]["distributions"]),
         "What is released": ", ".join(data["released"]),
+        "Model file": _model(data["content"]["artifact_sha256"]),
     }
     table = two_columns({name: text for name, text in rows.items() if text})
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
@@ -136,7 +137,10 @@ def _delta(data: dict[str, Any]) -> str:
     records = data["content"].get("description", {}).get("records")
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
-        return f"{chance}. The curator has not stated the number of records (describe)"
+        return (
+            f"{chance}. It should be far below one over the number of records, which the curator "
+            "has not stated (describe)"
+        )
     times = f"times the number of records that is {data['delta'] * records:.2g}"
     return f"{chance}; {times} (it should be far below 1)"
 
@@ -178,6 +182,12 @@ def _ranges(distributions: Mapping[str, Any]) -> str:
         kind = "whole numbers " if record["name"] == "IntDistribution" else ""
         words.append(f"{name}: {kind}{about['low']:g} to {about['high']:g}{step}{scale}")
     return "; ".join(words)
+
+
+def _model(sha256: str | None) -> str:
+    if sha256 is None:
+        return "none is named by its SHA-256 (release's artifact_store)"
+    return f"checked: the one whose SHA-256 is {sha256}"
 
 
 def _values(content: Mapping[str, Any]) -> str:

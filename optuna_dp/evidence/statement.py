@@ -47,6 +47,6 @@ class Description(ABC):
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         """Returns what the statement says of the procedure, by heading."""
 
-    def facts_of_spending(self, design: Design, spending: Mapping[str, Any]) -> dict[str, str]:
-        """Returns what it says of what runs spent (:meth:`Procedure.spending`), by heading."""
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
+        """Returns what it says of what happened, from what is released, by heading."""
         return {}

@@ -77,7 +77,7 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         "any": "each run uses the private outputs of all runs that have ended",
     }
     space = (
-        "planned: none; found while the study ran"
+        "planned: none are listed; the objective asks for them"
         if settings.search_space is None
         else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
         "and all others that it asks for are drawn from the prior"

@@ -137,8 +137,7 @@ class Release:
         facts = {} if described is None else described.facts()
         words = description_of(self.design)
         facts |= words.facts(self.design, self.search_guarantee)
-        if self.spending:
-            facts |= words.facts_of_spending(self.design, self.spending)
+        facts |= words.facts_of_release(self.design, self._content())
         if self.disclosed_runs is not None:
             facts["Number of runs"] = (
                 f"{self.disclosed_runs} runs could be chosen from. The number is revealed here, "

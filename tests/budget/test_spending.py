@@ -65,6 +65,19 @@ def test_the_statement_says_what_was_checked() -> None:
     assert odp.verify(release.to_json()).ok
 
 
+def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
+    release = odp.release(study_with(honest))
+    same = [i for i, p in enumerate(release.pilots, start=1) if p["params"] == release.params]
+    row = "| What the last run took | its hyperparameters are those of pilot {} (of 3) |"
+    assert len(same) == 1
+    assert row.format(same[0]) in release.statement()
+    study = study_of(sampler(PLAN))
+    study.optimize(honest, n_trials=3)
+    study.enqueue_trial({"x": 0.123})
+    study.optimize(honest)
+    assert "its hyperparameters were no pilot's (of 3)" in odp.release(study).statement()
+
+
 def test_what_is_said_of_spending_is_in_the_digest() -> None:
     shown = odp.release(study_with(honest)).to_json()
     shown["spending"]["checked"] = 3
