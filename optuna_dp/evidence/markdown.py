@@ -186,7 +186,7 @@ def _ranges(distributions: Mapping[str, Any]) -> str:
 
 def _model(sha256: str | None) -> str:
     if sha256 is None:
-        return "none is named by its SHA-256 (release's artifact_store)"
+        return "no file is named (optuna_dp.release(artifact_store=) names one by its SHA-256)"
     return f"checked: the one whose SHA-256 is {sha256}"
 
 
