@@ -12,7 +12,15 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.budget.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
-from optuna_dp.budget.spending import SCORED, SPENT, costs_no_more, note, noted, spent_event
+from optuna_dp.budget.spending import (
+    SCORED,
+    SPENT,
+    costs_no_more,
+    note,
+    noted,
+    spent_event,
+    took_fewer_steps,
+)
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record, stored
 
@@ -103,6 +111,12 @@ class Fidelity:
                 f"This run spent more than the plan allows. Spent: {in_words(event)}. Allowed: "
                 f"{in_words(self.training)}. Do not use its output. Train with the noise, the "
                 "sampling rate and the steps of odp.fidelity(trial)."
+            )
+        if took_fewer_steps(event, self.training):
+            _logger.warning(
+                "A training took fewer steps than its run may. If scores without noise decided "
+                "when it stopped (early stopping), no guarantee covers it: take all run.steps "
+                "steps."
             )
 
     def score(self, correct: npt.ArrayLike, *, size: int | None = None) -> float:

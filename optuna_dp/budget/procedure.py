@@ -24,7 +24,14 @@ from optuna_dp.accounting.event_json import event_from_json
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.last_runs import end_of
 from optuna_dp.budget.settings import BudgetSettings
-from optuna_dp.budget.spending import ASKED, SCORED, SPENT, costs_no_more, noted
+from optuna_dp.budget.spending import (
+    ASKED,
+    SCORED,
+    SPENT,
+    costs_no_more,
+    noted,
+    took_fewer_steps,
+)
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.run_record import RunRecord
@@ -178,8 +185,20 @@ class Budget(Procedure):
             "asked": count(ASKED),
             "checked": count(SPENT),
             "scored": sum(map(_is_own_score, shown)),
+            **(
+                {"fewer_steps": fewer}
+                if (fewer := sum(map(self._took_fewer_steps, shown)))
+                else {}
+            ),
             **({"vouched": vouched} if needed else {}),
         }
+
+    def _took_fewer_steps(self, trial: FrozenTrial) -> bool:
+        record = noted(trial, SPENT)
+        if record is None:
+            return False
+        may = self.settings.plan.fidelity(min(trial.number, self.settings.pilots)).training
+        return took_fewer_steps(event_from_json(record.get("event")), may)
 
     def _overspent(self, trial: FrozenTrial) -> str:
         """Says what a run spent beyond what it may, by its own accountant; empty if nothing."""

@@ -111,6 +111,12 @@ def _dominates(larger: DominatingPair, smaller: DominatingPair) -> bool:
     return bool(np.all(smaller.delta(steps[:-1] * (1.0 + _TOLERANCE)) <= most + 1e-12))
 
 
+def took_fewer_steps(event: Any, allowed: Any) -> bool:
+    """Returns whether a DP-SGD training stopped before it had taken all steps that it may."""
+    mine, other = _as_sgd(event), _as_sgd(allowed)
+    return mine is not None and other is not None and mine[2] < other[2]
+
+
 def _as_sgd(event: Any) -> tuple[float, float, int] | None:
     """Returns noise multiplier, sampling rate and steps of a DP-SGD training, None of others."""
     # Start-up time: samplers hold plans; dp-accounting is slow.

@@ -47,8 +47,11 @@ last run's model, also if they are shown while the study runs. It does not cover
 took, when they ended, logs, or attributes and reported values outside the stated outputs."""
 
     assumptions: tuple[str, ...] = (
-        "Each run spent what the plan allows and no more, with any hyperparameters. Its event "
-        "includes its score and everything that it reports to a pruner.",
+        "Each run did what its accountant recorded or, where nothing was checked, what the plan "
+        "allows, with any hyperparameters. Its event includes its score and everything that it "
+        "reports to a pruner.",
+        "No score without noise decided when a training stopped, or which of its checkpoints is "
+        "the model.",
         "The number of runs and the cost of each were fixed without looking at the data. So was "
         "the search space, or it was chosen from outputs that are charged for.",
         "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters "
@@ -77,7 +80,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             else ""
         )
         space = (
-            "planned: none are listed; the objective asks for them"
+            "not listed before; see Ranges of the parameters"
             if settings.search_space is None
             else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of "
             "them, and the proposer proposes all others that it asks for"
@@ -123,6 +126,12 @@ took, when they ended, logs, or attributes and reported values outside the state
             if spending["checked"]
             else "vouched for: not checked against the training's own accountant",
         }
+        if spending.get("fewer_steps"):
+            rows["What runs spent"] += (
+                f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "
+                "has to say why. If a score without noise decided when they stopped, no "
+                "guarantee covers it"
+            )
         if plan.score is not None:
             rows["Noise of scores"] = (
                 f"checked: added by this package in {scored} of {runs} runs"
@@ -138,9 +147,8 @@ def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, s
     """Which pilot had the last run's hyperparameters; a row only if anything was searched."""
     if not pilots or not params:
         return {}
-    same = [str(i) for i, pilot in enumerate(pilots, start=1) if pilot["params"] == params]
-    plural = "s" if len(same) > 1 else ""
-    those = f"are those of pilot{plural} {' and '.join(same)}" if same else "were no pilot's"
+    same = [i for i, pilot in enumerate(pilots, start=1) if pilot["params"] == params]
+    those = f"are those of pilot {same[0]}" if same else "were no pilot's"
     return {"What the last run took": f"its hyperparameters {those} (of {len(pilots)})"}
 
 

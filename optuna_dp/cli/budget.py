@@ -34,7 +34,8 @@ def budget(
         option("NUMBER", "Mean records per batch (default: chosen for you).", _TRAINED),
     ] = None,
     work: Annotated[
-        float | None, option("NUMBER", "Computing, if --batch-size is not given.", _TRAINED)
+        float | None,
+        option("NUMBER", "Computing, as a multiple of --epochs; without --batch-size.", _TRAINED),
     ] = None,
     delta: Annotated[float, option("NUMBER", "Delta of epsilon, in (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
@@ -46,7 +47,8 @@ def budget(
         option("NUMBER", "Epochs of a pilot (with --pilots, default: --epochs).", _TRAINED),
     ] = None,
     noise_increase: Annotated[
-        float | None, option("NUMBER", "Noise of the last run over that without pilots.", _SPENT)
+        float | None,
+        option("NUMBER", "Noise of the last run, divided by that without pilots.", _SPENT),
     ] = None,
     spare_runs: Annotated[int, option("COUNT", "Spare last runs, in case one fails.", _SPENT)] = 0,
     relation: Relation = "add-or-remove-one",

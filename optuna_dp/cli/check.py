@@ -63,11 +63,11 @@ def check(
             raise InvalidArgumentError(
                 "OBJECTIVE", objective, "it must be a file and a name, as in script.py:objective"
             )
-        module, started = _imported(path)
+        module, started, seeded = _imported(path)
         found = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
-        from optuna_dp.testing.objective_faults import of_no_main_guard
+        from optuna_dp.testing.objective_faults import of_no_main_guard, of_seeds_at_the_top
 
         with _standard_output_kept():
             report = check_objective(
@@ -80,8 +80,9 @@ def check(
                 time_limit=time_limit,
                 progress=_progress(),
             )
-    if started:
-        report = dataclasses.replace(report, findings=(of_no_main_guard(), *report.findings))
+    more = [of_no_main_guard()] if started else []
+    more += [of_seeds_at_the_top(seeded)] if seeded else []
+    report = dataclasses.replace(report, findings=(*more, *report.findings))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=0 if report.ok else 1)
 
@@ -112,12 +113,27 @@ def _no_study_starts() -> Iterator[None]:
         Study.optimize, Study.ask = own  # type: ignore[method-assign]
 
 
-def _imported(path: str) -> tuple[Any, bool]:
+def _imported(path: str) -> tuple[Any, bool, list[str]]:
     """Runs a file as a module of its own; what it imports from its folder is found.
 
+    It is run twice: the global generators that it leaves in one state both times, it has seeded.
+
     Returns:
-        The module, and whether the file would have started a study.
+        The module, whether the file would have started a study, and the generators it has seeded.
     """
+    module, started, states = _executed(path)
+    with contextlib.suppress(InvalidArgumentError):  # a file that can be run only once
+        _, _, again = _executed(path)
+        seeded = [name for name, state in states.items() if again.get(name) == state]
+        sys.modules[module.__name__] = module
+        return module, started, seeded
+    return module, started, []
+
+
+def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
+    """Returns the module, whether a study began, and the global generators' states after it."""
+    from optuna_dp.testing.randomness import Randomness  # start-up time
+
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
         raise InvalidArgumentError("OBJECTIVE", path, "there is no such Python file")
@@ -128,11 +144,12 @@ def _imported(path: str) -> tuple[Any, bool]:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
     sys.modules[name] = module  # classes of the file can be found by name
+    randomness, started = Randomness(), False
     with _standard_output_kept(), _no_study_starts():
         try:
             spec.loader.exec_module(module)
         except _StudyStarted:
-            return module, True  # what it defines before that is there
+            started = True  # what it defines before that is there
         except (Exception, SystemExit) as error:  # whatever the file does when it is imported
             raise InvalidArgumentError(
                 "OBJECTIVE",
@@ -140,7 +157,7 @@ def _imported(path: str) -> tuple[Any, bool]:
                 f"importing it ends with {type(error).__name__}: {error}",
                 'Put the code that starts the study under if __name__ == "__main__".',
             ) from error
-    return module, False
+    return module, started, randomness.read()
 
 
 def _standard_output_kept() -> contextlib.redirect_stdout[TextIO]:

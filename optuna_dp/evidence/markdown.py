@@ -61,7 +61,7 @@ What the software cannot check, and the curator must confirm:
 
 {numbered(data["assumptions"])}
 
-## What is not covered
+## What is covered, and what is not
 
 {data["not_covered"]}
 
@@ -93,8 +93,8 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
     if not attack:
         return ""
     known = (
-        f"a known attack shows that epsilon is at least {rounded_down(attack, 4)} for the worst "
-        "runs and scores that cost what is stated"
+        f"for some runs and scores of this cost epsilon is at least {rounded_down(attack, 4)}, by "
+        "an attack that was computed and not made on this release"
     )
     if epsilon is None:
         return known
@@ -137,10 +137,7 @@ def _delta(data: dict[str, Any]) -> str:
     records = data["content"].get("description", {}).get("records")
     chance = f"the bound by epsilon fails with a probability of roughly {data['delta']:g}"
     if records is None:
-        return (
-            f"{chance}. It should be far below one over the number of records, which the curator "
-            "has not stated (describe)"
-        )
+        return f"{chance}. It should be far below one over the number of records"
     times = f"times the number of records that is {data['delta'] * records:.2g}"
     return f"{chance}; {times} (it should be far below 1)"
 

@@ -54,7 +54,8 @@ class SelectionDescription(Description):
     checked: tuple[str, ...] = (*SELECTION_CHECKS, *RUN_CHECKS)
 
     assumptions: tuple[str, ...] = (
-        "Each run costs what the row One run says, its score included, with any hyperparameters.",
+        "Each run costs what the row One run says, its score included, with any hyperparameters. "
+        "No score without noise decided when it stopped, or which checkpoint is the model.",
         "The search space, the prior, the distribution of the number of runs and the cost of a "
         "run were fixed without looking at the data.",
         *RUN_ASSUMPTIONS,
@@ -77,7 +78,7 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         "any": "each run uses the private outputs of all runs that have ended",
     }
     space = (
-        "planned: none are listed; the objective asks for them"
+        "not listed before; see Ranges of the parameters"
         if settings.search_space is None
         else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
         "and all others that it asks for are drawn from the prior"

@@ -73,7 +73,8 @@ class DataDescription(Record):
         held = None if self.records is None else f"{self.records:,} records"
         dated = None if self.date is None else f"as of {self.date}"
         of = ", ".join(text for text in (self.dataset, held, dated) if text)
-        cap = "" if self.cap is None else f"; nobody has more than {self.cap}"
+        most = f"nobody has more than {self.cap}"
+        cap = f"; {most if self.cap is not None else 'how many one may have is not stated (cap=)'}"
         rows = {
             "Data": of,
             "Owner of the data": self.owner,

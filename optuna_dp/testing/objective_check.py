@@ -74,7 +74,8 @@ class ObjectiveReport:
         lines = [f"{'FAULT' if f.certain else 'hint '} {f}" for f in self.findings]
         lines += [f"not checked: {sentence}" for sentence in self.not_checked]
         count = sum(found.certain for found in self.findings)
-        verdict = f"{count} to mend" if count else "nothing found, which proves nothing"
+        found = "look at the hints; nothing else" if self.findings else "nothing"
+        verdict = f"{count} to mend" if count else f"{found} found, which proves nothing"
         return "\n".join([*lines, f"{verdict}; {self.runs} runs of the objective."])
 
     def to_json(self) -> str:

@@ -433,6 +433,17 @@ def of_no_main_guard() -> Finding:
     )
 
 
+def of_seeds_at_the_top(names: Sequence[str]) -> Finding:
+    """Returns what a script does that seeds global generators when it is imported."""
+    return Finding(
+        "seed at the top",
+        f"Importing the script seeds {' and '.join(names)}.",
+        "Take the seed out, unless neither noise nor batches come from there: everybody who reads "
+        "the script can repeat and subtract them.",
+        certain=False,
+    )
+
+
 def not_checked(
     stages: Sequence[tuple[Stage, Sequence[CheckedRun]]], records: int, moved: bool | None
 ) -> Iterator[str]:

@@ -78,6 +78,20 @@ def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
     assert "its hyperparameters were no pilot's (of 3)" in odp.release(study).statement()
 
 
+def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement() -> None:
+    def stops(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(trained(run, steps=0.5))
+        return run.score(CORRECT)
+
+    with logged() as lines:
+        release = odp.release(study_with(only_in(1, stops)))
+    assert sum("took fewer steps than its run may" in line for line in lines) == 1
+    assert "1 of them took fewer steps than planned" in release.statement()
+    assert odp.verify(release.to_json()).ok
+    assert "fewer steps" not in odp.release(study_with(honest)).statement()
+
+
 def test_what_is_said_of_spending_is_in_the_digest() -> None:
     shown = odp.release(study_with(honest)).to_json()
     shown["spending"]["checked"] = 3

@@ -167,3 +167,22 @@ def test_bad_input_of_a_check_is_one_clear_line(script: Path, arguments, says: s
     assert len(lines) == 1
     assert lines[0].startswith("optuna-dp: ")
     assert says in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "seeds"),
+    [
+        ("np.random.seed(0)", True),
+        ("import random; random.seed(3)", True),
+        ("np.random.seed()", False),
+        ("np.random.random()", False),
+    ],
+)
+def test_a_seed_at_the_top_of_the_script_is_pointed_out(
+    script: Path, line: str, seeds: bool
+) -> None:
+    script.write_text(SCRIPT.replace("event =", f"{line}\nevent ="))
+    done = run(f"{script}:honest", "--event", "event")
+    assert done.exit_code == 0, done.output
+    assert ("seed at the top" in done.stdout) == seeds
+    assert ("look at the hints; nothing else found" in done.stdout) == seeds
