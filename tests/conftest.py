@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import no_disk
 import optuna
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+no_disk.install()
 
 
 @pytest.fixture(autouse=True)

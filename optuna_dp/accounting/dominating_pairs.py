@@ -11,6 +11,7 @@ the jump of its slope at t = e^loss is the O'-mass of that atom.
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -310,9 +311,9 @@ def _bend(a: Any, b: Any, c: Any) -> Any:
     """The mass that points (x, h) of a convex chain put on the middle one, b.
 
     It is e^x_b times the slope of h after b less that before, and holds for numbers and arrays.
+    Callers let e^x overflow.
     """
-    with np.errstate(over="ignore"):
-        return (a[1] - b[1]) / -np.expm1(a[0] - b[0]) - (b[1] - c[1]) / np.expm1(c[0] - b[0])
+    return (a[1] - b[1]) / -np.expm1(a[0] - b[0]) - (b[1] - c[1]) / np.expm1(c[0] - b[0])
 
 
 def _mirrored(chain: FloatArray) -> FloatArray:
@@ -320,6 +321,7 @@ def _mirrored(chain: FloatArray) -> FloatArray:
     return chain[[0, 2]] * [[-1.0], [1.0]]
 
 
+@np.errstate(over="ignore")
 def _masses(chain: FloatArray) -> FloatArray:
     """The mass on each inner point: O-mass from x = 0 on, O'-mass below, where h is not small."""
     there = _mirrored(chain)
@@ -328,6 +330,7 @@ def _masses(chain: FloatArray) -> FloatArray:
     return np.asarray(np.where(chain[0, 1:-1] >= 0.0, on, off))
 
 
+@np.errstate(over="ignore")
 def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> FloatArray:
     """Returns the lower convex hull: a scan that drops what lies on or above a chord."""
     left, right = (each * np.exp(-eps) - np.expm1(-eps) for each in (reverse, forward))
@@ -336,7 +339,7 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> Fl
     d = np.concatenate([[0.0], reverse[:0:-1], right, [1.0]])
     # Beyond its lowest point the hull is flat.
     chain = np.array([x, h, d])[:, [*range(int(h[:-1].argmin()) + 1), -1]]
-    bent = np.append(np.flatnonzero(_masses(chain) <= 0.0) + 1, chain.shape[1] - 1)
+    bent = [*(np.flatnonzero(_masses(chain) <= 0.0) + 1).tolist(), chain.shape[1] - 1]
     at, here, there = chain.tolist()
     corners, i = [0], 1
     while i < chain.shape[1]:
@@ -352,7 +355,7 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> Fl
         corners.append(i)
         if corners[-2] == i - 1:
             # Neighbours that were seen above to lie as they should.
-            onward = int(bent[np.searchsorted(bent, i)])
+            onward = bent[bisect.bisect_left(bent, i)]
             corners += range(i + 1, onward + 1)
             i = onward
         i += 1

@@ -134,7 +134,7 @@ def _coarse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    "count", [30, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [30, pytest.param(500, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_no_choice_beats_the_bound(count: int) -> None:
     bad, closest = violations(choice_first, bounded_range.pair_with_rest, count, seed=count)
@@ -179,7 +179,7 @@ def test_some_wrong_bounds_are_caught(wrong: Bound) -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [30, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [30, pytest.param(500, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_a_choice_that_knows_what_came_before_is_covered_by_the_larger_pair(count: int) -> None:
     bad, _ = violations(choice_last, with_larger_pair, count, seed=count)

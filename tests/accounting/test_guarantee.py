@@ -49,8 +49,7 @@ ADAPTIVE = [
 ]
 
 
-@pytest.mark.parametrize("guarantee", [*CASES, *ADAPTIVE])
-def test_epsilon_is_the_smallest_of_the_methods(guarantee: odp.Guarantee) -> None:
+def check_that_epsilon_is_the_smallest_of_the_methods(guarantee: odp.Guarantee) -> None:
     found = guarantee.by_method(DELTA)
     assert guarantee.epsilon(DELTA) == min(found.values())
     assert found[guarantee.method(DELTA)] == guarantee.epsilon(DELTA)
@@ -61,8 +60,7 @@ def test_epsilon_is_the_smallest_of_the_methods(guarantee: odp.Guarantee) -> Non
             assert len(guarantee.reasons(DELTA)[name]) > 20
 
 
-@pytest.mark.parametrize("guarantee", [*CASES, *ADAPTIVE])
-def test_round_trips_between_epsilon_and_delta(guarantee: odp.Guarantee) -> None:
+def check_round_trips_between_epsilon_and_delta(guarantee: odp.Guarantee) -> None:
     for delta in (1e-3, 1e-5):
         epsilon = guarantee.epsilon(delta)
         assert guarantee.delta(epsilon) <= delta
@@ -74,19 +72,26 @@ def test_round_trips_between_epsilon_and_delta(guarantee: odp.Guarantee) -> None
             assert guarantee.epsilon(delta) <= epsilon * (1.0 + 2e-9)
 
 
-@pytest.mark.parametrize("guarantee", [*CASES, *ADAPTIVE])
-def test_monotone(guarantee: odp.Guarantee) -> None:
+def check_monotone(guarantee: odp.Guarantee) -> None:
     deltas = [guarantee.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0)]
     assert all(a >= b for a, b in itertools.pairwise(deltas))
     epsilons = [guarantee.epsilon(delta) for delta in (1e-7, 1e-5, 1e-3, 0.1)]
     assert all(a >= b for a, b in itertools.pairwise(epsilons))
 
 
-@pytest.mark.parametrize("guarantee", [*CASES, *ADAPTIVE])
-def test_survives_json(guarantee: odp.Guarantee) -> None:
+def check_survives_json(guarantee: odp.Guarantee) -> None:
     again = odp.Guarantee.from_json(json.loads(json.dumps(guarantee.to_json())))
     assert again == guarantee
     assert again.epsilon(DELTA) == guarantee.epsilon(DELTA)
+
+
+@pytest.mark.parametrize("guarantee", [*CASES, *ADAPTIVE])
+def test_a_guarantee_answers_consistently(guarantee: odp.Guarantee) -> None:
+    """Together, since a process keeps what it has computed of a guarantee."""
+    check_that_epsilon_is_the_smallest_of_the_methods(guarantee)
+    check_round_trips_between_epsilon_and_delta(guarantee)
+    check_monotone(guarantee)
+    check_survives_json(guarantee)
 
 
 def test_the_relation_survives_json() -> None:

@@ -91,7 +91,6 @@ def test_the_page_shows_plan_alternatives_recommendation_and_script() -> None:
     ("changed", "words"),
     [
         ({"epsilon": "-1"}, "--epsilon"),
-        ({"epsilon": "1e-9"}, "noise"),
         ({"batch_size": "501"}, "--batch-size=501"),
         ({"pilots": "a"}, "--pilots='a'"),
         ({"pilots": "3,4"}, "more pilots than the rung before"),

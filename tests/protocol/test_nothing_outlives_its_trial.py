@@ -24,9 +24,9 @@ from optuna_dp.protocol.under_way import UnderWay
 
 COUNT = 3
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
-# Ten thousand take six minutes: before a release.
 PLAN = budget(COUNT - 1)
-STUDIES = int(os.environ.get("SUCCESSIVE_STUDIES", "2500"))
+# Ten thousand take six minutes: before a release.
+STUDIES = int(os.environ.get("SUCCESSIVE_STUDIES", "800"))
 
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(trials=exactly(COUNT)),
@@ -86,9 +86,9 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
         ("rand_tune", 40),
         ("dp_hypo", 15),
         ("budget", 15),
-        pytest.param("rand_tune", 4000, marks=pytest.mark.slow),
-        pytest.param("dp_hypo", 500, marks=pytest.mark.slow),
-        pytest.param("budget", 500, marks=pytest.mark.slow),
+        pytest.param("rand_tune", 800, marks=pytest.mark.slow),
+        pytest.param("dp_hypo", 150, marks=pytest.mark.slow),
+        pytest.param("budget", 150, marks=pytest.mark.slow),
     ],
 )
 def test_many_studies_with_one_sampler(name: str, studies: int) -> None:
@@ -189,7 +189,7 @@ def test_what_is_kept_of_one_storage_is_bounded() -> None:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_over_thousands_of_studies() -> None:
+def test_memory_does_not_grow_with_the_number_of_studies() -> None:
     sampler, rng = SAMPLERS["rand_tune"](), random.Random(11)
     callback = odp.PrivacyCallback(RUN)
 
@@ -205,9 +205,9 @@ def test_memory_does_not_grow_over_thousands_of_studies() -> None:
 
     tracemalloc.start()
     try:
-        before = some(500)
+        before = some(300)
         after = some(STUDIES)
     finally:
         tracemalloc.stop()
-    # What 0.1.0 kept was some kilobytes for each study: millions.
+    # What 0.1.0 kept was some kilobytes for each study: more than a million.
     assert after - before < 205_000

@@ -119,10 +119,10 @@ def test_no_success_is_an_outcome(values: list[Any]) -> None:
 def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
     """Among four equal runs each wins a quarter of the time.
 
-    With 300 studies, a rule that prefers one position above 0.5 (the first to complete would win
+    With 150 studies, a rule that prefers one position above 0.6 (the first to complete would win
     always) is caught with probability above 0.999; a fair one fails with probability below 1e-8.
     """
-    studies = 300
+    studies = 150
     slack = 6.2 * math.sqrt(0.25 * 0.75 / studies)
     wins = Counter[int]()
     for _ in range(studies):

@@ -24,7 +24,7 @@ from .workers import BUDGET, PROCEDURES, Job, Ledger, X, noting
 KINDS = ("memory", "sqlite", "journal", "postgresql", "grpc", "grpc of sqlite")
 # On each kind of storage, and at most so many in one file or database. A study takes about a
 # second on a machine that has nothing else to do; before a release, NO_RUN_TWICE_STUDIES=350.
-STUDIES = int(os.environ.get("NO_RUN_TWICE_STUDIES", "12"))
+STUDIES = int(os.environ.get("NO_RUN_TWICE_STUDIES", "6"))
 BATCH = min(STUDIES, 25)
 LAW = odp.Geometric(mean=6)
 RUN = odp.gaussian(4.0)

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import no_disk
 import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
@@ -24,6 +25,8 @@ from optuna_dp.budget.fidelity import PaidRuns
 from optuna_dp.budget.plan import BudgetPlan
 
 from .storages import open_storage, opened
+
+no_disk.install()  # Workers are other processes, which pytest did not prepare.
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 # Three pilots, the best two of them again, the last run, and one to spare.

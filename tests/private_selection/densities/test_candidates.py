@@ -2,9 +2,9 @@
 
 The statistical checks compare the frequency of an event B of known prior probability with C times
 that (for a policy that wants B) and with c times it (for one that avoids B), one-sided at 4.5
-standard deviations (3 in a million by chance). With 6000 draws and probabilities near 0.1 they
-reject a bound exceeded by 30 % with certainty for all purposes (6 deviations beyond the
-threshold); ``test_the_check_rejects_sabotage`` shows it.
+standard deviations (3 in a million by chance; seeds are fixed). With 6000 draws and a probability
+of 0.1 they reject a bound exceeded by 30 %: ``test_the_check_rejects_wider_bounds``. In other
+spaces half as many draws tell a policy that is bounded in another way: ``sabotage`` below.
 """
 
 from __future__ import annotations
@@ -153,13 +153,13 @@ def _check(name: str, n: int) -> None:
 
 
 def test_density_bounds_hold_for_an_adversarial_policy() -> None:
-    _check("mixed", 3000)
+    _check("mixed", 2000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name != "mixed"])
 def test_density_bounds_hold_for_an_adversarial_policy_on_every_space(name: str) -> None:
-    _check(name, 6000)
+    _check(name, 6000 if name == "float" else 3000)
 
 
 def _wider(
@@ -199,12 +199,12 @@ def _parameter_by_parameter(
 
 @pytest.mark.parametrize("draw", [_best_of_n, _unbounded_softmax])
 def test_the_check_rejects_sabotage(draw: Draw) -> None:
-    assert _excess("float", 1.0, draw, 6000, seed=3)[0] > 4.5
+    assert _excess("float", 1.0, draw, 3000, seed=3)[0] > 4.5
 
 
 @pytest.mark.slow
 def test_the_check_rejects_bounds_per_parameter() -> None:
-    deviates, ratio = _excess("corner", 1.0, _parameter_by_parameter, 4000, seed=3)
+    deviates, ratio = _excess("corner", 1.0, _parameter_by_parameter, 3000, seed=3)
     assert deviates > 4.5
     assert ratio == pytest.approx(C_HIGH**2, rel=0.3)
 
