@@ -19,7 +19,6 @@ from optuna_dp.protocol.records import (
     did_nothing,
     direction_of,
     ended,
-    holds_new_plan,
 )
 
 NEW_STUDY = "Start a new study."
@@ -63,10 +62,7 @@ def slot_record(
         raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
     data = trial.system_attrs.get(SLOT_KEY)
     never_began = (
-        UNSTARTED_KEY in trial.system_attrs
-        or trial.number in vouched
-        or holds_new_plan(trial)
-        or not ended(trial)
+        UNSTARTED_KEY in trial.system_attrs or trial.number in vouched or not ended(trial)
     )
     if data is None and did_nothing(trial):
         if never_began:

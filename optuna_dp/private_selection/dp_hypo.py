@@ -20,7 +20,7 @@ from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.slots import Drawn
-from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes, slot_behind
+from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
 from optuna_dp.validation import whole
 
 _DEFAULTS = AdaptiveDensity()
@@ -170,17 +170,17 @@ class DPHyPOSampler(SelectionSampler):
         )
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
-        if number < slot_behind(plan, self._startup) or self._search_space is not None:
+        if number < self._startup or self._search_space is not None:
             return super()._space_of(study, plan, number)
         return intersection_search_space(self._visible(study, number))
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         if self._startup == 0 or not isinstance(self._prior, UniformPrior):
             return False
-        return trial.number < slot_behind(self._plan_of(study, trial), self._startup)
+        return trial.number < self._startup
 
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
-        if number < slot_behind(plan, self._startup):
+        if number < self._startup:
             return super()._draw(study, plan, number, space)
         runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)
         proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)

@@ -99,7 +99,6 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # The procedure of the study.
-    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -376,7 +375,7 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self.own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selects)
+        return StudyPlan.drawn(design, slots)
 
 
 # A retried run is refused at release; without retries the study is not lost to one.

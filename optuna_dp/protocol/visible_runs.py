@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import WaitError
 from optuna_dp.models.scores import RunOutcome
 from optuna_dp.polling import poll
-from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
 from optuna_dp.protocol.waiting import Waiting
 
@@ -87,11 +86,3 @@ def completed_batches(
         advice=f"To keep n workers busy, give {batches} of n." if batches else "",
     )
     return poll(read, timeout=timeout, on_pause=waiting.pause)
-
-
-def slot_behind(plan: StudyPlan, runs: int) -> int:
-    """Returns the first slot behind so many runs; what is passed over is no run."""
-    end = runs
-    for number in plan.passed_over:
-        end += number < end
-    return end

@@ -125,7 +125,7 @@ class PrivacyCallback:
         procedure.check_origin(slots)
         if procedure.runs_among([trial], plan):
             check_waited(trial)
-            procedure.check_run(trial, slot_record(trial, plan), plan)
+            procedure.check_run(trial, slot_record(trial, plan))
             procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))
