@@ -14,6 +14,7 @@ from optuna_dp import validation
 from optuna_dp.budget.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.budget.spending import SCORED, SPENT, costs_no_more, note, noted, spent_event
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.evidence.run_record import STORED_EVENT
 from optuna_dp.json_records import Record, stored
 
 if TYPE_CHECKING:
@@ -220,18 +221,6 @@ def _warn_of_other_records(scored: int, planned: int) -> None:
         )
 
 
-def _event_to_json(event: Any) -> dict[str, Any]:
-    from optuna_dp.accounting.event_json import event_to_json  # start-up time
-
-    return event_to_json(event)
-
-
-def _event_from_json(record: Any) -> Any:
-    from optuna_dp.accounting.event_json import event_from_json  # start-up time
-
-    return event_from_json(record)
-
-
 @dataclass(frozen=True)
 class PaidRuns(Record):
     """So many runs of one kind, as they are charged for.
@@ -250,7 +239,7 @@ class PaidRuns(Record):
     noise_multiplier: float
     steps: int
     score_noise_multiplier: float | None
-    event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json), hash=False)
+    event: Any = field(metadata=STORED_EVENT, hash=False)
     seal: str | None = field(default=None, metadata=stored(optional=True))
 
     def __post_init__(self) -> None:
