@@ -15,12 +15,7 @@ from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyErro
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence, Run
-from optuna_dp.evidence.slot_records import (
-    GO_ON,
-    check_direction,
-    check_waited,
-    slot_record,
-)
+from optuna_dp.evidence.slot_records import GO_ON, check_direction, slot_record
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouched_unstarted
 
@@ -70,7 +65,6 @@ def read_evidence(study: Study) -> Evidence:
     runs = []
     for trial in slots:
         record = slot_record(trial, plan, vouched)
-        check_waited(trial)
         procedure.check_run(trial, record)
         # A slot without a record failed, so it cannot win, whatever its tie-break.
         runs.append(Run(trial, 0 if record is None else record.tie_break))

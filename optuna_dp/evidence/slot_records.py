@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.json_records import RESTORE
 from optuna_dp.protocol.claims import CLAIMED_TWICE, SPENT_TWICE, claimed_twice
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
-    GAVE_UP_KEY,
     SLOT_KEY,
     UNSTARTED_KEY,
     SlotRecord,
@@ -36,18 +35,6 @@ def check_direction(study: Study, plan: StudyPlan) -> None:
             f"Its direction is {direction_of(study)!r}, but {plan.design.direction!r} in its "
             "plan.",
             fix=NEW_STUDY,
-        )
-
-
-def check_waited(trial: FrozenTrial) -> None:
-    """Refuses a run that failed because it waited too long for others."""
-    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
-        raise ReleaseRefusedError(
-            "it gave up waiting for other runs (timeout). So its failure depends on how long they "
-            "took, and no guarantee covers that.",
-            trial_number=trial.number,
-            fix=f"{NEW_STUDY} Leave out timeout=. With ask and tell, tell a run's result before "
-            "you ask for parameters of a run that waits for it.",
         )
 
 

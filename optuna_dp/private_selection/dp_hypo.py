@@ -190,10 +190,8 @@ class DPHyPOSampler(SelectionSampler):
         """The runs that this slot's density may depend on, by slot."""
         if self._schedule == "any":
             return ended_runs(study, number)
-        visible = completed_batches(
+        return completed_batches(
             study,
             number - number % self._batch_size,
             own=lambda trial: self._asked_by_this_thread(study, trial),
         )
-        assert visible is not None  # Without a timeout there is always an answer.
-        return visible

@@ -23,7 +23,6 @@ from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 SLOT_KEY = "optuna_dp:slot"
 DRAW_KEY = "optuna_dp:draw"
 GATE_KEY = "optuna_dp:beyond_the_last_run"
-GAVE_UP_KEY = "optuna_dp:gave_up_waiting"
 UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
 INDEPENDENT_KEY = "optuna_dp:independent:"
 NOT_DRAWN_KEY = "optuna_dp:not_drawn"

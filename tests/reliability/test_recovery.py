@@ -97,6 +97,21 @@ def test_nobody_takes_over_while_the_leader_may_live(storage, monkeypatch) -> No
     assert not [t for t in study.trials if t.params]
 
 
+def test_a_worker_never_gives_up_waiting_for_a_run_of_another(storage, monkeypatch) -> None:
+    """Whether its own run fails would depend on how long the other takes."""
+    study = study_of(odp.BudgetSampler(budget(4)), storage=storage)
+    study.optimize(objective, n_trials=1)
+    slow = study.ask()
+    an_hour = [(3_600, lambda: study.tell(slow, objective(slow)))]
+    monkeypatch.setattr(polling, "clock", FakeClock(an_hour))
+    other = optuna.load_study(
+        study_name=study.study_name, storage=storage, sampler=odp.BudgetSampler(budget(4))
+    )
+    other.optimize(objective)
+    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 5
+    assert polling.clock.now() > 3_600
+
+
 def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
     """It was paused right before writing its plan; meanwhile another worker ended without one."""
     study = study_of(odp.RandTuneSampler(trials=exactly(6)), storage=storage)
