@@ -118,13 +118,7 @@ class UnfinishedStudyError(ReleaseRefusedError):
 
 
 class WaitError(OptunaDPError):
-    """A worker would wait for ever, or has waited longer than its timeout.
-
-    Attributes:
-        own_run: Whether it would have waited for a run that its own thread has open.
-    """
-
-    own_run: bool = False
+    """A worker would wait for ever, for a run that its own thread has open."""
 
 
 class WorkersError(OptunaDPError):

@@ -78,7 +78,6 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
         "private_selection/trial_counts/negative_binomial.py",
         "private_selection/trial_counts/other_shapes.py",
     ): _RARE,
-    ("protocol/shared_plan.py", "protocol/succession.py"): _RARE,
 }
 
 # What says in words what is guaranteed. No number of a guarantee depends on it. A reader does, so

@@ -22,6 +22,7 @@ from optuna_dp.budget.spending import (
     took_fewer_steps,
 )
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.evidence.run_record import STORED_EVENT
 from optuna_dp.json_records import Record, stored
 
 if TYPE_CHECKING:
@@ -234,18 +235,6 @@ def _warn_of_other_records(scored: int, planned: int) -> None:
         )
 
 
-def _event_to_json(event: Any) -> dict[str, Any]:
-    from optuna_dp.accounting.event_json import event_to_json  # start-up time
-
-    return event_to_json(event)
-
-
-def _event_from_json(record: Any) -> Any:
-    from optuna_dp.accounting.event_json import event_from_json  # start-up time
-
-    return event_from_json(record)
-
-
 @dataclass(frozen=True)
 class PaidRuns(Record):
     """So many runs of one kind, as they are charged for.
@@ -264,7 +253,7 @@ class PaidRuns(Record):
     noise_multiplier: float
     steps: int
     score_noise_multiplier: float | None
-    event: Any = field(metadata=stored(write=_event_to_json, read=_event_from_json), hash=False)
+    event: Any = field(metadata=STORED_EVENT, hash=False)
     seal: str | None = field(default=None, metadata=stored(optional=True))
 
     def __post_init__(self) -> None:

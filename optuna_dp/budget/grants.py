@@ -56,7 +56,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "objective. To call an objective by hand, write one that takes a Fidelity."
         )
     storage, study_id = trial.study._storage, trial.study._study_id
-    plan, _ = read_plan(storage, study_id)
+    plan = read_plan(storage, study_id)
     if plan is None or plan.design.procedure != PROCEDURE:
         raise PlanError(
             "This study has no budget plan, so fidelity cannot say what a trial may spend. Make "

@@ -8,7 +8,6 @@ have ended by now depends on how long others take, which nobody has paid for, so
 
 from __future__ import annotations
 
-import datetime
 import logging
 import threading
 from collections.abc import Callable
@@ -18,11 +17,11 @@ from optuna.pruners import BasePruner, NopPruner
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from optuna_dp.protocol.proposals import timeless_trial
 from optuna_dp.protocol.pruners import SilencedPruner, StudyOf, WithinTrialPruner, guarded
 from optuna_dp.protocol.records import began, ended, trials_of, was_enqueued
 
 _logger = logging.getLogger("optuna_dp")
-_LONG_AGO = datetime.datetime(2000, 1, 1)
 
 
 class PilotPruner(BasePruner):
@@ -57,7 +56,7 @@ class PilotPruner(BasePruner):
             self._say_that_nothing_is_compared()
             return False
         peers = [
-            as_shown(t) for t in trials_of(study) if t.number in numbers and began(t) and ended(t)
+            _as_shown(t) for t in trials_of(study) if t.number in numbers and began(t) and ended(t)
         ]
         return self._pruner.prune(cast("Study", _Peers(study, [*peers, trial])), trial)
 
@@ -78,22 +77,18 @@ def wrapped(pruner: BasePruner, pilots: int, peers: Callable[[int], range]) -> B
     return pruner if known else PilotPruner(pruner, pilots, peers)
 
 
-def as_shown(trial: FrozenTrial) -> FrozenTrial:
-    """Returns a trial without times and attributes."""
-    return FrozenTrial(
-        number=trial.number,
-        trial_id=trial._trial_id,
+def _as_shown(trial: FrozenTrial) -> FrozenTrial:
+    """Returns a trial without its times and attributes."""
+    shown = timeless_trial(
         state=trial.state,
-        value=None,
-        values=None if trial.values is None else list(trial.values),
-        datetime_start=_LONG_AGO,
-        datetime_complete=_LONG_AGO if trial.state.is_finished() else None,
-        params=dict(trial.params),
-        distributions=dict(trial.distributions),
-        user_attrs={},
+        values=trial.values,
+        params=trial.params,
+        distributions=trial.distributions,
         system_attrs={k: v for k, v in trial.system_attrs.items() if _of_a_pruner(k)},
-        intermediate_values=dict(trial.intermediate_values),
+        intermediate_values=trial.intermediate_values,
     )
+    shown.number = trial.number
+    return shown
 
 
 def _of_a_pruner(key: str) -> bool:

@@ -141,7 +141,7 @@ class Budget(Procedure):
             fix=f"Show nothing of this trial. {fix}",
         )
 
-    def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
+    def check_together(self, runs: Sequence[FrozenTrial]) -> None:
         """Refuses more last runs than are charged for, and one after one with an output."""
         last = [trial for trial in runs if trial.number >= self.settings.pilots]
         beyond = last[self.settings.paid :]

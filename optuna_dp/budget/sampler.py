@@ -37,7 +37,7 @@ from optuna_dp.budget.last_runs import (
 from optuna_dp.budget.pilot_pruner import wrapped
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
-from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
@@ -46,7 +46,6 @@ from optuna_dp.protocol.proposals import Proposer, remember
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
-    GAVE_UP_KEY,
     began,
     fail_unstarted,
     trial_id_of,
@@ -56,7 +55,7 @@ from optuna_dp.protocol.records import (
 from optuna_dp.protocol.shared_plan import check_same_design, refuse
 from optuna_dp.protocol.slots import Drawn, SlotSampler
 from optuna_dp.protocol.visible_runs import completed_batches
-from optuna_dp.validation import positive, whole
+from optuna_dp.validation import whole
 
 _logger = logging.getLogger("optuna_dp")
 # Where the proposer's trial is kept while its pilot is under way.
@@ -120,10 +119,6 @@ class BudgetSampler(SlotSampler):
         pilot_batch_size: Pilots of the first rung per batch, at least 1. A pilot sees the
             completed batches before its own; the number of workers keeps all of them busy. The
             default proposer's random pilots and the higher rungs run side by side in any case.
-        timeout: Seconds, positive, that a worker waits for runs of others. None, the default,
-            waits as long as it takes and says in the log for what. A pilot that gives up makes
-            the study impossible to release, because it failed for how long others took; a last
-            run that gives up has not begun and may be tried again.
         seed: Makes what is drawn here repeatable (with the default proposer). That is harmless, as
             long as the training's own noise has no seed.
 
@@ -157,7 +152,6 @@ class BudgetSampler(SlotSampler):
         proposer: BaseSampler | None = None,
         choose: Choose = "evidence",
         pilot_batch_size: int = 1,
-        timeout: float | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__(search_space, seed=seed)
@@ -174,7 +168,6 @@ class BudgetSampler(SlotSampler):
             _refuse_without_pilots(proposer, choose, pilot_batch_size)
         self._proposed = plan.rung_sizes[0] if plan.pilots else 0
         self._proposer = Proposer(proposer, self._proposed, self._seed)
-        self._timeout = None if timeout is None else positive("timeout", timeout)
         self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
         # Pilots that are drawn at random in any case need not wait.
         self._first_batch = max(self._pilot_batch_size, self._proposer.startup)
@@ -228,7 +221,7 @@ class BudgetSampler(SlotSampler):
         own = functools.partial(self._asked_by_this_thread, study)
         begins = wait_for_turn(study, trial.number, self._budget, own)
         if begins:
-            self._ended(study, trial.number, self._pilots)
+            self._ended(study, self._pilots)
         if not begins and _given_by_hand(trial):
             refuse(
                 study._storage,
@@ -276,34 +269,15 @@ class BudgetSampler(SlotSampler):
             return 0
         return number - (number - self._first_batch) % self._pilot_batch_size
 
-    def _ended(self, study: Study, number: int, before: int) -> list[FrozenTrial]:
+    def _ended(self, study: Study, before: int) -> list[FrozenTrial]:
         """Returns all runs of slots below ``before``; waits until they have ended."""
-        found = completed_batches(
+        return completed_batches(
             study,
             before,
             own=functools.partial(self._asked_by_this_thread, study),
             # A rung waits for the whole of the one below it, whatever the batches.
             batches="BudgetSampler a pilot_batch_size" if before < self._proposed else "",
             otherwise="",
-            timeout=self._timeout,
-        )
-        if found is None:
-            raise self._gave_up(study, number)
-        return found
-
-    def _gave_up(self, study: Study, number: int) -> WaitError:
-        """Notes that a run gave up waiting; returns what to raise."""
-        if number >= self._pilots:
-            return WaitError(
-                f"The last run waited {self._timeout:g} seconds (timeout) for the pilots to end. "
-                "It has not begun and is not lost. Continue with study.optimize."
-            )
-        study._storage.set_trial_system_attr(trial_id_of(study, number), GAVE_UP_KEY, True)
-        return WaitError(
-            f"Trial {number} waited {self._timeout:g} seconds (timeout) for earlier runs and gave "
-            "up. So its failure depends on how long other runs took, and no guarantee covers "
-            "that: this study cannot be released. Start a new study without timeout=, and add "
-            "the cost of the pilots that have ended (Guarantee.compose)."
         )
 
     # The hyperparameters of a run.
@@ -352,7 +326,7 @@ class BudgetSampler(SlotSampler):
         """Returns the pilot that one of a higher rung repeats, when those below have ended."""
         rung = self._budget.rung_of(number)
         first = self._budget.begins_at(rung)
-        pilots = with_outputs(self._ended(study, number, first), self._budget.rung_of)
+        pilots = with_outputs(self._ended(study, first), self._budget.rung_of)
         found = climbers(pilots, rung, _signs_of(study))
         if not found:
             return None
@@ -410,7 +384,7 @@ class BudgetSampler(SlotSampler):
             kept: Trial = known.kept[_PROPOSAL]
             return kept
         number = trial.number
-        earlier = self._ended(study, number, self._seen_before(number))
+        earlier = self._ended(study, self._seen_before(number))
         # What was added by hand, or run by another sampler, is nobody's private output.
         visible = [one if began(one) else None for one in earlier]
         asked = self._proposer.ask(study.directions, visible, number, space)

@@ -23,14 +23,12 @@ from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.drawn_slots import draw_alone
-from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import PRUNED_KEY
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     INDEPENDENT_KEY,
     NOT_DRAWN_KEY,
     SlotRecord,
-    holds_new_plan,
     score,
     was_enqueued,
 )
@@ -76,7 +74,7 @@ class DrawnRuns(Procedure):
                     "BudgetSampler(plan_budget(...)).",
                 )
 
-    def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
+    def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
         """See :class:`Procedure`."""
         _check_draw(trial, record, self._planned_space)
         _check_pruning(trial)
@@ -96,9 +94,8 @@ class DrawnRuns(Procedure):
             if not names:
                 return
 
-    def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
+    def check_together(self, runs: Sequence[FrozenTrial]) -> None:
         """See :class:`Procedure`."""
-        _check_one_successor(runs)
         check_distributions(runs)
 
     def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
@@ -119,22 +116,6 @@ class DrawnRuns(Procedure):
     @abstractmethod
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
         """Returns the trial whose output is released, or None."""
-
-
-def _check_one_successor(slots: Sequence[FrozenTrial]) -> None:
-    """Refuses slots lost for certain, to plans that came too late to hold.
-
-    The trial whose plan holds is passed over. Others among the slots fail for certain, so the best
-    of fewer than T runs would be released, which may cost more than the best of T.
-    """
-    late = [trial for trial in slots if trial.number > 0 and holds_new_plan(trial)][1:]
-    if late:
-        raise ReleaseRefusedError(
-            "it holds a second copy of the plan: two workers replaced trial 0 at the same moment. "
-            "So it takes the place of a run.",
-            trial_number=late[0].number,
-            fix=NEW_STUDY,
-        )
 
 
 def _check_draw(

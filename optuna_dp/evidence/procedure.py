@@ -113,7 +113,7 @@ class Procedure(ABC):
         """Refuses runs whose hyperparameters came from where this procedure does not allow."""
         return
 
-    def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
+    def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
         """Refuses a study for what one run shows, beyond what every run has to show."""
         return
 
@@ -121,7 +121,7 @@ class Procedure(ABC):
         """Refuses, as soon as a run has ended, what :meth:`check_together` would refuse later."""
         return
 
-    def check_together(self, runs: Sequence[FrozenTrial], plan: StudyPlan) -> None:
+    def check_together(self, runs: Sequence[FrozenTrial]) -> None:
         """Refuses a study for what its runs show together."""
         return
 

@@ -15,12 +15,7 @@ from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyErro
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence, Run
-from optuna_dp.evidence.slot_records import (
-    GO_ON,
-    check_direction,
-    check_waited,
-    slot_record,
-)
+from optuna_dp.evidence.slot_records import GO_ON, check_direction, slot_record
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouched_unstarted
 
@@ -45,7 +40,7 @@ def open_study(study: Study) -> OpenedStudy | None:
         PlanError: If the plan's record is damaged.
         ReleaseRefusedError: If this version does not know the procedure.
     """
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     if plan is None:
         return None
     procedure = procedure_of(plan.design)
@@ -70,11 +65,10 @@ def read_evidence(study: Study) -> Evidence:
     runs = []
     for trial in slots:
         record = slot_record(trial, plan, vouched)
-        check_waited(trial)
-        procedure.check_run(trial, record, plan)
+        procedure.check_run(trial, record)
         # A slot without a record failed, so it cannot win, whatever its tie-break.
         runs.append(Run(trial, 0 if record is None else record.tie_break))
-    procedure.check_together(slots, plan)
+    procedure.check_together(slots)
     unfinished = procedure.unfinished(trials, plan)
     if unfinished:
         raise UnfinishedStudyError(unfinished, fix=GO_ON)
@@ -102,7 +96,8 @@ def _opened(study: Study) -> OpenedStudy:
             fix="Run study.optimize first, with the sampler of the study.",
         )
     raise ReleaseRefusedError(
-        "It has no plan, because its first trial was not made by a sampler of optuna-dp.",
+        "It has no plan: its first trial was not made by a sampler of optuna-dp, or its worker "
+        "died before it wrote one.",
         fix="Start a new study with sampler=BudgetSampler(plan_budget(...)). Give the same "
         "sampler to every optuna.load_study.",
     )

@@ -43,6 +43,10 @@ def _read(data: Any) -> Any:
     return event_from_json(data)
 
 
+# Metadata of a dataclass field that holds an event.
+STORED_EVENT = stored(write=_written, read=_read)
+
+
 @dataclass(frozen=True)
 class RunRecord(Record):
     """What one run costs and what it outputs.
@@ -56,7 +60,7 @@ class RunRecord(Record):
 
     described_as: ClassVar[str] = "The record of the run's event"
 
-    event: Any = field(metadata=stored(write=_written, read=_read))
+    event: Any = field(metadata=STORED_EVENT)
     delta: float = 1e-5
     neighboring_relation: str = "add_or_remove_one"
     output_attributes: tuple[str, ...] = ()

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError
 from optuna_dp.json_records import RESTORE
 from optuna_dp.protocol.claims import CLAIMED_TWICE, SPENT_TWICE, claimed_twice
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
-    GAVE_UP_KEY,
     SLOT_KEY,
     UNSTARTED_KEY,
     SlotRecord,
     did_nothing,
     direction_of,
     ended,
-    holds_new_plan,
 )
 
 NEW_STUDY = "Start a new study."
@@ -40,18 +38,6 @@ def check_direction(study: Study, plan: StudyPlan) -> None:
         )
 
 
-def check_waited(trial: FrozenTrial) -> None:
-    """Refuses a run that failed because it waited too long for others."""
-    if GAVE_UP_KEY in trial.system_attrs and trial.state == TrialState.FAIL:
-        raise ReleaseRefusedError(
-            "it gave up waiting for other runs (timeout). So its failure depends on how long they "
-            "took, and no guarantee covers that.",
-            trial_number=trial.number,
-            fix=f"{NEW_STUDY} Leave out timeout=. With ask and tell, tell a run's result before "
-            "you ask for parameters of a run that waits for it.",
-        )
-
-
 def slot_record(
     trial: FrozenTrial, plan: StudyPlan, vouched: Collection[int] = ()
 ) -> SlotRecord | None:
@@ -63,10 +49,7 @@ def slot_record(
         raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
     data = trial.system_attrs.get(SLOT_KEY)
     never_began = (
-        UNSTARTED_KEY in trial.system_attrs
-        or trial.number in vouched
-        or holds_new_plan(trial)
-        or not ended(trial)
+        UNSTARTED_KEY in trial.system_attrs or trial.number in vouched or not ended(trial)
     )
     if data is None and did_nothing(trial):
         if never_began:

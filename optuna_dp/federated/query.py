@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from optuna.distributions import (
     BaseDistribution,
-    CategoricalDistribution,
     distribution_to_json,
     json_to_distribution,
 )
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.models.given_points import to_internal
+from optuna_dp.models.grid import grid_of
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.voting.plan import VotePlan
@@ -214,7 +215,7 @@ def choose_candidates(
             raise InvalidArgumentError(
                 "candidates", candidates, "it must be 'grid', a number, or a list of candidates"
             )
-        return _grid(space)
+        return tuple(grid_of(space, _LARGEST_GRID))
     if isinstance(candidates, int) and not isinstance(candidates, bool):
         return _random(space, candidates, rng)
     if not isinstance(candidates, Sequence) or len(candidates) == 0:
@@ -232,53 +233,13 @@ def _checked_candidate(space: Mapping[str, BaseDistribution], i: int, candidate:
         )
     result = {}
     for key, distribution in space.items():
-        try:
-            internal = float(distribution.to_internal_repr(candidate[key]))
-            inside = bool(distribution._contains(internal))
-        except (TypeError, ValueError):
-            inside = False
-        if not inside:
+        internal = to_internal(distribution, candidate[key])
+        if internal is None:
             raise InvalidArgumentError(
                 f"{name}[{key!r}]", candidate[key], f"it must lie in {distribution}"
             )
         result[key] = distribution.to_external_repr(internal)
     return result
-
-
-def _grid(space: Mapping[str, BaseDistribution]) -> tuple[Params, ...]:
-    rows: list[Params] = [{}]
-    for name, distribution in space.items():
-        values = _values(name, distribution)
-        if len(rows) * len(values) > _LARGEST_GRID:
-            raise InvalidArgumentError(
-                "candidates",
-                "grid",
-                f"the grid must have at most {_LARGEST_GRID} points",
-                "Give a number of random candidates instead.",
-            )
-        rows = [{**row, name: value} for row in rows for value in values]
-    return tuple(rows)
-
-
-def _values(name: str, distribution: Any) -> list[Any]:
-    if isinstance(distribution, CategoricalDistribution):
-        return list(distribution.choices)
-    low, high, step = distribution.low, distribution.high, distribution.step
-    if step is None:
-        if low == high:
-            return [low]
-        raise InvalidArgumentError(
-            "candidates",
-            "grid",
-            f"parameter {name!r} is continuous ({distribution}) and has no grid",
-            "Give it a step or choices, or ask for a number of random candidates.",
-        )
-    count = round((high - low) / step) + 1
-    if count > _LARGEST_GRID:
-        raise InvalidArgumentError(
-            "candidates", "grid", f"parameter {name!r} has {count} values, which is too many"
-        )
-    return [distribution.to_external_repr(float(low + i * step)) for i in range(count)]
 
 
 def _random(

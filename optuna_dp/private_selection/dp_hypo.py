@@ -20,7 +20,7 @@ from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.slots import Drawn
-from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes, slot_behind
+from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
 from optuna_dp.validation import whole
 
 _DEFAULTS = AdaptiveDensity()
@@ -170,17 +170,17 @@ class DPHyPOSampler(SelectionSampler):
         )
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
-        if number < slot_behind(plan, self._startup) or self._search_space is not None:
+        if number < self._startup or self._search_space is not None:
             return super()._space_of(study, plan, number)
         return intersection_search_space(self._visible(study, number))
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         if self._startup == 0 or not isinstance(self._prior, UniformPrior):
             return False
-        return trial.number < slot_behind(self._plan_of(study, trial), self._startup)
+        return trial.number < self._startup
 
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
-        if number < slot_behind(plan, self._startup):
+        if number < self._startup:
             return super()._draw(study, plan, number, space)
         runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)
         proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
@@ -190,10 +190,8 @@ class DPHyPOSampler(SelectionSampler):
         """The runs that this slot's density may depend on, by slot."""
         if self._schedule == "any":
             return ended_runs(study, number)
-        visible = completed_batches(
+        return completed_batches(
             study,
             number - number % self._batch_size,
             own=lambda trial: self._asked_by_this_thread(study, trial),
         )
-        assert visible is not None  # Without a timeout there is always an answer.
-        return visible

@@ -13,9 +13,8 @@ from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.winner import choose
-from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
-from optuna_dp.protocol.visible_runs import slot_behind
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -48,19 +47,16 @@ class PrivateSelection(DrawnRuns):
             neighboring_relation=record.neighboring_relation,
         )
 
-    def check_run(self, trial: FrozenTrial, record: SlotRecord | None, plan: StudyPlan) -> None:
-        super().check_run(trial, record, plan)
-        self._check_startup(trial, plan)
-
-    def _check_startup(self, trial: FrozenTrial, plan: StudyPlan) -> None:
-        """Refuses a start-up run that was not drawn from the prior.
+    def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
+        """Refuses a start-up run that was not drawn from the prior, too.
 
         From a uniform prior the parameters are drawn one by one, and those draws are made again
         from the slot's record; joint ones are within density bounds.
         """
+        super().check_run(trial, record)
         runs = self.settings.startup_runs
         draw = trial.system_attrs.get(DRAW_KEY)
-        if runs is None or draw is None or trial.number >= slot_behind(plan, runs):
+        if runs is None or draw is None or trial.number >= runs:
             return
         if self.settings.prior == {"prior": "uniform"} or "density_ratio" in draw:
             raise ReleaseRefusedError(

@@ -66,7 +66,6 @@ class SelectionSampler(DrawnSlotSampler):
             self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
 
     _procedure = PROCEDURE
-    _selects = True
 
     def _in_words(self) -> dict[str, Any]:
         shown = {**super()._in_words(), "trials": self._trials}

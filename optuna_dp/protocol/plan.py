@@ -63,8 +63,6 @@ class StudyPlan(Record):
         slots: How many runs the study has in all. Secret where the design draws it at random.
         nonce: Drawn once per study; every slot repeats it, so that runs of another study (a
             reused id, a copied trial) are recognised.
-        selects: Whether the best of a random number of runs is taken. Otherwise their number is
-            fixed, and a run that is lost is not replaced.
         digest: SHA-256 of the record as it was written. Every slot repeats it, so that a record
             that is damaged afterwards (the number of slots, say) is noticed.
     """
@@ -76,12 +74,7 @@ class StudyPlan(Record):
     # Not in the repr: exceptions and debuggers print it.
     slots: int = field(repr=False)
     nonce: str = field(repr=False)
-    selects: bool
     digest: str = field(default="", repr=False, compare=False, metadata=NOT_STORED)
-    # Slots that are no runs, in ascending order: see read_plan.
-    passed_over: tuple[int, ...] = field(
-        default=(), repr=False, compare=False, metadata=NOT_STORED
-    )
 
     def __post_init__(self) -> None:
         # Without their values: the first is secret, the next a mark.
@@ -93,9 +86,9 @@ class StudyPlan(Record):
                 raise ValueError(f"its {name} is damaged")
 
     @classmethod
-    def drawn(cls, design: Design, slots: int, selects: bool) -> StudyPlan:
+    def drawn(cls, design: Design, slots: int) -> StudyPlan:
         """Returns a new plan with a nonce from the operating system."""
-        plan = cls(design, slots, secrets.token_hex(16), selects)
+        plan = cls(design, slots, secrets.token_hex(16))
         return replace(plan, digest=digest_of(plan.to_json()))
 
     @classmethod

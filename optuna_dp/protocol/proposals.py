@@ -14,6 +14,7 @@ import copy
 import datetime
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import NopPruner
@@ -80,14 +81,12 @@ class Proposer:
         study = Study(_NAME, storage, sampler=self._fresh_sampler(number), pruner=NopPruner())
         for trial in visible:
             if trial is None:
-                study.add_trial(create_trial(state=TrialState.FAIL))
+                study.add_trial(timeless_trial(state=TrialState.FAIL))
                 continue
-            known = _as_output(trial)
             remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
-            known.system_attrs.update(remembered["trial"])
             for key, value in remembered["study"].items():
                 storage.set_study_system_attr(study._study_id, key, value)
-            study.add_trial(known)
+            study.add_trial(_as_output(trial, remembered["trial"]))
         # Without a joint space, what earlier pilots share: a running trial that has no parameters
         # would keep nobody away from where it is.
         shared = dict(space) or intersection_search_space(study.get_trials(deepcopy=False))
@@ -117,25 +116,28 @@ def remember(study: Study, trial_id: int, asked: Trial) -> None:
         study._storage.set_trial_system_attr(trial_id, PROPOSER_KEY, found)
 
 
-def _as_output(trial: FrozenTrial) -> FrozenTrial:
-    """Returns what is private and charged for of a pilot, and nothing else."""
+def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
+    """Returns what is private and charged for of a pilot, and what the sampler wrote beside it."""
     values = output(trial)
     unscored = TrialState.PRUNED if trial.state == TrialState.PRUNED else TrialState.FAIL
     state = unscored if values is None else TrialState.COMPLETE
-    return FrozenTrial(
-        number=0,
-        trial_id=0,
+    return timeless_trial(
         state=state,
-        value=None,
-        values=None if values is None else list(values),
-        datetime_start=_LONG_AGO,
-        datetime_complete=_LONG_AGO,
-        params=dict(trial.params),
-        distributions=dict(trial.distributions),
-        user_attrs={},
-        system_attrs={},
-        intermediate_values={},
+        values=values,
+        params=trial.params,
+        distributions=trial.distributions,
+        system_attrs=remembered,
     )
+
+
+def timeless_trial(**fields: Any) -> FrozenTrial:
+    """Returns an ended trial of these fields, as of :func:`optuna.trial.create_trial`.
+
+    Its times are the same as those of all others.
+    """
+    trial = create_trial(**fields)
+    trial.datetime_start = trial.datetime_complete = _LONG_AGO
+    return trial
 
 
 @functools.lru_cache(maxsize=2)

@@ -8,8 +8,7 @@ written under a key that contains the digest of its content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from optuna.storages import BaseStorage
@@ -24,7 +23,6 @@ from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 SLOT_KEY = "optuna_dp:slot"
 DRAW_KEY = "optuna_dp:draw"
 GATE_KEY = "optuna_dp:beyond_the_last_run"
-GAVE_UP_KEY = "optuna_dp:gave_up_waiting"
 UNSTARTED_KEY = "optuna_dp:failed_before_it_started"
 INDEPENDENT_KEY = "optuna_dp:independent:"
 NOT_DRAWN_KEY = "optuna_dp:not_drawn"
@@ -110,50 +108,20 @@ def direction_of(study: Study) -> str:
     return ",".join(direction.name.lower() for direction in study.directions)
 
 
-def leader_id(storage: BaseStorage, study_id: int) -> int | None:
-    """Returns the trial id of trial number 0, or None if there is no trial yet."""
+def leading_trial(storage: BaseStorage, study_id: int) -> FrozenTrial | None:
+    """Returns trial number 0, which holds the plan; None if there is no trial yet."""
     try:
-        return storage.get_trial_id_from_study_id_trial_number(study_id, 0)
+        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, 0)
     except KeyError:
         return None
+    return storage.get_trial(trial_id)
 
 
-def read_plan(
-    storage: BaseStorage, study_id: int, *, parse: Callable[[Any], StudyPlan] = StudyPlan.from_json
-) -> tuple[StudyPlan | None, FrozenTrial | None]:
-    """Returns the plan and the leading trial, each None if it is not there (yet).
-
-    The plan is trial 0's, unless that trial ended before it did anything and another plan was
-    made in its place (:mod:`optuna_dp.protocol.succession`), which then holds for everybody.
-    """
-    trial_id = leader_id(storage, study_id)
-    if trial_id is None:
-        return None, None
-    leader = storage.get_trial(trial_id)
-    record = leader.system_attrs.get(PLAN_KEY)
-    lost: tuple[int, ...] = ()
-    if did_nothing(leader) and ended(leader):
-        trials = storage.get_all_trials(study_id, deepcopy=False)
-        later = [t for t in trials if t.number > 0 and holds_new_plan(t)]
-        if later:
-            successor = min(later, key=lambda t: t.number)
-            record, lost = successor.system_attrs[PLAN_KEY], (0, successor.number)
-    return (None if record is None else _passing_over(parse(record), lost)), leader
-
-
-def _passing_over(plan: StudyPlan, lost: Sequence[int]) -> StudyPlan:
-    """Returns the plan with slots for as many runs as it has, those ``lost`` aside.
-
-    That trial 0 and the one with the new plan do not run is certain, not a chance that every run
-    has. If they counted, the best of T - 2 runs would be released, which under laws of a shape
-    below 1 costs more than the best of T. A fixed number of runs is not made up for.
-    """
-    if not plan.selects:
-        return plan
-    slots = plan.slots
-    for number in lost:  # In ascending order.
-        slots += number < slots
-    return replace(plan, slots=slots, passed_over=tuple(lost))
+def read_plan(storage: BaseStorage, study_id: int) -> StudyPlan | None:
+    """Returns the plan of a study; None if none is there (yet)."""
+    leader = leading_trial(storage, study_id)
+    record = None if leader is None else leader.system_attrs.get(PLAN_KEY)
+    return None if record is None else StudyPlan.from_json(record)
 
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
@@ -208,11 +176,6 @@ def did_nothing(trial: FrozenTrial) -> bool:
         and not trial.user_attrs
         and DRAW_KEY not in trial.system_attrs
     )
-
-
-def holds_new_plan(trial: FrozenTrial) -> bool:
-    """Returns whether a trial was made to hold the plan in place of trial 0."""
-    return PLAN_KEY in trial.system_attrs and trial.state == TrialState.FAIL
 
 
 def ended(trial: FrozenTrial) -> bool:

@@ -19,7 +19,6 @@ from optuna_dp.protocol.records import (
     ended,
     fail_unstarted,
     give_back_end,
-    holds_new_plan,
     read_plan,
     trials_of,
 )
@@ -52,9 +51,8 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
     never by how long they take or what they have reported: that would make the outcome of a run
     depend on something its event does not cover.
 
-    If trial 0 died before it had written the study's plan, the worker that waits longest writes a
-    new one (with a number of runs drawn afresh, trial 0 not among them) once trial 0 has been
-    marked as failed.
+    If trial 0 died before it had written the study's plan, no run has begun and none can. Once it
+    has been marked as failed, the workers that wait for it say so and end: start a new study.
 
     A trial that ended, and that SQLite shows as open because it gave it away too late, is given
     its end back.
@@ -92,7 +90,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
         if not ended(trial):
             give_back_end(storage, trial)
     is_open = {trial.number: trial for trial in _open(study)}
-    plan, _ = read_plan(storage, study_id)
+    plan = read_plan(storage, study_id)
     trials = trials_of(study)
     lost = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
     if not numbers <= is_open.keys() | lost:
@@ -122,13 +120,12 @@ def _failed_unnoticed(trial: FrozenTrial) -> bool:
     return (
         trial.state == TrialState.FAIL
         and did_nothing(trial)
-        and not holds_new_plan(trial)
         and not trial.system_attrs.keys() & {SLOT_KEY, UNSTARTED_KEY}
     )
 
 
 def _open(study: Study) -> list[OpenTrial]:
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     return [
         OpenTrial(
             number=trial.number,

@@ -21,7 +21,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.plan import PLAN_KEY
-from optuna_dp.protocol.records import SLOT_KEY, did_nothing, leader_id
+from optuna_dp.protocol.records import leading_trial
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -56,9 +56,5 @@ def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..
 
 def is_ours(storage: BaseStorage, study_id: int) -> bool:
     """Returns whether a study was begun by a sampler of optuna-dp."""
-    trial_id = leader_id(storage, study_id)
-    if trial_id is None:
-        return False
-    leader = storage.get_trial(trial_id)
-    trials = storage.get_all_trials(study_id, deepcopy=False) if did_nothing(leader) else [leader]
-    return any(PLAN_KEY in t.system_attrs or SLOT_KEY in t.system_attrs for t in trials)
+    leader = leading_trial(storage, study_id)
+    return leader is not None and PLAN_KEY in leader.system_attrs

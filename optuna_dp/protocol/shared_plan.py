@@ -1,7 +1,7 @@
 """One plan for all workers: who writes it, who waits for it, and who may not run under it.
 
-Trial 0 writes it. Every other worker reads it, waits for it, or succeeds a leader that died
-(:mod:`optuna_dp.protocol.succession`), and ends if it was configured differently.
+Trial 0 writes it. Every other worker reads it or waits for it, and ends if it was configured
+differently. If trial 0 ended without writing it, no run has begun and none can.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ from typing import Any, NoReturn
 
 from optuna.storages import BaseStorage
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
-from optuna_dp.protocol.records import PUBLISHED_KEY, fail_unstarted, read_plan, write_plan
+from optuna_dp.protocol.records import (
+    PUBLISHED_KEY,
+    ended,
+    fail_unstarted,
+    leading_trial,
+    read_plan,
+    write_plan,
+)
 from optuna_dp.protocol.waiting import Waiting
 
 
@@ -29,7 +36,7 @@ def plan_for(
     """Returns the study's plan for a trial that starts: read, waited for, or written by trial 0.
 
     Raises:
-        PlanError: If there is no plan and nobody is left who may write it.
+        PlanError: If trial 0 ended without writing one. No run has begun then, and none can.
     """
     storage, study_id = study._storage, study._study_id
     if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
@@ -44,26 +51,27 @@ def plan_for(
         write_plan(storage, trial, plan)
         return plan
 
-    def read() -> StudyPlan | str | None:
-        found, leader = read_plan(storage, study_id, parse=parse)
-        if found is not None:
-            return found
-        if leader is None or not leader.state.is_finished():
-            return None
-        # Lazy: only studies whose first worker died need it.
-        from optuna_dp.protocol.succession import plan_in_place
+    def read() -> FrozenTrial | None:
+        leader = leading_trial(storage, study_id)
+        decided = leader is not None and (PLAN_KEY in leader.system_attrs or ended(leader))
+        return leader if decided else None
 
-        return plan_in_place(storage, study_id, leader, trial.number, new_plan)
-
-    answer = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
-    if isinstance(answer, StudyPlan):
-        return answer
-    refuse(storage, trial, f"This study has no plan: {answer}. Start a new study.")
+    leader = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
+    assert leader is not None  # Without a timeout.
+    if PLAN_KEY in leader.system_attrs:
+        return parse(leader.system_attrs[PLAN_KEY])
+    # Without a mark that vouches for it: a database may let the plan of trial 0 in late, and a run
+    # that was refused must not count as one that failed by chance.
+    storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+    raise PlanError(
+        "This study has no plan, and no run can begin: trial 0 ended without writing one. Its "
+        "worker died first, or it was made by hand or by another sampler. Start a new study."
+    )
 
 
 def written_plan(study: Study) -> StudyPlan:
     """Returns the plan that was written; refuses a study that has none."""
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     if plan is None:
         raise PlanError(
             "This study has no plan, because its first trial was not made by a sampler of "

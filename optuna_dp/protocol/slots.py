@@ -22,8 +22,6 @@ import json
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import optuna
@@ -34,7 +32,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
+from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
@@ -49,7 +47,6 @@ from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
-    GAVE_UP_KEY,
     SLOT_KEY,
     TIE_BITS,
     UNSTARTED_KEY,
@@ -99,7 +96,6 @@ class SlotSampler(BaseSampler):
     # What a procedure supplies.
 
     _procedure: str  # The procedure of the study.
-    _selects = False  # Whether the best of a random number of runs is taken.
 
     @abstractmethod
     def _settings(self) -> Record:
@@ -251,18 +247,7 @@ class SlotSampler(BaseSampler):
         if self._is_beyond(study, plan, trial):
             raise optuna.TrialPruned(BEYOND)
         check_same_design(*self.own_design(study), plan)
-        with self._noting_that_it_waits(study, trial):
-            return self._space_of(study, plan, trial.number)
-
-    @contextmanager
-    def _noting_that_it_waits(self, study: Study, trial: FrozenTrial) -> Iterator[None]:
-        """Marks a run that gave up waiting for others: failing now would depend on durations."""
-        try:
-            yield
-        except WaitError as error:
-            if not error.own_run:
-                study._storage.set_trial_system_attr(trial._trial_id, GAVE_UP_KEY, True)
-            raise
+        return self._space_of(study, plan, trial.number)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -280,8 +265,7 @@ class SlotSampler(BaseSampler):
                 if name in drawn["internal"]
             }
         plan = self._plan_of(study, trial)
-        with self._noting_that_it_waits(study, trial):
-            params, notes = self._draw(study, plan, trial.number, search_space)
+        params, notes = self._draw(study, plan, trial.number, search_space)
         record = {**draw_record(params, search_space), **notes}
         study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
         return params
@@ -376,7 +360,7 @@ class SlotSampler(BaseSampler):
     def _new_plan(self, study: Study) -> StudyPlan:
         design, _ = self.own_design(study)
         slots = self._draw_slots(entropy.bits(self._seed, "slots"))
-        return StudyPlan.drawn(design, slots, self._selects)
+        return StudyPlan.drawn(design, slots)
 
 
 # A retried run is refused at release; without retries the study is not lost to one.

@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import WaitError
 from optuna_dp.models.scores import RunOutcome
 from optuna_dp.polling import poll
-from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
 from optuna_dp.protocol.waiting import Waiting
 
@@ -41,12 +40,11 @@ def completed_batches(
     own: Callable[[FrozenTrial], bool],
     batches: str = "DPHyPOSampler a batch_size",
     otherwise: str = ", or schedule='any' (which costs more)",
-    timeout: float | None = None,
-) -> list[FrozenTrial] | None:
+) -> list[FrozenTrial]:
     """Returns all runs of slots below ``first_of_batch``, when all of them have ended.
 
-    Waits without an end unless given otherwise: a run that gave up after some time depends on how
-    long others take, and must not count as an ordinary failed run.
+    Waits without an end: whether a run that gave up after some time fails would depend on how long
+    others take, which no guarantee covers.
 
     Args:
         study: The study.
@@ -54,7 +52,6 @@ def completed_batches(
         own: Whether this very thread started a run; waiting for it would be for ever.
         batches: What to enlarge so that fewer runs wait, in words; empty if nothing helps.
         otherwise: What else would help, in words.
-        timeout: Seconds after which None is returned.
 
     Raises:
         WaitError: If a run waited for is this thread's own.
@@ -68,14 +65,12 @@ def completed_batches(
         unfinished = [trial for trial in before if not ended(trial)]
         if any(own(trial) for trial in unfinished):
             # Nothing of data or durations is in this: whoever fails this run may do so.
-            error = WaitError(
+            raise WaitError(
                 "This run waits for all runs of earlier batches, and this thread started one of "
                 "them. Tell its result first (study.tell), then ask this run for its parameters "
                 "again. If you have lost that trial, mark it as failed (optuna-dp recover)"
                 f"{enlarge}{otherwise}."
             )
-            error.own_run = True
-            raise error
         if unfinished or len(before) < first_of_batch:
             return None
         return before
@@ -86,12 +81,6 @@ def completed_batches(
         below=first_of_batch,
         advice=f"To keep n workers busy, give {batches} of n." if batches else "",
     )
-    return poll(read, timeout=timeout, on_pause=waiting.pause)
-
-
-def slot_behind(plan: StudyPlan, runs: int) -> int:
-    """Returns the first slot behind so many runs; what is passed over is no run."""
-    end = runs
-    for number in plan.passed_over:
-        end += number < end
-    return end
+    found = poll(read, timeout=None, on_pause=waiting.pause)
+    assert found is not None  # Without a timeout.
+    return found

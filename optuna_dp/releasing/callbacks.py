@@ -17,7 +17,7 @@ from optuna_dp.evidence.run_record import (
     run_records,
     write_run_record,
 )
-from optuna_dp.evidence.slot_records import check_waited, slot_record
+from optuna_dp.evidence.slot_records import slot_record
 from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.reminders import ProgressLine, Reminder
 from optuna_dp.validation import open_unit
@@ -124,8 +124,7 @@ class PrivacyCallback:
         # Said now, not when all runs have been charged for.
         procedure.check_origin(slots)
         if procedure.runs_among([trial], plan):
-            check_waited(trial)
-            procedure.check_run(trial, slot_record(trial, plan), plan)
+            procedure.check_run(trial, slot_record(trial, plan))
             procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
         done = sum(map(ended, slots))

@@ -71,7 +71,7 @@ class SamplerContract(ABC):
 
     def check(self, study: Study, slots: int | None = None) -> None:
         """Every slot has run and nothing else has."""
-        plan, _ = read_plan(study._storage, study._study_id)
+        plan = read_plan(study._storage, study._study_id)
         assert plan is not None
         assert slots is None or plan.slots == slots
         trials = study.get_trials(deepcopy=False)
@@ -196,7 +196,7 @@ class SamplerContract(ABC):
         for _ in range(12):
             study = self.study(self.make(Geometric(mean=20)))
             study.optimize(lambda trial: 0.0)
-            plan, _ = read_plan(study._storage, study._study_id)
+            plan = read_plan(study._storage, study._study_id)
             assert plan is not None
             counts.add(plan.slots)
             ties |= {t.system_attrs[SLOT_KEY]["tie_break"] for t in study.trials[: plan.slots]}

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
-from optuna_dp.models.prior import from_unit, n_points, to_external
+from optuna_dp.models.grid import grid_of
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol.plan import canonical_json
 from optuna_dp.utilities.settings import CandidateSource
@@ -39,7 +36,14 @@ def candidate_list(
     if search_space is not None:
         check_space(search_space)
     if candidates is None:
-        return _grid(search_space)
+        if search_space is None:
+            raise InvalidArgumentError(
+                "candidates",
+                None,
+                "without a search_space there is no grid to make",
+                "Give search_space, a list of candidates, or candidates=<number of draws>.",
+            )
+        return _fixed("grid", grid_of(search_space, MOST))
     if isinstance(candidates, (Sequence, tuple)) and not isinstance(candidates, (str, bytes)):
         return _listed(search_space, candidates)
     if isinstance(candidates, bool) or not hasattr(candidates, "__index__"):
@@ -112,43 +116,3 @@ def _check_contained(
             raise InvalidArgumentError(
                 f"{name}[{parameter!r}]", point[parameter], f"it must lie in {distribution}"
             )
-
-
-def _grid(space: Mapping[str, BaseDistribution] | None) -> Candidates:
-    if space is None:
-        raise InvalidArgumentError(
-            "candidates",
-            None,
-            "without a search_space there is no grid to make",
-            "Give search_space, a list of candidates, or candidates=<number of draws>.",
-        )
-    sizes = {}
-    for name, distribution in space.items():
-        points = n_points(distribution)
-        if points is None:
-            raise InvalidArgumentError(
-                f"search_space[{name!r}]",
-                distribution,
-                "a grid needs parameters with finitely many values",
-                "Give step=, or candidates=<number of draws>.",
-            )
-        sizes[name] = points
-    count = math.prod(sizes.values())
-    if count > MOST:
-        raise InvalidArgumentError(
-            "search_space",
-            f"a grid of {count} points",
-            f"it must have at most {MOST}",
-            "Give candidates=<number of draws>.",
-        )
-    axes = [_values(distribution, sizes[name]) for name, distribution in space.items()]
-    grid = [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
-    return _fixed("grid", grid)
-
-
-def _values(distribution: BaseDistribution, count: int) -> list[Any]:
-    """All values of a parameter that has ``count`` of them, in order."""
-    if isinstance(distribution, IntDistribution):  # A logarithmic one is not even in units.
-        return list(range(distribution.low, distribution.high + 1, distribution.step))
-    units = (np.arange(count) + 0.5) / count
-    return [to_external(distribution, float(x)) for x in from_unit(distribution, units)]

@@ -145,7 +145,7 @@ def read_trace(study: Study) -> tuple[LoopState, ...]:
     Raises:
         PlanError: If the study has no plan with a doubling loop.
     """
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")

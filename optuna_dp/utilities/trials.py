@@ -91,7 +91,7 @@ def report_utilities(
             "study", None, "it is needed for a trial from outside the objective"
         )
     storage = home._storage
-    plan, _ = read_plan(storage, home._study_id)
+    plan = read_plan(storage, home._study_id)
     if plan is None or "n_partitions" not in plan.design.settings:
         raise PlanError(
             "report_utilities needs a study with ProposeTestSampler or NoisyMaxSampler."
@@ -218,7 +218,7 @@ class UtilitySampler(DrawnSlotSampler):
     ) -> None:
         """Refuses a utility that cannot be used at once, not after the last candidate."""
         super().after_trial(study, trial, state, values)
-        plan, _ = read_plan(study._storage, study._study_id)
+        plan = read_plan(study._storage, study._study_id)
         mine = plan is not None and trial.number < plan.slots
         if state == TrialState.COMPLETE and values is not None and mine:
             self._check_value(trial, values[0])

@@ -68,7 +68,7 @@ class Life:
 
     @property
     def plan(self) -> StudyPlan | None:
-        return read_plan(self.study._storage, self.study._study_id)[0]
+        return read_plan(self.study._storage, self.study._study_id)
 
     @property
     def spoilt(self) -> bool:

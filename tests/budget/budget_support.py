@@ -55,7 +55,7 @@ def finished(
 
 def rungs_of(study: optuna.Study) -> list[str]:
     """What began, by number: "pilot", "last", or "" for what did not begin."""
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     pilots = BudgetSettings.of(plan.design).pilots
     return [

@@ -9,14 +9,12 @@ from typing import Any
 import optuna
 import pytest
 from budget.budget_support import X, budget, finished, rungs_of, sampler
-from optuna.trial import TrialState
 from support import objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import (
     InvalidArgumentError,
     PlanError,
-    ReleaseRefusedError,
     UnfinishedStudyError,
     WaitError,
 )
@@ -418,45 +416,6 @@ def test_the_last_run_asked_for_too_early_is_not_lost() -> None:
     last = study.ask()
     assert not odp.fidelity(last).is_pilot
     study.tell(last, objective(last))
-    assert odp.release(study).value is not None
-
-
-def test_a_pilot_that_gives_up_waiting_makes_the_study_impossible_to_release() -> None:
-    """Whether it failed depends on how long others took, which nothing charges for."""
-    study = study_of(sampler(budget(3), search_space=X, timeout=0.05))
-    pilot = study.ask()
-    thread = threading.Thread(
-        target=lambda: study.optimize(objective, n_trials=1, catch=(WaitError,))
-    )
-    thread.start()
-    thread.join()
-    assert study.trials[1].state == TrialState.FAIL
-    study.tell(pilot, objective(pilot))
-    study.optimize(objective)
-    with pytest.raises(ReleaseRefusedError, match="gave up") as caught:
-        odp.release(study)
-    assert caught.value.trial_number == 1
-
-
-def test_a_last_run_that_gives_up_waiting_has_not_begun() -> None:
-    study = study_of(sampler(budget(2), search_space=X, timeout=0.05, pilot_batch_size=2))
-    first, second = study.ask(), study.ask()
-    caught: list[WaitError] = []
-
-    def asks() -> None:
-        with pytest.raises(WaitError, match="has not begun") as error:
-            study.ask()
-        caught.append(error.value)
-
-    thread = threading.Thread(target=asks)
-    thread.start()
-    thread.join()
-    assert len(caught) == 1
-    for trial in (first, second):
-        study.tell(trial, objective(trial))
-    odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
-    study.optimize(objective)
-    assert rungs_of(study).count("last") == 1
     assert odp.release(study).value is not None
 
 

@@ -426,7 +426,6 @@ def test_a_seed_makes_it_repeatable_and_is_no_reason_to_refuse() -> None:
         {"choose": 3},
         {"pilot_batch_size": 0},
         {"seed": 0.5},
-        {"timeout": 0.0},
     ],
     ids=lambda wrong: "-".join(wrong),
 )

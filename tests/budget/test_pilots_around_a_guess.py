@@ -52,7 +52,7 @@ def test_the_other_pilots_follow_the_prior() -> None:
 
 def test_pilots_side_by_side_share_the_one_guess() -> None:
     sampler = odp.BudgetSampler(
-        budget(4, 2), search_space=SPACE, proposer=PRIOR, pilot_batch_size=4, timeout=5.0
+        budget(4, 2), search_space=SPACE, proposer=PRIOR, pilot_batch_size=4
     )
     study = optuna.create_study(direction="maximize", sampler=sampler)
     asked = [study.ask(SPACE).params["noise"] for _ in range(4)]

@@ -282,7 +282,7 @@ def test_candidates_of_every_kind() -> None:
     chosen = FederatedVote(space, candidates=[grid[5], grid[7]], k=1, epsilon=1.0)
     assert chosen.candidates == [grid[5], grid[7]]
     log = {"lr": FloatDistribution(1e-5, 1.0, log=True)}
-    with pytest.raises(InvalidArgumentError, match="continuous"):
+    with pytest.raises(InvalidArgumentError, match="finitely many values"):
         choose_candidates(log, "grid", rng)
     assert len(choose_candidates(log, 7, rng)) == 7
 

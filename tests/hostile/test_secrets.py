@@ -56,7 +56,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
             lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
         )
         found = odp.release(study)
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     slots = plan.slots
     assert slots == SECRET

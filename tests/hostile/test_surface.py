@@ -189,7 +189,6 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "proposer": None,
             "choose": "best",
             "pilot_batch_size": 1,
-            "timeout": None,
             "seed": None,
         },
     ),

@@ -235,38 +235,6 @@ def two_pilots_at_once_that_follow_each_other() -> odp.Release:
     return odp.release(study)
 
 
-def a_last_run_that_gave_up_waiting() -> odp.Release:
-    study = of_budget(timeout=0.01)
-    study.optimize(spends, n_trials=1)
-    another = again(study, odp.BudgetSampler(PLAN, timeout=0.01)).ask()
-    value = spends(another)
-    with met("Continue with study.optimize", WaitError):
-        study.optimize(spends)
-    study.tell(another.number, value)
-    study.optimize(spends)
-    return odp.release(study)
-
-
-def a_pilot_that_gave_up_waiting() -> odp.Release:
-    """What the pilots cost composes with a new study."""
-    study = of_budget(budget(2, 2), timeout=0.01)
-    study.optimize(spends, n_trials=1)
-    another = again(study, odp.BudgetSampler(budget(2, 2), timeout=0.01)).ask()
-    value = spends(another)
-    with met("add the cost of the pilots", WaitError):
-        study.optimize(spends)
-    study.tell(another.number, value)
-    study.optimize(spends)
-    with met("Start a new study. Leave out timeout="):
-        odp.release(study)
-    study = of_budget(budget(2, 2))
-    study.optimize(spends)
-    release = odp.release(study)
-    both = release.guarantee.compose(budget(2, 2).guarantee)
-    assert both.epsilon(1e-5) > release.guarantee.epsilon(1e-5)
-    return release
-
-
 def a_storage_that_holds_a_release() -> odp.Release:
     public = optuna.storages.InMemoryStorage()
     odp.publish(nothing_has_run(), public, "release")

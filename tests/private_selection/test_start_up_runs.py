@@ -15,8 +15,7 @@ from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.statement import facts_of
-from optuna_dp.protocol.records import DRAW_KEY, fail_unstarted, read_plan
-from optuna_dp.protocol.visible_runs import slot_behind
+from optuna_dp.protocol.records import DRAW_KEY, read_plan
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
@@ -44,7 +43,7 @@ def charged(study: optuna.Study) -> int:
 def test_the_first_batch_or_more_is_promised_and_charged(how: dict[str, Any], promised) -> None:
     study = finished_study(sampler_of(**how))
     assert charged(study) == promised
-    settings = read_plan(study._storage, study._study_id)[0].design.settings
+    settings = read_plan(study._storage, study._study_id).design.settings
     # Left out where nothing is promised: such a plan is what it was before there was the field.
     assert settings.get("startup_runs") == (promised or None)
     assert ("startup_runs" in settings) == (promised > 0)
@@ -81,9 +80,10 @@ def test_an_informed_prior_is_drawn_from_too() -> None:
 @pytest.mark.parametrize("prior", [None, FixedCandidates([{"x": -0.5}, {"x": 0.5}])], ids=type)
 def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None:
     # A worker that breaks the promise.
-    monkeypatch.setattr(dp_hypo, "slot_behind", lambda plan, runs: 0)
-    study = finished_study(sampler_of(startup_runs=3, prior=prior))
-    monkeypatch.undo()
+    promised = sampler_of(startup_runs=3, prior=prior)
+    worker = sampler_of(startup_runs=0, prior=prior)
+    monkeypatch.setattr(worker, "own_design", promised.own_design)
+    study = finished_study(worker)
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
         odp.release(study, odp.gaussian(4.0))
 
@@ -95,20 +95,6 @@ def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused(monkeypatch) 
     monkeypatch.undo()
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
         odp.release(study, odp.gaussian(4.0))
-
-
-def test_slots_that_are_no_runs_do_not_count_among_the_first() -> None:
-    """Trial 0 died without a plan; the worker of trial 1 made a trial that holds the new one."""
-    study = study_of(sampler_of(6, startup_runs=3))
-    fail_unstarted(study._storage, study._storage.create_new_trial(study._study_id))
-    study.optimize(objective)
-    plan, _ = read_plan(study._storage, study._study_id)
-    lost = plan.passed_over
-    assert len(lost) == 2
-    runs = [trial for trial in study.trials if trial.number not in lost]
-    assert [DRAW_KEY in trial.system_attrs for trial in runs[:6]] == [False] * 3 + [True] * 3
-    assert slot_behind(plan, 3) == runs[3].number
-    assert charged(study) == 3
 
 
 @pytest.mark.parametrize("how", [{"startup_runs": -1}, {"startup_runs": 1.5}], ids=str)

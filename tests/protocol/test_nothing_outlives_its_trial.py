@@ -66,7 +66,7 @@ def live(study: optuna.Study, rng: random.Random) -> list[float]:
 
 def check(study: optuna.Study, drawn: list[float]) -> None:
     """What was drawn is in this study's trials, in the slots of its own plan."""
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     assert plan.slots == COUNT
     assert all(not t.params for t in study.trials if t.number >= COUNT)

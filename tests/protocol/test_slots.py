@@ -28,7 +28,7 @@ SAMPLERS: dict[str, Any] = {
 
 
 def slots_of(study: optuna.Study) -> int:
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     return plan.slots
 
@@ -199,12 +199,12 @@ def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path:
     sampler = odp.RandTuneSampler(trials=exactly(5))
     first = study_of(sampler, storage=storage, study_name="same")
     first.optimize(objective, n_trials=3)
-    old_plan, _ = read_plan(first._storage, first._study_id)
+    old_plan = read_plan(first._storage, first._study_id)
     optuna.delete_study(study_name="same", storage=storage)
     second = study_of(sampler, storage=storage, study_name="same")
     assert second._study_id == first._study_id
     second.optimize(objective)
-    new_plan, _ = read_plan(second._storage, second._study_id)
+    new_plan = read_plan(second._storage, second._study_id)
     assert old_plan is not None
     assert new_plan is not None
     assert new_plan.nonce != old_plan.nonce
@@ -228,7 +228,8 @@ def test_a_leader_that_cannot_draw_a_plan_leaves_nobody_waiting() -> None:
             raise RuntimeError("no entropy")
 
     study = study_of(Broken(trials=odp.Geometric(mean=5)))
-    with pytest.raises(RuntimeError, match="no entropy"):
+    # Whichever of the threads ends first: those that waited for the plan say that there is none.
+    with pytest.raises((RuntimeError, PlanError), match=r"no entropy|no run can begin"):
         study.optimize(objective, n_jobs=3)
     assert all(t.state == TrialState.FAIL for t in study.trials)
 

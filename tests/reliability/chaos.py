@@ -6,7 +6,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Story:
     deaths: int
     recovered: int
     restarts: int
-    succession: bool
+    begun_anew: int
 
 
 def nothing_to_choose_by(study: optuna.Study) -> bool:
@@ -61,7 +61,8 @@ def live_through(
     Half of the deaths come from within, right before or after a random call to the storage; half
     from outside, at a random moment. Under every other seed a first worker is alone and dies for
     certain, with trial 0 in its hands: before the plan is written or during the run. A trial is
-    recovered when its worker is dead and the database is done with it, as an operator should.
+    recovered when its worker is dead and the database is done with it, as an operator should. A
+    study whose trial 0 ended without a plan is begun anew, and no run of it has begun.
     """
     rng = random.Random(seed)
     name = f"chaos {seed}"
@@ -71,7 +72,7 @@ def live_through(
     job = Job(url, name, sampler, law)
     deaths_left = rng.randint(2, 6)
     restart_left = 1 if restart is not None else 0
-    crew_size, deaths, recovered, restarts = rng.randint(2, 4), 0, 0, 0
+    crew_size, deaths, recovered, restarts, anew = rng.randint(2, 4), 0, 0, 0, 0
     workers: list[tuple[Any, float | None]] = []
     hired: set[int] = set()
     plan = None
@@ -151,7 +152,15 @@ def live_through(
             except ReleaseRefusedError:
                 if plan is not None:
                     raise
-                hire()  # Trial 0 died without a plan, and everybody else died too.
+                if study.get_trials(deepcopy=False)[0].state.is_finished():
+                    assert not Diary.read(diary).began
+                    anew += 1
+                    name = f"chaos {seed}, begun anew {anew} times"
+                    study = optuna.create_study(
+                        storage=storage, study_name=name, direction="maximize"
+                    )
+                    job = replace(job, study=name)
+                hire()
             else:
                 break
         else:
@@ -173,5 +182,4 @@ def live_through(
         first = 0
     completed = [t.value for t in trials[first:] if t.value is not None]
     assert release.value == (max(completed) if completed else None)
-    leader = trials[0]
-    return Story(slots, deaths, recovered, restarts, "optuna_dp:slot" not in leader.system_attrs)
+    return Story(slots, deaths, recovered, restarts, anew)

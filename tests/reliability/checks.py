@@ -17,7 +17,7 @@ from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, read_plan
 
 
 def plan_of(study: optuna.Study):
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     return plan
 
 

@@ -20,7 +20,7 @@ SCHEDULES = int(os.environ.get("CHAOS_SCHEDULES", "5"))
 
 def run_schedules(seeds, kind, url_of, forks, tmp_path, law=LAW, restart=None, sampler=None):
     url = url_of(kind)
-    total = {"deaths": 0, "recovered": 0, "restarts": 0, "successions": 0}
+    total = {"deaths": 0, "recovered": 0, "restarts": 0, "begun anew": 0}
     for seed in seeds:
         print(f"chaos seed {seed} on {kind}", flush=True)
         with opened(url) as storage:
@@ -30,7 +30,7 @@ def run_schedules(seeds, kind, url_of, forks, tmp_path, law=LAW, restart=None, s
         total["deaths"] += story.deaths
         total["recovered"] += story.recovered
         total["restarts"] += story.restarts
-        total["successions"] += story.succession
+        total["begun anew"] += story.begun_anew
     print(f"{len(seeds)} schedules on {kind}: {total}")
     return total
 
@@ -41,11 +41,11 @@ def run_schedules(seeds, kind, url_of, forks, tmp_path, law=LAW, restart=None, s
 )
 def test_many_schedules_of_deaths(url_of, forks, tmp_path, kind, first) -> None:
     total = run_schedules(range(first, first + SCHEDULES), kind, url_of, forks, tmp_path)
-    # Half as many deaths and trials, and a quarter as many successions, are certain (see
+    # Half as many deaths and trials, and a quarter as many studies begun anew, are certain (see
     # live_through).
     assert total["deaths"] >= SCHEDULES // 2
     assert total["recovered"] >= SCHEDULES // 2
-    assert total["successions"] >= SCHEDULES // 4
+    assert total["begun anew"] >= SCHEDULES // 4
 
 
 def test_a_few_schedules_of_deaths_with_a_budget(url_of, forks, tmp_path) -> None:

@@ -1,5 +1,8 @@
 """A worker dies after each of its storage calls in turn; what it leaves can be finished, released.
 
+Or nothing has begun: a worker that dies before it has written the plan leaves a study to be thrown
+away.
+
 The random schedules of test_chaos.py seldom meet the moment between two writes. Here each is met.
 """
 
@@ -14,8 +17,9 @@ from support import RUN, ask, exactly
 
 import optuna_dp as odp
 from optuna_dp import polling
+from optuna_dp.errors import PlanError
 
-from .checks import check_exactly_t, release_of
+from .checks import check_exactly_t, plan_of, release_of
 from .clocks import FakeClock
 from .workers import SAMPLERS
 
@@ -62,7 +66,7 @@ def work(storage: InMemoryStorage, kind: str, runs: list[int]) -> None:
 
 @pytest.mark.parametrize("kind", sorted(SAMPLERS))
 def test_a_worker_that_dies_after_any_call_leaves_what_can_be_finished(kind, monkeypatch) -> None:
-    calls, died = 1, True
+    calls, died, thrown_away = 1, True, 0
     while died:
         monkeypatch.setattr(polling, "clock", FakeClock())
         storage, runs = MortalStorage(), []
@@ -77,9 +81,16 @@ def test_a_worker_that_dies_after_any_call_leaves_what_can_be_finished(kind, mon
         lost = [trial.number for trial in odp.recover(study)]
         odp.recover(study, fail=lost)
         assert len(lost) <= died
+        calls += 1
+        if lost and plan_of(study) is None:
+            thrown_away += 1
+            with pytest.raises(PlanError, match=r"no run can begin.*Start a new study"):
+                work(storage, kind, runs)
+            assert not runs
+            continue
         work(storage, kind, runs)
         slots = check_exactly_t(study, runs, crashes=True)
         assert len(runs) >= slots - 2
         release_of(study, RUN)
-        calls += 1
     assert calls > 20
+    assert 0 < thrown_away < 12

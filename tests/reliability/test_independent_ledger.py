@@ -305,9 +305,9 @@ class World:
 
     def check_refused(self, text: str) -> None:
         # A candidate that was lost is evaluated again by report_utilities, which is not at stake.
-        # A living worker that is told to have failed may be making the plan in place of trial 0's.
-        known = ("it has no utility", "it holds a second copy of the plan")
-        assert self.foreign or any(words in text for words in known), f"{self.name}: {text}"
+        # If the worker of trial 0 died before it wrote the plan, no run has begun.
+        known = "it has no utility" in text or ("It has no plan" in text and not self.ledger)
+        assert self.foreign or known, f"{self.name}: {text}"
         calls = Counter(number for number, _ in self.ledger)
         assert max(calls.values(), default=0) <= 1, f"{self.name}: twice: {calls}"
 

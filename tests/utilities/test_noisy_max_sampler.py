@@ -135,7 +135,7 @@ def test_the_choice_is_random() -> None:
 def test_of_two_choices_made_at_once_everybody_takes_the_same() -> None:
     """A worker that read the storage before the other wrote makes a choice that nobody takes."""
     study = run(MAKERS["propose_test"](SPACE), n_trials=len(GRID))
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     first = settle(study, plan, 0)
     template = optuna.trial.create_trial(

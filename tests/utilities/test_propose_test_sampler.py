@@ -55,7 +55,7 @@ def candidates(study: optuna.Study) -> list[Any]:
 
 def check_batches(study: optuna.Study) -> None:
     """The trials are what the answers say, and each stage but the last was tested."""
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     trace, recorded = read_trace(study), choices(study, plan)
     final = recorded[max(recorded)]
