@@ -143,6 +143,8 @@ BY_HAND = {
     "shuffled epochs": "batches not Poisson",
     **SCORES,
 }
+# An unclipped layer is missed once in fifteen tries; three accuracies may be equal.
+IN_MOST_TRIES = {"an unclipped layer", "an exact attribute"}
 WITH_OPACUS = {
     "": None,
     "statistics of private data": "sensitivity",
@@ -159,7 +161,7 @@ WITH_OPACUS = {
 )
 def test_what_is_planted_is_found_and_nothing_else(train, fault, expected) -> None:
     planted = functools.partial(objective, train=train, fault=fault)
-    for _ in range(3 if fault == "an exact attribute" else 1):  # three accuracies may be equal
+    for _ in range(6 if fault in IN_MOST_TRIES else 1):
         report = odp.check_objective(planted, EVENT, data=DATA)
         if report.findings:
             break
