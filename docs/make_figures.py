@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-import optuna
-from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 import optuna_dp as odp
 
@@ -21,44 +17,17 @@ FLAGS += ["--hide-scrollbars", "--virtual-time-budget=5000"]
 FLAGS += ["--default-background-color=00000000"]  # as the figures: none
 
 RUN = odp.dp_sgd(noise_multiplier=1.0, sample_rate=256 / 60000, steps=2344)
-SPACE = {
-    "learning_rate": FloatDistribution(1e-4, 1.0, log=True),
-    "momentum": FloatDistribution(0.0, 0.99),
-    "optimizer": CategoricalDistribution(["sgd", "adam", "rmsprop"]),
-}
-
-
-def objective(trial: optuna.Trial) -> float:
-    """A landscape without data; seeded, so it could not be released."""
-    rate = trial.suggest_float("learning_rate", 1e-4, 1.0, log=True)
-    momentum = trial.suggest_float("momentum", 0.0, 0.99)
-    kind = trial.suggest_categorical("optimizer", ["sgd", "adam", "rmsprop"])
-    return (
-        0.9
-        - 0.05 * (math.log10(rate) + 1.5) ** 2
-        - 0.1 * (momentum - 0.8) ** 2
-        - (0.1 if kind == "rmsprop" else 0.0)
-    )
-
-
-def studied() -> optuna.Study:
-    sampler = odp.DPHyPOSampler(SPACE, trials=odp.Poisson(mean=2000).capped(16), seed=5)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(objective)
-    return study
 
 
 def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         sys.exit("Chromium is needed to draw the figures.")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     search = odp.selection_guarantee(RUN, odp.Geometric(mean=10))
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10)
     figures = {
         "profile": odp.visualization.plot_privacy_profile(search),
         "by-trials": odp.visualization.plot_epsilon_by_trials(plan),
-        "density": odp.visualization.plot_sampling_density(studied()),
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in figures.items():

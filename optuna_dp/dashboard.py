@@ -54,7 +54,6 @@ def annotate(study: Study, *, attack: bool = True) -> None:
     ====================  =========================================================================
     privacy-profile       guaranteed epsilon against delta, with the strongest known attack beneath
     epsilon-by-trials     the runs so far (or iterations) against the guarantee; not noisy max
-    sampling-density      where the next run is drawn: DP-HyPO
     ====================  =========================================================================
 
     Calling it again brings all of it up to date; :class:`DashboardCallback` does so while the
@@ -69,8 +68,7 @@ def annotate(study: Study, *, attack: bool = True) -> None:
 
     Args:
         study: A study of one of optuna-dp's samplers; where runs are private, its
-            :class:`~optuna_dp.PrivacyCallback` must have recorded what a run costs. Load it with
-            its sampler to see the density.
+            :class:`~optuna_dp.PrivacyCallback` must have recorded what a run costs.
         attack: Whether to look for attacks, most of the work (some seconds).
 
     Raises:
@@ -82,7 +80,6 @@ def annotate(study: Study, *, attack: bool = True) -> None:
     figures: dict[str, Callable[[Study], go.Figure]] = {
         "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=attack),
         "epsilon-by-trials": plots.plot_epsilon_by_trials,
-        "sampling-density": plots.plot_sampling_density,
     }
     _draw(board, study, study, figures)
 

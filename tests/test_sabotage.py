@@ -178,7 +178,7 @@ def selection_study() -> tuple[odp.Release, float]:
 SELECTION = odp.selection_guarantee(
     odp.gaussian(4.0),
     odp.Geometric(mean=3),
-    density_bounds=odp.DPHyPOSampler().density.bounds,
+    density_bounds=(0.75, 2.0),
     startup_runs=1,
 ).epsilon(DELTA)
 STUDIES = {"budget": budget_study, "selection": selection_study}

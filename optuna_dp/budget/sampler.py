@@ -21,7 +21,6 @@ import logging
 from typing import Any
 
 from optuna.distributions import BaseDistribution, json_to_distribution
-from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -34,7 +33,6 @@ from optuna_dp.budget.last_runs import (
     wait_for_turn,
     warn_if_failed,
 )
-from optuna_dp.budget.pilot_pruner import wrapped
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
@@ -85,10 +83,9 @@ class BudgetSampler(SlotSampler):
     they follow from public numbers; those that it asks for are drawn at random, or enqueued.
 
     Whatever depends on the data only through the runs' private outputs is allowed: an enqueued
-    trial is a pilot, and the first of them, the first guess, climbs to every rung; a pruner may
-    compare pilots of the first rung (the values reported to it must be part of the pilots' event);
-    several objectives, if ``choose`` is a function. A person who has seen the pilots may enqueue
-    the last run. The last run is never pruned by comparing it with others.
+    trial is a pilot, and the first of them, the first guess, climbs to every rung; several
+    objectives, if ``choose`` is a function. A person who has seen the pilots may enqueue the last
+    run. Pruners that compare trials are silenced.
 
     Guarantees:
         * Trials 0 to B - 1 are the pilots, rung by rung. Then one run begins, and one more for
@@ -240,13 +237,6 @@ class BudgetSampler(SlotSampler):
         if trial.number < self._pilots:
             return False
         return GATE_KEY in study._storage.get_trial(trial._trial_id).system_attrs
-
-    def _guarded(self, pruner: BasePruner) -> BasePruner:
-        return wrapped(pruner, self._pilots, self._peers)
-
-    def _peers(self, number: int) -> range:
-        """Numbers of the pilots with which one may be compared; none beyond the first rung."""
-        return range(self._seen_before(number) if number < self._proposed else 0)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any

@@ -316,10 +316,8 @@ def objective(trial):
         run.steps,
         run.sample_rate,
     )
-    correct = (x @ weights > 0) == (y > 0)
-    return odp.scoring.private_accuracy(
-        correct, size=RECORDS, noise_multiplier=run.score_noise_multiplier
-    )
+    # If your training has a privacy accountant: run.spent(accountant)
+    return run.score((x @ weights > 0) == (y > 0))
 
 
 # The first pilot uses the value computed from public numbers, the others are around it.

@@ -125,16 +125,6 @@ class DPHyPOSampler(SelectionSampler):
             candidates=candidates,
         )
 
-    @property
-    def density(self) -> AdaptiveDensity:
-        """Draws the runs that learn: from outcomes of earlier runs to the next run's law."""
-        return self._adaptive
-
-    @property
-    def search_space(self) -> dict[str, BaseDistribution] | None:
-        """Distributions by parameter name; None if the sampler finds them."""
-        return self._search_space
-
     def _promised(self, startup_runs: int | None) -> int:
         """Returns how many runs are promised to come from the prior."""
         wanted = None if startup_runs is None else whole("startup_runs", startup_runs, 0)

@@ -1,7 +1,8 @@
 """Pruning that is part of the run: decided from the trial's own values only.
 
 A pruner that compares a trial with others makes the run's law depend on the history, which no
-analysis of selection covers. Optuna's default is such a pruner (``MedianPruner``).
+guarantee here covers (under a budget: which trials have ended by then depends on how long they
+took, and nobody has paid for that). Optuna's default is such a pruner (``MedianPruner``).
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class WithinTrialPruner(BasePruner):
                 "pruner",
                 type(pruner).__name__,
                 "it compares a trial with others, which this guarantee does not cover",
-                "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). Pruners "
-                "that compare pilots work with BudgetSampler(plan_budget(...)).",
+                "Use NopPruner, ThresholdPruner, or PatientPruner(None, patience=...). To spend "
+                "less on bad settings, plan short pilots: plan_budget(pilots=(12, 3)).",
             )
         self._pruner = pruner
 
@@ -90,9 +91,9 @@ class SilencedPruner(BasePruner):
     """
 
     because = (
-        "it may compare trials, and then the privacy guarantee would not hold. Put "
-        "optuna_dp.WithinTrialPruner around a pruner that looks at one trial only (NopPruner, "
-        "ThresholdPruner, PatientPruner(None, ...)), or use BudgetSampler(plan_budget(...))."
+        "it may compare trials, which no guarantee here covers. Put optuna_dp.WithinTrialPruner "
+        "around a pruner that looks at one trial only. To spend less on bad settings, plan short "
+        "pilots: plan_budget(pilots=(12, 3))."
     )
 
     def __init__(self, name: str) -> None:

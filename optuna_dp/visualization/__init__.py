@@ -14,7 +14,6 @@ figure                       made of                    who may see it
 ``plot_epsilon_by_trials``   a study                    **the curator**: it marks how far it is
 ``plot_plan``                a plan                     anybody
 ``plot_votes``               noisy votes                anybody
-``plot_sampling_density``    the runs of a study        **the curator**
 ===========================  =========================  =======================================
 
 The title of a curator's figure says so.
@@ -22,7 +21,6 @@ The title of a curator's figure says so.
 
 from __future__ import annotations
 
-from optuna_dp.visualization.density import plot_sampling_density
 from optuna_dp.visualization.figures import (
     plot_epsilon_by_trials,
     plot_plan,
@@ -34,6 +32,5 @@ __all__ = [
     "plot_epsilon_by_trials",
     "plot_plan",
     "plot_privacy_profile",
-    "plot_sampling_density",
     "plot_votes",
 ]

@@ -34,24 +34,16 @@ def graph_objects() -> Any:
 
 def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
     """Returns an empty figure; its title says so if it is for the curator only."""
-    found: go.Figure = graph_objects().Figure()
-    style(found, title, curator=curator)
-    found.update_xaxes(title={"text": x, "standoff": 8})
-    found.update_yaxes(title={"text": y, "standoff": 8})
-    return found
-
-
-def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) -> None:
-    """Gives a figure the title and the layout that all have; the height is in pixels."""
     if curator:
         title += f'<br><span style="font-size:0.75em;color:{ATTACK}">{CURATOR}</span>'
-    figure.update_layout(
+    found: go.Figure = graph_objects().Figure()
+    found.update_layout(
         title={"text": title, "x": 0.02, "xanchor": "left"},
         template="plotly_white",
         paper_bgcolor="rgba(0, 0, 0, 0)",
         plot_bgcolor="rgba(0, 0, 0, 0)",
         font={"color": WORDS},
-        height=height,
+        height=450,  # pixels
         showlegend=True,  # plotly leaves it out where there is one line: what then is it?
         # Beneath the axis titles, whatever the height: a fixed number of pixels from the bottom.
         legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0.01, "x": 0.0},
@@ -59,8 +51,9 @@ def style(figure: go.Figure, title: str, *, curator: bool, height: int = 450) ->
         hovermode="closest",
     )
     axes = {"gridcolor": GRID, "linecolor": WORDS, "zeroline": False, "automargin": True}
-    figure.update_xaxes(**axes)
-    figure.update_yaxes(**axes)
+    found.update_xaxes(title={"text": x, "standoff": 8}, **axes)
+    found.update_yaxes(title={"text": y, "standoff": 8}, **axes)
+    return found
 
 
 def line(
@@ -97,20 +90,11 @@ def points(
     scatter(figure, at, **{"name": name, "mode": "markers", "marker": marker, **more})
 
 
-def scatter(
-    figure: go.Figure,
-    at: Iterable[tuple[Any, Any]],
-    *,
-    where: dict[str, int] | None = None,
-    **drawn: Any,
-) -> None:
-    """Adds what ``plotly.graph_objects.Scatter`` makes of pairs (x, y).
-
-    In a figure of several panels, ``where`` is the row and the column of one.
-    """
+def scatter(figure: go.Figure, at: Iterable[tuple[Any, Any]], **drawn: Any) -> None:
+    """Adds what ``plotly.graph_objects.Scatter`` makes of pairs (x, y)."""
     pairs = list(at)
     x, y = [x for x, _ in pairs], [y for _, y in pairs]
-    figure.add_trace(graph_objects().Scatter(x=x, y=y, **drawn), **(where or {}))
+    figure.add_trace(graph_objects().Scatter(x=x, y=y, **drawn))
 
 
 def rgba(colour: str, alpha: float) -> str:

@@ -22,7 +22,7 @@ pytest.importorskip("plotly")
 from optuna_dp import dashboard
 
 PLOTS = {
-    "dp_hypo": {"privacy-profile", "epsilon-by-trials", "sampling-density"},
+    "dp_hypo": {"privacy-profile", "epsilon-by-trials"},
     "budget": {"privacy-profile", "epsilon-by-trials"},
     "propose_test": {"privacy-profile", "epsilon-by-trials"},
     "noisy_max": {"privacy-profile"},

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from typing import Any
 
-import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import FloatDistribution
 from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
@@ -207,71 +206,14 @@ def test_public_figures_are_the_same_whatever_happened() -> None:
 
 def test_figures_of_runs_say_that_they_are_for_the_curator() -> None:
     study = private_study(odp.DPHyPOSampler(trials=exactly(3)))
-    for plot in (vis.plot_epsilon_by_trials, vis.plot_sampling_density):
-        assert "For the curator only" in plot(study).layout.title.text
+    title = vis.plot_epsilon_by_trials(study).layout.title.text
+    assert "For the curator only" in title
 
 
 def test_docstrings_say_who_may_see_the_figure() -> None:
     for name in vis.__all__:
         doc = getattr(vis, name).__doc__
         assert "**Public" in doc or "**For the curator only**" in doc, name
-
-
-# Where the next run is drawn.
-
-SPACE = {
-    "x": FloatDistribution(-1.0, 1.0),
-    "rate": FloatDistribution(1e-4, 1.0, log=True),
-    "layers": IntDistribution(1, 5),
-    "kind": CategoricalDistribution(["a", "b", None]),
-}
-
-
-def peaked(trial: optuna.Trial) -> float:
-    x = trial.suggest_float("x", -1.0, 1.0)
-    trial.suggest_float("rate", 1e-4, 1.0, log=True)
-    trial.suggest_int("layers", 1, 5)
-    kind = trial.suggest_categorical("kind", ["a", "b", None])
-    return (10.0 if kind == "b" else 0.0) - x**2
-
-
-def test_no_candidate_leaves_the_band_and_the_density_averages_to_one() -> None:
-    # Seeded, so that the nine runs hold some of every kind: of sixty unseeded studies one did not.
-    sampler = odp.DPHyPOSampler(SPACE, trials=exactly(9), density_bounds=(0.5, 3.0), seed=0)
-    study = study_of(sampler)
-    study.optimize(peaked)
-    figure = vis.plot_sampling_density(study)
-    dots = [t for t in figure.data if t.name == "candidate"]
-    assert len(dots) == len(SPACE)
-    for t in dots:
-        assert 0.5 <= min(t.y) < 1 < max(t.y) <= 3.0
-        assert np.mean(t.y) == pytest.approx(1.0)
-    # It looks where the scores were good.
-    means = [t for t in figure.data if t.name == "mean along the parameter"]
-    level = dict(zip("ab", means[sorted(SPACE).index("kind")].y[:2], strict=True))
-    assert level["b"] > level["a"]
-    bands = [(s.y0, s.y1) for s in figure.layout.shapes if s.type == "rect"]
-    assert bands == [(0.5, 3.0)] * len(SPACE)
-    titles = [figure.layout[axis].title.text for axis in ("xaxis", "xaxis2", "xaxis3", "xaxis4")]
-    assert titles == sorted(SPACE)
-    assert list(figure.layout.xaxis.ticktext) == ["a", "b", "None"]
-    assert list(figure.layout.yaxis.ticktext) == ["c = 0.5", "1", "C = 3"]
-
-
-def test_the_density_needs_the_studys_own_sampler() -> None:
-    study = finished_study(odp.DPHyPOSampler(trials=exactly(2)))
-    study.sampler = odp.DPHyPOSampler(trials=exactly(2), beta=7.0)
-    with pytest.raises(InvalidArgumentError, match="sampler"):
-        vis.plot_sampling_density(study)
-    study = finished_study(odp.DPHyPOSampler(trials=exactly(2)))
-    with pytest.raises(InvalidArgumentError, match="params"):
-        vis.plot_sampling_density(study, params=["nonsense"])
-
-
-def test_studies_without_a_density_that_learns_have_none_to_show() -> None:
-    for study in (finished_study(), budget_study(n_trials=2), propose_test_study(n_trials=2)):
-        with pytest.raises(InvalidArgumentError, match="sampler"):
-            vis.plot_sampling_density(study)
 
 
 # The planner's table.
