@@ -181,7 +181,7 @@ def test_selection_among_selections() -> None:
     [
         (odp.Geometric(5), (1.0, 1.0)),
         (odp.Binomial(9, 3), (1.0, 1.0)),
-        (odp.Geometric(5), (0.8, 1.5)),
+        pytest.param(odp.Geometric(5), (0.8, 1.5), marks=pytest.mark.slow),
     ],
 )
 def test_the_pair_has_the_profile_of_the_bound(

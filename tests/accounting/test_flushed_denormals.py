@@ -42,8 +42,11 @@ def flushed() -> Iterator[None]:
         lambda: odp.Guarantee(odp.compose(odp.bounded_range(0.5), odp.laplace(2.0))),
         lambda: odp.selection_guarantee(odp.pure_dp(0.7), odp.Poisson(3)),
         lambda: odp.selection_guarantee(odp.gaussian(7.0), odp.Geometric(5)),
-        lambda: odp.selection_guarantee(
-            odp.pure_dp(0.9), odp.Geometric(4), density_bounds=(0.75, 2.0)
+        pytest.param(
+            lambda: odp.selection_guarantee(
+                odp.pure_dp(0.9), odp.Geometric(4), density_bounds=(0.75, 2.0)
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
 )

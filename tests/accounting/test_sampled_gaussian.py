@@ -11,8 +11,8 @@ from optuna_dp.accounting import sampled_gaussian
 
 CASES = [
     (0.0128, 0.86, 1e-3),
-    (6.4e-5, 0.5, 1e-3),
-    (0.5, 1.0, 1e-3),
+    pytest.param(6.4e-5, 0.5, 1e-3, marks=pytest.mark.slow),
+    pytest.param(0.5, 1.0, 1e-3, marks=pytest.mark.slow),
     (0.99, 0.3, 1e-2),
     (1e-9, 0.3, 1e-2),
     (1e-3, 50.0, 1e-6),

@@ -54,7 +54,7 @@ def test_history_attack_reaches_the_reference(noise, reference) -> None:
 @pytest.mark.parametrize(
     ("trials", "bounds"),
     [
-        (Geometric(10), (0.9, 1.25)),
+        pytest.param(Geometric(10), (0.9, 1.25), marks=pytest.mark.slow),
         pytest.param(Logarithmic(4), (0.5, 4.0), marks=pytest.mark.slow),
         pytest.param(NegativeBinomial(shape=2.0, mean=6), (0.75, 1.5), marks=pytest.mark.slow),
         pytest.param(Poisson(5), (0.5, 4.0), marks=pytest.mark.slow),

@@ -140,6 +140,7 @@ def test_what_took_place_is_looked_up_as_it_was(tmp_path: Path, monkeypatch: Any
     assert np.all(between >= ends.min(axis=1) - 3e-4)
 
 
+@pytest.mark.slow
 def test_a_replayed_search_is_charged_and_released_like_a_real_one() -> None:
     task = tiny()
     budget, made = from_file(FOLDER / "arms" / "budget.py"), make(task, repetitions=1)
@@ -169,14 +170,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 STUDIES = ("budget", "randtune", "dp_hypo", "noisy_max", "propose_test")
 
 
-# Minutes in all, most of it the price of a selection; the others show the same.
-SLOW = ("dp_hypo", "noisy_max", "propose_test", "randtune30", "successive_halving")
-
-
 @pytest.mark.parametrize(
     "arm",
     [
-        pytest.param(arm, marks=[pytest.mark.slow] if arm in SLOW else [])
+        pytest.param(arm, marks=[] if arm == "budget" else [pytest.mark.slow])
         for arm in sorted(path.stem for path in (FOLDER / "arms").glob("*.py"))
     ],
 )
@@ -193,6 +190,7 @@ def test_every_arm_searches_and_what_it_releases_is_verified(
         assert made.plan(task, 3.0) is None
 
 
+@pytest.mark.slow
 def test_releases_of_replays_are_verified_once_in_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
     task = tiny()
     budget, made = from_file(FOLDER / "arms" / "budget.py"), make(task, repetitions=1)
@@ -271,6 +269,7 @@ def test_a_real_score_is_a_private_mean_of_what_records_add(
     assert calls == [expected]
 
 
+@pytest.mark.slow
 def test_a_record_moves_the_utilities_of_one_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the parts' generators fixed; 0 to 1 each, and the scores decide."""
     task = tiny()

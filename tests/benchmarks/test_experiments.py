@@ -43,6 +43,7 @@ def test_best_so_far() -> None:
     assert found.tolist() == [[10.0, 10.0, 30.0, 30.0]]
 
 
+@pytest.mark.slow
 def test_an_adaptive_search_finds_more_than_a_uniform_one() -> None:
     landscape = simulate.like_figure_3()
     adaptive = simulate.AdaptiveDensity(bounds=(0.1, 20.0), candidates=64)

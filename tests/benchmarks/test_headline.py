@@ -63,7 +63,7 @@ def test_what_an_arm_releases_is_within_its_budget() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        pytest.param(key, marks=[] if key.startswith("breast_cancer_rate, epsilon 3") else slow)
+        pytest.param(key, marks=[] if key.startswith("breast_cancer_rate, epsilon 3, p") else slow)
         for slow in [[pytest.mark.slow]]
         for key in STORED
     ],

@@ -110,6 +110,7 @@ def test_bad_input_gets_one_clear_line(changed: dict[str, str], words: str) -> N
     assert words in result.stderr
 
 
+@pytest.mark.slow
 def test_without_pilots_and_batch_it_plans_one_run_and_writes_its_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     asked_for = ["budget", "--epsilon", "3", "--records", "500", "--epochs", "2"]

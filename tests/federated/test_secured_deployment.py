@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
 from federated.deployment import Loopback, loopback
+from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import client_statement
 from optuna_dp.federated.pinned_supernode import digests_in, pinned
@@ -40,7 +41,13 @@ def test_votes_refusals_and_an_edited_app_in_a_secured_deployment(tmp_path: Path
 
         deployment.run(tmp_path / "release.json", secure="true", epsilon="4.0")
         release = result(tmp_path / "release.json", deployment)
-        assert release["statement"]["design"]["settings"]["plan"]["clients"] == 3
+        assert len(release["attributes"]["noisy_votes"]) == 14
+        settings = release["statement"]["design"]["settings"]
+        assert settings["plan"]["clients"] == 3
+        assert settings["attempts"] == 1
+        assert settings["sum"] == "secagg+"
+        guarantee = Guarantee.from_json(release["statement"]["guarantee"])
+        assert 3.9 < guarantee.epsilon(1e-5) <= 4.0
         for i in range(3):
             text = client_statement(tmp_path / f"node-{i}" / "votes.toml")
             assert "sent 1 noisy vote(s)" in text

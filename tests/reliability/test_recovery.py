@@ -102,14 +102,14 @@ def test_a_worker_never_gives_up_waiting_for_a_run_of_another(storage, monkeypat
     study = study_of(odp.BudgetSampler(budget(4)), storage=storage)
     study.optimize(objective, n_trials=1)
     slow = study.ask()
-    an_hour = [(3_600, lambda: study.tell(slow, objective(slow)))]
-    monkeypatch.setattr(polling, "clock", FakeClock(an_hour))
+    ten_minutes = [(600, lambda: study.tell(slow, objective(slow)))]
+    monkeypatch.setattr(polling, "clock", FakeClock(ten_minutes))
     other = optuna.load_study(
         study_name=study.study_name, storage=storage, sampler=odp.BudgetSampler(budget(4))
     )
     other.optimize(objective)
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 5
-    assert polling.clock.now() > 3_600
+    assert polling.clock.now() > 600
 
 
 def test_a_leader_that_wakes_up_after_it_was_given_up(storage, monkeypatch) -> None:
