@@ -55,6 +55,7 @@ def test_dp_hypo_costs_about_what_tpe_costs() -> None:
     at_most(6.0, measured)  # measured: 1.5
 
 
+@pytest.mark.slow
 def test_dp_hypo_does_not_grow_faster_than_the_history() -> None:
     space = spaces()["2-D"]
     studies = {n: prepared(samplers(space)["DP-HyPO"], space, n) for n in (400, 1600)}
@@ -76,6 +77,7 @@ def test_a_million_weights_cost_little_more_per_weight_than_a_thousand() -> None
     at_most(40.0, ratio)
 
 
+@pytest.mark.slow
 def test_the_exact_projection_is_far_faster_than_convex_programming() -> None:
     pytest.importorskip("cvxpy")
 
