@@ -23,7 +23,7 @@ from optuna_dp.protocol.plan import Design
 
 FORMAT = "optuna-dp privacy statement"
 # Version 1, of optuna-dp 0.1.0, had no content, attack, trust or list of what was checked.
-VERSION = 2
+VERSION = 1
 _RELATIONS_OF_CLIENTS = {
     "add_or_remove_one": "adding or removing one client with all its records",
     "replace_one": "replacing all records of one client by any others",

@@ -29,7 +29,7 @@ from optuna_dp.federated.query import VoteRefusedError
 from optuna_dp.json_records import Record, stored
 
 _STATE = "optuna_dp_ledger"
-_HEADER = {"format": "optuna-dp vote ledger", "version": 2}
+_HEADER = {"format": "optuna-dp vote ledger", "version": 1}
 _CHAIN = "digest"
 
 

@@ -34,7 +34,7 @@ VOTE_RECORD = "vote"
 QUERY_RECORD = "vote_query"
 
 _FORMAT = "optuna-dp vote"
-_VERSION = 3
+_VERSION = 1
 _DIRECTIONS = ("minimize", "maximize")
 _LARGEST_GRID = 100_000
 # Ten thousand candidates of eighty parameters, and what a client reads in seconds.

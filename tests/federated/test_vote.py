@@ -294,7 +294,7 @@ def test_queries_survive_json_exactly() -> None:
     query = VoteQuery(space, candidates, "maximize", plan, "a-name")
     again = VoteQuery.from_json(query.to_json())
     assert again == query
-    for broken in ("", "{}", "[]", query.to_json().replace('"version": 3', '"version": 2')):
+    for broken in ("", "{}", "[]", query.to_json().replace('"version": 1', '"version": 2')):
         with pytest.raises(InvalidArgumentError, match="query"):
             VoteQuery.from_json(broken)
 
