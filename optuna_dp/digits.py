@@ -68,31 +68,23 @@ def load() -> Digits:
     return Digits(x[~held_out], y[~held_out], x[held_out], y[held_out])
 
 
-def cost_of_one_run(noise_ratio: float = 1.0) -> DpEvent:
-    """Returns what one call of :func:`objective` costs: training and score, at worst.
-
-    All noise is ``noise_ratio`` times the usual.
-    """
+def cost_of_one_run() -> DpEvent:
+    """Returns what one call of :func:`objective` costs: training and score, at worst."""
     n = len(load().train_x)
+    rate = BATCH / n
     trainings = [
-        odp.dp_sgd(
-            noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
-            sample_rate=BATCH / n,
-            steps=_steps(epochs, n),
-        )
+        odp.dp_sgd(noise_multiplier=NOISE_MULTIPLIER, sample_rate=rate, steps=_steps(epochs, n))
         for epochs in EPOCHS
     ]
-    return odp.compose(
-        odp.worst_case(*trainings), odp.scoring.score_event(noise_ratio * SCORE_NOISE)
-    )
+    return odp.compose(odp.worst_case(*trainings), odp.scoring.score_event(SCORE_NOISE))
 
 
-def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
+def objective(trial: Trial) -> float:
     """Trains privately with the trial's hyperparameters and returns a private score."""
     data = load()
     epochs = trial.suggest_categorical("epochs", EPOCHS)
     rate = odp.learning_rate(
-        noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
+        noise_multiplier=NOISE_MULTIPLIER,
         steps=_steps(epochs, len(data.train_x)),
         batch_size=BATCH,
         noise_per_weight=trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True),
@@ -103,11 +95,9 @@ def objective(trial: Trial, noise_ratio: float = 1.0) -> float:
         learning_rate=rate,
         clipping_norm=1.0,
         epochs=epochs,
-        noise_multiplier=noise_ratio * NOISE_MULTIPLIER,
+        noise_multiplier=NOISE_MULTIPLIER,
     )
-    return private_accuracy(
-        weights, data.valid_x, data.valid_y, score_noise=noise_ratio * SCORE_NOISE
-    )
+    return private_accuracy(weights, data.valid_x, data.valid_y, score_noise=SCORE_NOISE)
 
 
 def budget(epsilon: float, pilots: int | tuple[int, ...] = 0) -> BudgetPlan:

@@ -67,6 +67,7 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("budget/fidelity.py", "accounting/kinds/worst_case.py"): _RARE,
     ("budget/spending.py", "accounting/opacus.py"): _RARE,
+    ("budget/spending.py", "accounting/run_rdp.py"): _RARE,
     ("private_selection/event.py", _HISTORY): ("with density bounds",),
     ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
     ("private_selection/event.py", "private_selection/bounds/renyi.py"): _RARE,

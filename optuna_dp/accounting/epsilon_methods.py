@@ -113,13 +113,13 @@ def _renyi(key: str, relation: str) -> Method:
     return renyi_method(event_from_json(json.loads(key)), relation)
 
 
-def _may_be_smallest(event: Any, relation: str) -> bool:
+def curve_may_be_smallest(event: Any, relation: str) -> bool:
     """Returns whether the Renyi curve of an event may say less than its profile."""
     if isinstance(event, OwnEvent) and event.curve_may_be_smaller:
         return True
     parts = supported_events.children(event)
     if parts:
-        return any(_may_be_smallest(part, relation) for part in parts)
+        return any(curve_may_be_smallest(part, relation) for part in parts)
     return known_by_curve(event, relation)
 
 
@@ -131,7 +131,7 @@ def _voting(key: str, relation: str) -> Mapping[str, Method]:
         pair = pair_of(event, relation)
         own = {"profile": ProfileMethod(pair, pair.reversed())}
     found = dict(own)
-    if _may_be_smallest(event, relation):
+    if curve_may_be_smallest(event, relation):
         found["rdp"] = _renyi(key, relation)
     if (pure := pure_of(event, relation)) < math.inf:
         found["pure"] = PureMethod(pure)

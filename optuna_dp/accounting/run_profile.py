@@ -98,6 +98,15 @@ def _leaves(event: Any, count: int, relation: str) -> Iterator[tuple[Any, int]]:
         yield event, count
 
 
+def counted(event: Any, relation: str) -> dict[str, Part]:
+    """Returns the applications of the tree by their canonical keys, equal ones counted."""
+    found: dict[str, Part] = {}
+    for leaf, count in _leaves(event, 1, relation):
+        key = canonical_key(leaf)
+        found[key] = Part(leaf, count + (found[key].times if key in found else 0))
+    return found
+
+
 def known_by_curve(leaf: Any, relation: str) -> bool:
     """Returns whether an event without parts has a Renyi-DP curve and no profile."""
     if isinstance(leaf, OwnEvent):
@@ -140,14 +149,10 @@ def parts_of(event: Any, relation: str) -> list[Part]:
     Joined: the Gaussians (their composition is one Gaussian: Dong, Roth & Su, arXiv 1905.02383v3,
     Corollary 3.3), what a kind of ours joins by itself, and all that have an RDP curve only.
     """
-    counts: dict[str, Part] = {}
-    for leaf, count in _leaves(event, 1, relation):
-        key = canonical_key(leaf)
-        counts[key] = Part(leaf, count + (counts[key].times if key in counts else 0))
     parts: list[Part] = []
     rdp_only: list[Any] = []
     precision = 0.0
-    for leaf, count in counts.values():
+    for leaf, count in counted(event, relation).values():
         if isinstance(leaf, dp_event.GaussianDpEvent):
             _refuse_noise_below(1.0 / _LARGEST_NOISE, leaf)
             # Larger noise is charged as this: its square must be a float.

@@ -14,6 +14,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
+from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.scores import clean_scores
@@ -53,7 +54,9 @@ class Pilot:
 Chosen = tuple[dict[str, Any], dict[str, BaseDistribution]]
 
 
-def with_outputs(trials: Sequence[FrozenTrial], rung_of: Callable[[int], int]) -> list[Pilot]:
+def with_outputs(
+    trials: Sequence[FrozenTrial], fidelity_of: Callable[[int], Fidelity]
+) -> list[Pilot]:
     """Returns the pilots that have an output, by number."""
     found = []
     for trial in trials:
@@ -63,7 +66,7 @@ def with_outputs(trials: Sequence[FrozenTrial], rung_of: Callable[[int], int]) -
         record = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
         found.append(
             Pilot(
-                rung=rung_of(trial.number),
+                rung=fidelity_of(trial.number).rung,
                 params=dict(trial.params),
                 distributions=dict(trial.distributions),
                 values=values,

@@ -72,7 +72,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     if noted(now, ASKED) is None:
         note(trial, ASKED)
     settings = BudgetSettings.of(plan.design)
-    granted = settings.plan.fidelity(min(trial.number, settings.pilots))
+    granted = settings.fidelity_of(trial.number)
     return replace(granted, trial=trial)
 
 

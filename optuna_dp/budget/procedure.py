@@ -1,7 +1,7 @@
 """A budget: pilots and the last run, whose outputs are all charged for by composition.
 
 Hyperparameters may come from anywhere: any function of private outputs, and any person who saw no
-more, may propose, climb, prune and choose (docs/explanation/budget.md). So nothing is asked here
+more, may propose, climb and choose (docs/explanation/budget.md). So nothing is asked here
 of how they were drawn, nor whether the sampler had a seed. Only runs that began can have touched
 the data: other trials are no part of a release, and no run that began has seen them.
 """
@@ -113,7 +113,7 @@ class Budget(Procedure):
         return None if records is None else round(records)
 
     def each_run(self, record: RunRecord, number: int) -> Any:
-        return self.settings.plan.fidelity(min(number, self.settings.pilots)).event
+        return self.settings.fidelity_of(number).event
 
     # What its studies have to show.
 
@@ -170,7 +170,7 @@ class Budget(Procedure):
             way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
             if why := self._overspent(trial):
                 raise ReleaseRefusedError(why, trial_number=trial.number, fix=way_out)
-            why = self._unvouched(trial, record)
+            why = self._unvouched(trial, record) or self._several_scores(trial)
             if why and vouched is None:
                 fix = f"{_VOUCH} Otherwise: {way_out}"
                 raise ReleaseRefusedError(why, trial_number=trial.number, fix=fix)
@@ -197,7 +197,7 @@ class Budget(Procedure):
         record = noted(trial, SPENT)
         if record is None:
             return False
-        may = self.settings.plan.fidelity(min(trial.number, self.settings.pilots)).training
+        may = self.settings.fidelity_of(trial.number).training
         return took_fewer_steps(event_from_json(record.get("event")), may)
 
     def _overspent(self, trial: FrozenTrial) -> str:
@@ -205,7 +205,7 @@ class Budget(Procedure):
         record = noted(trial, SPENT)
         if record is None or not _has_output(trial):
             return ""
-        fidelity = self.settings.plan.fidelity(min(trial.number, self.settings.pilots))
+        fidelity = self.settings.fidelity_of(trial.number)
         event = event_from_json(record.get("event"))
         if costs_no_more(event, fidelity.training, fidelity.neighboring_relation):
             return ""
@@ -240,6 +240,19 @@ class Budget(Procedure):
                 f"output_attributes=[{extra[0]!r}]. Otherwise do not set it."
             )
         return ""
+
+    def _several_scores(self, trial: FrozenTrial) -> str:
+        """Says that a run has more scores than are charged for; empty if it has not.
+
+        Only at release: what depends on no data is no score, and the curator can say so there.
+        """
+        plan, count = self.settings.plan, len(trial.values or ())
+        if count < 2 or plan.score is None or plan.final.records is None:
+            return ""
+        return (
+            f"it has {count} values, and the plan charges for one score. The others must depend "
+            "on no data, as the size of a model, or be charged for: plan_budget(run=...)."
+        )
 
     def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
         first, paid = self.settings.pilots, self.settings.paid
@@ -331,7 +344,7 @@ def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:
     values = output(trial)
     one = {} if values is not None and len(values) > 1 else {"value": values and values[0]}
     return {
-        "rung": settings.rung_of(trial.number),
+        "rung": settings.fidelity_of(trial.number).rung,
         "params": dict(trial.params),
         **one,
         "values": None if values is None else list(values),

@@ -277,7 +277,7 @@ class BudgetSampler(SlotSampler):
         if trial.number < self._pilots or not self._pilots:
             return
         earlier = [t for t in trials_of(study) if t.number < self._pilots]
-        pilots, signs = with_outputs(earlier, self._budget.rung_of), _signs_of(study)
+        pilots, signs = with_outputs(earlier, self._budget.fidelity_of), _signs_of(study)
         found = chosen(self._choose, pilots, signs) if pilots else None
         if found is None and not _given_by_hand(trial):
             raise PlanError(
@@ -314,9 +314,9 @@ class BudgetSampler(SlotSampler):
 
     def _climber(self, study: Study, number: int) -> Chosen | None:
         """Returns the pilot that one of a higher rung repeats, when those below have ended."""
-        rung = self._budget.rung_of(number)
+        rung = self._budget.fidelity_of(number).rung
         first = self._budget.begins_at(rung)
-        pilots = with_outputs(self._ended(study, first), self._budget.rung_of)
+        pilots = with_outputs(self._ended(study, first), self._budget.fidelity_of)
         found = climbers(pilots, rung, _signs_of(study))
         if not found:
             return None

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
@@ -68,9 +69,9 @@ class BudgetSettings(Record):
         """Returns whether the last run's score may be shown."""
         return self.plan.score is None or self.plan.final.score_noise_multiplier is not None
 
-    def rung_of(self, number: int) -> int:
-        """Returns the rung of a trial by its number, from 0; the number of rungs for last runs."""
-        return self.plan.fidelity(min(number, self.pilots)).rung
+    def fidelity_of(self, number: int) -> Fidelity:
+        """Returns what a trial may spend, by its number."""
+        return self.plan.fidelity(min(number, self.pilots))
 
     def begins_at(self, rung: int) -> int:
         """Returns the number of the first pilot of a rung."""

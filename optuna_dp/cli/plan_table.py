@@ -74,7 +74,6 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
     solved = plan.target_epsilon is not None
     adaptive = any(row.adaptive for row in plan.rows)
     short = any(row.law.startswith("negative-binomial") for row in plan.rows)
-    best = f"{100 * plan.fraction:g}%"
     columns = [
         _Column("law of T", _law, "nb:s is negative-binomial:s." if short else ""),
         _Column("E[T]", _mean),
@@ -112,10 +111,10 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
             "probability of at most three runs, which leave hardly a choice.",
         ),
         _Column(
-            f"top {best}",
+            "top 5%",
             _hit,
-            f"probability that a run is in the best {best} of the prior; with density bounds, "
-            "from worst to best policy.",
+            "probability that a run is in the best 5% of the prior; with density bounds, from "
+            "worst to best policy.",
         ),
         _Column(
             "price",

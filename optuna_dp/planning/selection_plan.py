@@ -6,9 +6,9 @@ figures:
 * ``epsilon``: what releasing the choice costs in all; ``attack`` what it certainly costs.
 * ``naive``: what publishing ceil(E[T]) runs would cost, composed by the best accounting.
 * ``rdp``: what Rényi accounting says, or DP-HyPO's Theorem 1 for searches within density bounds.
-* ``few``: P[T <= 3]; ``hit``: the chance that some run lands in the best ``fraction`` of the
-  prior. Within density bounds the chance of one run is between c and C times that, so ``hit`` has
-  the worst and the best policy.
+* ``few``: P[T <= 3]; ``hit``: the chance that some run lands in the best 5 % of the prior. Within
+  density bounds the chance of one run is between c and C times that, so ``hit`` has the worst and
+  the best policy.
 * ``price``: what learning adds to the epsilon of the same law without it.
 """
 
@@ -51,6 +51,8 @@ _LEARNING_LAW = "geometric"
 _PLAIN: Bounds = (1.0, 1.0)
 # ``few`` is the probability of so few runs that there is hardly anything to choose from.
 FEW = 3
+# ``hit`` is the chance of a run in this best part of the prior.
+BEST = 0.05
 # The part of a target epsilon that a row may leave unused.
 TOLERANCE = 0.02
 
@@ -204,8 +206,8 @@ class PlanRow:
 
     @cached_property
     def hit(self) -> tuple[float, float]:
-        """Chance that some run is in the best ``fraction``: by the worst policy, by the best."""
-        shares = (min(1.0, bound * self._plan.fraction) for bound in self.density_bounds)
+        """Chance that some run is in the best 5 %: by the worst policy, by the best."""
+        shares = (min(1.0, bound * BEST) for bound in self.density_bounds)
         worst, best = map(self.trials.hit_probability, shares)
         return worst, best
 
@@ -254,7 +256,6 @@ class SelectionPlan:
     Attributes:
         run: Event of one run; a function of its noise multiplier if the noise is solved for.
         delta: Of every epsilon here.
-        fraction: What counts as a hit: the best ``fraction`` of the prior.
         neighboring_relation: "add_or_remove_one" or "replace_one".
         target_epsilon: What every row may cost, or None.
         searches: Law, mean and density bounds of each row.
@@ -262,7 +263,6 @@ class SelectionPlan:
 
     run: Any
     delta: float
-    fraction: float
     neighboring_relation: str
     target_epsilon: float | None
     searches: tuple[tuple[str, float, Bounds], ...]
@@ -285,7 +285,7 @@ class SelectionPlan:
         Args:
             attack: Whether to look for attacks too, a good part of the work.
         """
-        names = ("delta", "fraction", "neighboring_relation", "target_epsilon", "one_run")
+        names = ("delta", "neighboring_relation", "target_epsilon", "one_run")
         return {
             "format": "optuna-dp plan",
             "version": 1,
@@ -302,7 +302,6 @@ def selection_plan(
     laws: Sequence[str] = LAWS,
     means: Sequence[float] = MEANS,
     density_bounds: Sequence[Bounds] | None = None,
-    fraction: float = 0.05,
     neighboring_relation: str = "add_or_remove_one",
     target_epsilon: float | None = None,
 ) -> SelectionPlan:
@@ -331,7 +330,6 @@ def selection_plan(
         means: E[T] of the rows.
         density_bounds: Pairs (c, C) of searches that learn, with a geometric law, at every mean.
             By default (0.75, 2) at the smallest mean only: such a row takes seconds.
-        fraction: What counts as a hit, in (0, 1).
         neighboring_relation: "add_or_remove_one" or "replace_one".
         target_epsilon: What each row may cost; positive.
 
@@ -348,7 +346,6 @@ def selection_plan(
     laws, means = _several("laws", laws), _several("means", means)
     means = [validation.positive("means", mean) for mean in means]
     validation.open_unit("delta", delta)
-    validation.open_unit("fraction", fraction)
     events.neighboring_relation(neighboring_relation)
     if target_epsilon is not None:
         target_epsilon = validation.positive("target_epsilon", target_epsilon)
@@ -380,7 +377,6 @@ def selection_plan(
     plan = SelectionPlan(
         run=run,
         delta=float(delta),
-        fraction=float(fraction),
         neighboring_relation=neighboring_relation,
         target_epsilon=target_epsilon,
         searches=tuple(searches),

@@ -3,7 +3,7 @@
 Without a seed everything is drawn afresh from the operating system: T, the tie-breaks, the
 candidates, the choice among them. With a seed each draw is a function of the seed and of what is
 drawn (the slot and a purpose), so that a simulation is repeatable whatever the number of workers.
-A seeded study cannot be released: who knows the seed knows T.
+A seeded private selection cannot be released: who knows the seed knows T.
 """
 
 from __future__ import annotations

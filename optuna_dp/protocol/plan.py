@@ -33,7 +33,7 @@ class Design(Record):
         procedure: Which private procedure the study runs, for example ``"private_selection"``.
         sampler: Class name of the sampler.
         direction: ``"maximize"`` or ``"minimize"``.
-        seeded: Whether the randomness was fixed by a seed (such a study cannot be released).
+        seeded: Whether the randomness was fixed by a seed (only a budget is released then).
         settings: The procedure's own settings, JSON values only.
     """
 

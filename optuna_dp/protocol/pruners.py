@@ -76,7 +76,7 @@ class WithinTrialPruner(BasePruner):
         return f"WithinTrialPruner({_name(self._pruner)})"
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        decision = self._pruner.prune(cast("Study", StudyOf(study, [trial])), trial)
+        decision = self._pruner.prune(cast("Study", StudyOf(study, trial)), trial)
         if decision:
             study._storage.set_trial_system_attr(
                 trial._trial_id, PRUNED_KEY, type(self._pruner).__name__
@@ -125,12 +125,12 @@ def _name(pruner: BasePruner) -> str:
 
 
 class StudyOf:
-    """A study as a pruner may see it: its direction, and some of its trials."""
+    """A study as a pruner may see it: its direction, and one trial."""
 
-    def __init__(self, study: Study, trials: list[FrozenTrial]) -> None:
+    def __init__(self, study: Study, trial: FrozenTrial) -> None:
         self.direction = study.direction
         self.directions = study.directions
-        self.trials = trials
+        self.trials = [trial]
 
     def get_trials(self, deepcopy: bool = True, states: Any = None) -> list[FrozenTrial]:
         """As of :meth:`optuna.study.Study.get_trials`."""

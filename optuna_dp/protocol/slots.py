@@ -1,18 +1,18 @@
-"""Slots: exactly T runs, whatever the number of workers.
+"""Slots: no more runs than planned, whatever the number of workers.
 
-A trial owns a slot if and only if its number is below the plan's number of slots. Trial numbers
-are unique and consecutive on every Optuna storage, so nothing is counted and nothing races.
+A trial's number says whether it has a slot: the procedure decides (:meth:`SlotSampler._has_slot`).
+Trial numbers are unique and consecutive on every Optuna storage, so nothing races.
 
 =====================  =========================================================================
 hook                   what happens there
 =====================  =========================================================================
-``before_trial``       the trial is claimed (:mod:`optuna_dp.protocol.claims`). Trial 0 draws T and
-                       writes the plan; others wait for it. The slot gets its tie-break. The loop
-                       is stopped when the last slot has started.
+``before_trial``       the trial is claimed (:mod:`optuna_dp.protocol.claims`). Trial 0 writes the
+                       plan; others wait for it. The slot gets its tie-break. The loop is stopped
+                       when the last slot has started.
 ``infer_relative...``  a trial without a slot ends here, before it has parameters.
 ``sample_relative``    the slot's joint draw, recorded with the space it was drawn from.
-``sample_independent`` whatever was not drawn jointly comes from the prior.
-``after_trial``        a parameter that another sampler has drawn is noted.
+``sample_independent`` whatever was not drawn jointly.
+``after_trial``        marks a run that failed before it began, and one that was pruned.
 =====================  =========================================================================
 """
 
@@ -79,8 +79,9 @@ class SlotSampler(BaseSampler):
     """Base of all samplers here: the plan, the slots, the gate behind the last one.
 
     Guarantees:
-        * Exactly the plan's number of slots is ever started, on every storage and with any
-          number of workers; a trial beyond the last slot ends before it has parameters.
+        * No more slots are ever started than the plan has (a private selection ends with exactly
+          as many), on every storage and with any number of workers; a trial without a slot ends
+          before it has parameters.
         * A worker that was configured differently ends before its objective is called; the study
           then cannot be released.
     """
@@ -232,7 +233,6 @@ class SlotSampler(BaseSampler):
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
         self.under_way.put(study, trial, Known(me, plan, record, begun_here=True))
-        _logger.debug("Run %d of %d starts.", trial.number + 1, plan.slots)
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
         """Writes what a trial with a slot must have on record; just before the slot's record.
@@ -284,7 +284,7 @@ class SlotSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
-        """Forgets the trial. Whether the study is finished is decided on reading."""
+        """Forgets the trial, and marks one that never began and one that was pruned."""
         known = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.

@@ -66,9 +66,9 @@ def release(
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
         vouched: For a study with a budget of which a run shows what nothing recorded vouches for:
-            it never asked :func:`optuna_dp.fidelity` what it may spend, reported values, or has
-            attributes that nothing pays for. How you know that the guarantee covers it, in words
-            that the statement prints.
+            it never asked :func:`optuna_dp.fidelity` what it may spend, or it has reported values,
+            several values or attributes that nothing pays for. How you know that the guarantee
+            covers it, in words that the statement prints.
         give_up_last_run: For a study with a budget: the last run's score and model are not
             released, only its hyperparameters, which were chosen before it began.
 
@@ -117,7 +117,8 @@ def release(
     outcome = procedure.outcome(evidence, record, asked)
     winner = outcome.trial
     artifact = None
-    if winner is not None and artifact_store is not None:
+    # Of a last run that failed, only the hyperparameters are released: it is no stored trial.
+    if winner is not None and winner.number >= 0 and artifact_store is not None:
         artifact = _artifact_of(study, winner, artifact_store)
     found = Release(
         params=None if winner is None else dict(winner.params),

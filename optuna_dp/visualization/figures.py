@@ -314,7 +314,7 @@ def plot_votes(release: Release) -> go.Figure:
     _, candidates = read_search(release.design.settings["search"])
     names = [", ".join(f"{key}={_short(v)}" for key, v in c.items()) for c in candidates]
     order = sorted(range(len(votes)), key=lambda i: -votes[i])[:_LARGEST_BARS]
-    colours = [theme.GUARANTEE] + [theme.rgba(theme.OTHER, 0.6)] * (len(order) - 1)
+    colours = [theme.GUARANTEE] + [theme.OTHER_PALE] * (len(order) - 1)
     figure = theme.figure("Noisy votes", x="votes, with noise", y="")
     noise = {"type": "constant", "value": math.sqrt(plan.variance), "color": theme.ATTACK}
     bars = theme.graph_objects().Bar(

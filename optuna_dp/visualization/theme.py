@@ -17,6 +17,7 @@ GRID = "rgba(128, 128, 128, 0.25)"
 GUARANTEE = "#4a6ee0"
 ATTACK = "#d1495b"
 OTHER = "#8a8f9c"
+OTHER_PALE = "rgba(138, 143, 156, 0.6)"
 NAIVE = "#e08e1b"
 SERIES = (GUARANTEE, NAIVE, "#2a9d6f", ATTACK, "#7b4bb7", "#1b9aaa", OTHER)
 PARTS = (OTHER, "#7b4bb7", "#1b9aaa", "#2a9d6f")
@@ -95,9 +96,3 @@ def scatter(figure: go.Figure, at: Iterable[tuple[Any, Any]], **drawn: Any) -> N
     pairs = list(at)
     x, y = [x for x, _ in pairs], [y for _, y in pairs]
     figure.add_trace(graph_objects().Scatter(x=x, y=y, **drawn))
-
-
-def rgba(colour: str, alpha: float) -> str:
-    """Returns a hexadecimal colour with an opacity."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, {alpha})"

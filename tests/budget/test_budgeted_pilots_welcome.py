@@ -250,6 +250,25 @@ def test_several_objectives_with_a_function() -> None:
     assert odp.release(study).to_json() == release.to_json()
 
 
+@pytest.mark.parametrize("score", ["training", "disjoint", None])
+def test_a_plan_for_dp_sgd_charges_for_one_score(score: str | None) -> None:
+    plan = odp.plan_budget(
+        epsilon=8.0, records=1000, batch_size=100, epochs=1, pilots=2, score=score
+    )
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=sampler(plan, choose=smallest)
+    )
+    # The callback lets it pass: what depends on no data may be vouched for at release.
+    study.optimize(asking(two_scores), callbacks=[odp.PrivacyCallback()])
+    if score is None:  # Scores on public records are free.
+        odp.release(study)
+        return
+    with pytest.raises(ReleaseRefusedError, match="2 values, and the plan charges for one score"):
+        odp.release(study)
+    why = "The second value is the number of weights."
+    assert why in odp.release(study, vouched=why).statement()
+
+
 @pytest.mark.parametrize("choose", ["best", "evidence"])
 def test_several_objectives_need_a_function(choose: Any) -> None:
     study = optuna.create_study(

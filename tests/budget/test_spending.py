@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -136,12 +137,13 @@ def test_a_pilot_that_never_asked_is_vouched_for_or_refused() -> None:
     assert "Its noise is set by our own library." in release.statement()
 
 
-def test_a_last_run_that_never_asked_can_be_given_up() -> None:
+def test_a_last_run_that_never_asked_can_be_given_up(tmp_path: Path) -> None:
     study = study_with(only_in(3, never_asks))
     with pytest.raises(ReleaseRefusedError, match="give_up_last_run=True") as caught:
         odp.release(study)
     assert caught.value.trial_number == 3
-    release = odp.release(study, give_up_last_run=True)
+    store = optuna.artifacts.FileSystemArtifactStore(str(tmp_path))
+    release = odp.release(study, give_up_last_run=True, artifact_store=store)
     assert (release.value, release.artifact) == (None, None)
     assert release.params == study.trials[3].params
     assert "gave up its output" in release.statement()
@@ -470,3 +472,24 @@ def test_the_same_cost_in_other_words_costs_no_more(relation: str) -> None:
     assert costs_no_more(gaussian, hundred, relation)
     one_more = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(10.0), 101)
     assert not costs_no_more(one_more, gaussian, relation)
+
+
+def test_a_pair_that_is_made_of_a_renyi_curve_says_nothing_about_sums_of_curves() -> None:
+    """What the pair of one zCDP run dominates may cost more, a hundred times, than its curves."""
+    allowed, laplace = odp.zcdp(0.01), odp.laplace(6.0)
+    hundred = [odp.compose(*[event] * 100) for event in (laplace, allowed)]
+    single = [odp.Guarantee(event).epsilon(1e-5) for event in (laplace, allowed)]
+    whole = [odp.Guarantee(event).epsilon(1e-5) for event in hundred]
+    assert single[0] < single[1]
+    assert whole[0] > whole[1]
+    assert not costs_no_more(laplace, allowed, "add_or_remove_one")
+    assert costs_no_more(odp.zcdp(0.009), allowed, "add_or_remove_one")
+    assert costs_no_more(odp.gaussian(7.1), allowed, "add_or_remove_one")  # rho 0.00992
+    assert not costs_no_more(odp.gaussian(7.0), allowed, "add_or_remove_one")  # rho 0.0102
+
+
+def test_of_parts_with_and_without_a_curve_none_may_be_exchanged() -> None:
+    gaussian, curve = odp.gaussian(10.0), odp.zcdp(0.01)
+    allowed = odp.compose(gaussian, curve, curve)
+    assert costs_no_more(odp.compose(curve, gaussian), allowed, "add_or_remove_one")
+    assert not costs_no_more(odp.compose(gaussian, gaussian), allowed, "add_or_remove_one")

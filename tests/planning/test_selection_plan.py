@@ -127,7 +127,7 @@ def test_nothing_finite_is_written_as_a_word() -> None:
     assert json.loads(text)["rows"][0]["epsilon"] == "inf"
 
 
-def test_relation_delta_and_fraction_are_passed_on() -> None:
+def test_relation_and_delta_are_passed_on() -> None:
     plan = odp.selection_plan(
         RUN,
         laws=["geometric"],
@@ -135,14 +135,13 @@ def test_relation_delta_and_fraction_are_passed_on() -> None:
         density_bounds=[(0.8, 1.25)],
         neighboring_relation="replace_one",
         delta=1e-6,
-        fraction=0.1,
     )
     plain, adaptive = plan.rows
     expected = odp.selection_guarantee(
         RUN, odp.Geometric(3), density_bounds=(0.8, 1.25), neighboring_relation="replace_one"
     )
     assert adaptive.epsilon == expected.epsilon(1e-6)
-    assert plain.hit[0] == plain.trials.hit_probability(0.1)
+    assert plain.hit[0] == plain.trials.hit_probability(0.05)
 
 
 # -- bad input -----------------------------------------------------------------------------------
@@ -152,7 +151,6 @@ def test_relation_delta_and_fraction_are_passed_on() -> None:
     ("change", "match"),
     [
         ({"delta": 0.0}, "delta"),
-        ({"fraction": 1.5}, "fraction"),
         ({"neighboring_relation": "twins"}, "neighboring_relation"),
         ({"laws": ["uniform"]}, "law"),
         ({"laws": ["negative-binomial:x"]}, "law"),

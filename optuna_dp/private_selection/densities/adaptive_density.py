@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from optuna_dp import validation
-from optuna_dp.arrays import FloatArray, IntArray
+from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.encoding import encode_params, encoded
 from optuna_dp.models.prior import Candidates, Prior, UniformPrior
@@ -132,7 +132,6 @@ class AdaptiveDensity:
         history: Sequence[RunOutcome],
         candidates: Candidates,
         direction: str = "maximize",
-        masses: IntArray | None = None,
     ) -> BoundedDensity:
         """The law by which :meth:`propose` chooses among these candidates.
 
@@ -140,14 +139,11 @@ class AdaptiveDensity:
             history: As of :meth:`propose`.
             candidates: N points, drawn from the prior; with a fixed set all of it.
             direction: As of :meth:`propose`.
-            masses: For figures: how often each candidate counts, positive, shape (N,), where they
-                were not drawn from the prior but stand for it.
         """
         logs = self._log_weights(history, candidates, sign_of(direction))
         if len(logs) != len(candidates):
             raise ValueError(f"{len(logs)} weights for {len(candidates)} candidates")
-        if masses is None and isinstance(self.prior, FixedCandidates):
-            masses = self.prior.masses
+        masses = self.prior.masses if isinstance(self.prior, FixedCandidates) else None
         return project_log(logs, self.bounds, self.projection, masses)
 
     def describe(self, space: Space) -> dict[str, Any]:
