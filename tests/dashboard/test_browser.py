@@ -100,7 +100,7 @@ def storages(tmp_path_factory: pytest.TempPathFactory) -> Storages:
 NUMBER = {kind: i for i, kind in enumerate(KINDS, start=1)}
 # What the first page of a private study shows, and nothing that is published does.
 SECRET = {
-    "dp_hypo": [f"runs so far: {RUNS}", "Where the next run is drawn", "For the curator only"],
+    "dp_hypo": [f"runs so far: {RUNS}", "For the curator only"],
     "budget": [f"runs so far: {PLAN.runs}"],
     "propose_test": ["iterations so far", "For the curator only"],
     "noisy_max": [],
