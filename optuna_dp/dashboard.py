@@ -24,8 +24,9 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp import visualization as plots
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.protocol.records import trials_of
 from optuna_dp.visualization.notes import curators_note, published_note
-from optuna_dp.visualization.targets import has_finished, runs_of
+from optuna_dp.visualization.targets import opened, runs_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -115,8 +116,9 @@ class DashboardCallback:
         if isinstance(study._storage, InMemoryStorage):
             return
         try:
-            done, finished = len(runs_of(study)), has_finished(study)
-            if self._is_due(study, done, finished):
+            found = opened(study)
+            finished = not found.procedure.unfinished(trials_of(study), found.plan)
+            if self._is_due(study, len(runs_of(study)), finished):
                 annotate(study, attack=finished)
         except Exception:
             # A picture that cannot be drawn must not end a search: its runs are spent.

@@ -48,7 +48,8 @@ class Guarantee(Record):
     Args:
         event: What was done to the data, as a tree of events.
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``, for the whole tree;
-            ``"null_client"`` for clients that are taken away and take part all the same.
+            ``"null_client"`` for one that is taken away and takes part all the same, with noise
+            alone.
 
     Raises:
         InvalidArgumentError: If ``event`` is not an event, parts of it are about records and
@@ -82,8 +83,6 @@ class Guarantee(Record):
     @property
     def unit(self) -> str:
         """Whose data are protected: ``"record"``, or ``"client"`` (all records of one client)."""
-        if self.neighboring_relation == "null_client":
-            return units.CLIENT
         return units.unit_of(self.event) or units.RECORD
 
     def _repr_html_(self) -> str:

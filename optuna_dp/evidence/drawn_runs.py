@@ -23,11 +23,11 @@ from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.protocol.drawn_slots import draw_alone
+from optuna_dp.protocol.draws import may_agree
 from optuna_dp.protocol.pruners import PRUNED_KEY
 from optuna_dp.protocol.records import (
     DRAW_KEY,
     INDEPENDENT_KEY,
-    NOT_DRAWN_KEY,
     SlotRecord,
     score,
     was_enqueued,
@@ -123,9 +123,9 @@ def _check_draw(
 ) -> None:
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
-    What was drawn jointly, or from a prior that is not uniform, has a record of its own. The rest
-    is drawn again from the slot's record, and must not be noted as another sampler's: with few
-    values to choose from, another sampler may have chosen the same.
+    What was drawn jointly, or from a prior that is not uniform, or has a few values only, has a
+    record of its own. The rest is drawn again from the slot's record: a real number that another
+    sampler has chosen is another one.
     """
     draw = trial.system_attrs.get(DRAW_KEY, {"space": {}, "internal": {}})
     try:
@@ -138,13 +138,9 @@ def _check_draw(
                 internal[name] = float(alone["internal"])
                 continue
             used = _as_stored(trial.distributions[name])
-            if (
-                record is None
-                or used.single()
-                or name in trial.system_attrs.get(NOT_DRAWN_KEY, ())
-            ):
-                continue
             law = planned.get(name, used)
+            if record is None or may_agree(law):
+                continue
             value = trial.distributions[name].to_internal_repr(trial.params[name])
             expected = law.to_internal_repr(draw_alone(record.draws, name, law))
             if used != law or math.isclose(value, expected, rel_tol=_ROUNDING):

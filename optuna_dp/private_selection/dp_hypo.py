@@ -10,7 +10,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.models.prior import Prior
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.private_selection.densities.projection import Projection
@@ -62,8 +62,8 @@ class DPHyPOSampler(SelectionSampler):
             more, so that none waits for nothing.
         startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
             at least the first batch, which nothing is known to (None: that batch alone). 0
-            promises nothing and charges for it, as in studies begun with optuna-dp 0.1; under
-            ``"any"`` it is None or 0, because runs from the prior cost as much as others there.
+            promises nothing and charges for it; under ``"any"`` it is None or 0, because runs from
+            the prior cost as much as others there.
         projection: ``"kl"`` or ``"l2"`` (the paper's).
         tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
             explores more.
@@ -165,9 +165,7 @@ class DPHyPOSampler(SelectionSampler):
         return intersection_search_space(self._visible(study, number))
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
-        if self._startup == 0 or not isinstance(self._prior, UniformPrior):
-            return False
-        return trial.number < self._startup
+        return self._is_uniform and trial.number < self._startup
 
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if number < self._startup:

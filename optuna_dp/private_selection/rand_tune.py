@@ -6,7 +6,7 @@ from optuna.distributions import BaseDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.models.prior import Prior, UniformPrior
+from optuna_dp.models.prior import Prior
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
@@ -58,4 +58,4 @@ class RandTuneSampler(SelectionSampler):
         return SelectionSettings(**self._base_settings())
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
-        return isinstance(self._prior, UniformPrior)
+        return self._is_uniform

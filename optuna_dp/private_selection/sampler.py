@@ -54,7 +54,8 @@ class SelectionSampler(DrawnSlotSampler):
                 "it must be None, or have the methods sample, draw_one and fingerprint",
                 "See optuna_dp.private_selection.densities.",
             )
-        if not isinstance(self._prior, UniformPrior) and self._search_space is None:
+        self._is_uniform = type(self._prior) is UniformPrior  # A subclass may be another law.
+        if not self._is_uniform and self._search_space is None:
             raise InvalidArgumentError(
                 "search_space",
                 None,
@@ -63,13 +64,20 @@ class SelectionSampler(DrawnSlotSampler):
             )
         if self._search_space is not None:
             check_space(self._search_space)
-            self._prior.fingerprint(self._search_space)  # A prior refuses what it does not fit.
+            mark = self._prior.fingerprint(self._search_space)  # Refuses what it does not fit.
+            if not self._is_uniform and mark == UniformPrior().fingerprint({}):
+                raise InvalidArgumentError(
+                    "prior",
+                    type(self._prior).__name__,
+                    "its fingerprint is that of the uniform prior",
+                    "Give it a fingerprint that says what it is.",
+                )
 
     _procedure = PROCEDURE
 
     def _in_words(self) -> dict[str, Any]:
         shown = {**super()._in_words(), "trials": self._trials}
-        if not isinstance(self._prior, UniformPrior):
+        if not self._is_uniform:
             shown["prior"] = type(self._prior).__name__
         return shown
 
@@ -87,7 +95,7 @@ class SelectionSampler(DrawnSlotSampler):
         self, number: int, name: str, distribution: BaseDistribution
     ) -> Callable[[], Any] | None:
         prior = self._prior
-        if isinstance(prior, UniformPrior):
+        if self._is_uniform:
             return None
         rng = functools.partial(entropy.generator, self._seed, "independent", number, name)
         return lambda: prior.draw_one(name, distribution, rng())

@@ -28,7 +28,7 @@ class SelectionSettings(Record):
         prior: The prior's fingerprint, which two equal priors share.
         search: How the density is made (surrogate, projection, ...), JSON values.
         startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
-            None if nothing is promised (and in plans older than this field).
+            None if nothing is promised.
     """
 
     described_as: ClassVar[str] = "The record of the settings in the study's plan"

@@ -23,7 +23,8 @@ RUN_ASSUMPTIONS = (
     "or dashboard.",
 )
 # The law of the number of runs is that of the runs that had a chance to succeed. If all fail from
-# some run on, that is the law of min(T, s), which may cost more: see check_same_design.
+# some run on, that is the law of min(T, s), which may cost more: see
+# failures.check_failures.
 SELECTION_ASSUMPTIONS = (
     "A surrogate or prior of the user's own depends only on its arguments: not on the data, on "
     "durations, or on the order in which runs ended.",
@@ -36,7 +37,7 @@ RUN_CHECKS = (
     "Every run was drawn by the study's sampler from the stated prior, within the stated bounds: "
     "none was enqueued, added by hand, copied, or made by another sampler, and all parameters "
     "come from the stated ranges.",
-    "No seed fixed the draws, and no run was pruned by comparison with others.",
+    "No seed fixed the draws, and no run that ended as pruned was compared with others.",
     "Nobody changed the study's records since they were written, its plan among them. Nothing "
     "else was released from this plan in this storage.",
 )

@@ -9,22 +9,19 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import SeedWarning
 from optuna_dp.models.prior import value_at
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import Space, check_choices, drawn_once
+from optuna_dp.protocol.draws import Space, check_choices, drawn_once, may_agree
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
-    DRAW_KEY,
-    INDEPENDENT_KEY,
-    NOT_DRAWN_KEY,
     SLOT_KEY,
     SlotRecord,
     fail_unstarted,
@@ -110,7 +107,8 @@ class DrawnSlotSampler(SlotSampler):
         """Draws one parameter from the prior.
 
         A parameter drawn from the uniform prior is a function of the slot's record, which is
-        there already: nothing is read and nothing written.
+        there already. So nothing is written, unless it has a few values only: another sampler
+        may have chosen the same.
         """
         check_choices(name, distribution)
         if self._search_space is not None and name not in self._search_space:
@@ -120,13 +118,11 @@ class DrawnSlotSampler(SlotSampler):
                 "typing error, start a new study."
             )
         draw = self._draw_alone(trial.number, name, distribution)
-        known = self.under_way.get(study, trial)
-        if draw is None and known is not None and known.begun_here:
-            known.asked.add(name)
-            return draw_alone(known.record.draws, name, distribution)
         if draw is None:
             key = self._draws_of(study, trial)
             draw = functools.partial(draw_alone, key, name, distribution)
+            if not may_agree(distribution):
+                return draw()
         return drawn_once(study, trial, name, distribution, draw)
 
     def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
@@ -140,15 +136,6 @@ class DrawnSlotSampler(SlotSampler):
         # No sampler of ours has begun it. It is drawn all the same, and never released.
         return self._new_draws(trial.number)
 
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
-    ) -> None:
-        """Notes which parameters were not drawn here; forgets the trial."""
-        known = self.under_way.get(study, trial)
-        super().after_trial(study, trial, state, values)
-        if known is not None and known.begun_here:
-            _note_what_others_drew(study, trial, known.asked)
-
 
 def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
     """Returns a run's one draw of a parameter from the uniform prior, a plain Python value.
@@ -156,22 +143,3 @@ def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
     ``draws`` is the number of that name in the run's :class:`SlotRecord`.
     """
     return value_at(distribution, entropy.unit(draws, name))
-
-
-def _note_what_others_drew(study: Study, trial: FrozenTrial, asked: Collection[str]) -> None:
-    """Notes the parameters of a trial, just before it ends, that no sampler of ours has drawn.
-
-    ``asked`` were drawn without a record of their own.
-    """
-    joint = trial.system_attrs.get(DRAW_KEY)
-    recorded = joint.get("internal", {}) if isinstance(joint, dict) else {}
-    others = [
-        name
-        for name, distribution in trial.distributions.items()
-        if name not in asked
-        and name not in recorded
-        and INDEPENDENT_KEY + name not in trial.system_attrs
-        and not distribution.single()  # Optuna asks no sampler for what has one value.
-    ]
-    if others:
-        study._storage.set_trial_system_attr(trial._trial_id, NOT_DRAWN_KEY, others)

@@ -216,7 +216,7 @@ class SlotSampler(BaseSampler):
             old = SlotRecord.from_json(before)
             if old.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            known = known or Known(me, plan, old, begun_here=False)
+            known = known or Known(me, plan, old)
             known.thread = me
             self.under_way.put(study, trial, known)
             return
@@ -232,7 +232,7 @@ class SlotSampler(BaseSampler):
         self._mark(study, trial)
         storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
-        self.under_way.put(study, trial, Known(me, plan, record, begun_here=True))
+        self.under_way.put(study, trial, Known(me, plan, record))
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
         """Writes what a trial with a slot must have on record; just before the slot's record.

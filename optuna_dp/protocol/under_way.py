@@ -1,9 +1,8 @@
 """Cache of one sampler's running trials in this process. Losing an entry only costs time.
 
-Never more than a copy of what the storage holds and of what was asked of this sampler, so that
-forgetting costs time and nothing else. What must not happen is the opposite: that something
-outlives its trial and is taken for another's. Python gives the ``id`` of a storage away again, and
-SQLite the id of a deleted study or trial. So:
+Never more than a copy of what the storage holds, so that forgetting costs time and nothing else.
+What must not happen is the opposite: that something outlives its trial and is taken for another's.
+Python gives the ``id`` of a storage away again, and SQLite the id of a deleted study or trial. So:
 
 * a storage is held weakly, as an object and not by its ``id``: what is known of its trials goes
   with it;
@@ -40,16 +39,12 @@ class Known:
         thread: The thread that asked for it.
         plan: The plan under which it runs.
         record: Its slot record.
-        begun_here: Whether this sampler began it, so that nobody has drawn for it before.
-        asked: Parameters that this sampler drew without a record of their own.
         kept: What a sampler wants to keep for as long as the trial is under way, by name.
     """
 
     thread: int
     plan: StudyPlan
     record: SlotRecord
-    begun_here: bool
-    asked: set[str] = field(default_factory=set)
     kept: dict[str, Any] = field(default_factory=dict)
 
 

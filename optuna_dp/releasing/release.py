@@ -188,7 +188,7 @@ class Release:
         """The guarantee without the final training."""
         if self.training is None:
             return self.guarantee
-        # As Guarantee.compose made it: the search first.
+        # As with_training made it: the search first.
         return replace(self.guarantee, event=self.guarantee.event.events[0])
 
     def _statement(self) -> dict[str, Any]:

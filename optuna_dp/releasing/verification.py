@@ -168,7 +168,7 @@ def verify(
         # Of a mapping a copy, so that nothing changes while it is looked at.
         whole = _parsed(json.dumps(given, default=repr) if text is None else text)
         statement = _statement_of(whole)
-        checks, unchecked = _within(limit, lambda: _compared(statement))
+        checks, unchecked, believed = _within(limit, lambda: _compared(statement))
     except TimeoutError:
         raise InvalidArgumentError(
             "time_limit", limit, "the cost of the events takes longer to compute", "Allow more."
@@ -194,7 +194,7 @@ def verify(
         "Whether the study took place as its design says. Who holds its storage can release it "
         "again and compare the digest."
     )
-    return Verification(tuple(checks), tuple(unchecked), tuple(statement["assumptions"]))
+    return Verification(tuple(checks), tuple(unchecked), believed)
 
 
 # Reading.
@@ -314,8 +314,12 @@ def _within(seconds: float, compute: Callable[[], Any]) -> Any:
 # Comparing.
 
 
-def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str]]:
-    """Compares every key of a statement with what follows from its own events and values."""
+def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str], tuple[str, ...]]:
+    """Compares every key of a statement with what follows from its own events and values.
+
+    Returns what was compared, what was not, and what remains to be believed: in the words of this
+    version, since a statement may leave some out.
+    """
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
     fits, trained = _design_and_guarantee(design, guarantee)
@@ -353,7 +357,7 @@ def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str]]:
             checks.append(
                 Check(what, not differs, differs or _shown(found) or "as computed again")
             )
-    return checks, unchecked
+    return checks, unchecked, tuple(expected["assumptions"])
 
 
 def _texts(value: Any) -> bool:

@@ -145,9 +145,3 @@ def runs_of(study: optuna.Study) -> list[FrozenTrial]:
     found = opened(study)
     runs = [t for t in found.procedure.runs_among(trials_of(study), found.plan) if ended(t)]
     return runs if found.procedure.runs_are_private else [t for t in runs if not never_began(t)]
-
-
-def has_finished(study: optuna.Study) -> bool:
-    """Returns whether all runs have ended."""
-    found = opened(study)
-    return not found.procedure.unfinished(trials_of(study), found.plan)

@@ -65,7 +65,7 @@ def test_units() -> None:
     assert unit_of(dp_event.ComposedDpEvent([])) is None
     assert unit_of(dp_event.ComposedDpEvent([dp_event.NoOpDpEvent(), VOTE])) == "client"
     assert odp.Guarantee(TRAINING).unit == "record"
-    assert odp.Guarantee(TRAINING, "null_client").unit == "client"
+    assert odp.Guarantee(TRAINING, "null_client").unit == "record"
     assert odp.per_client(VOTE) is VOTE
     assert odp.per_client(OF_CLIENTS) is OF_CLIENTS
     with pytest.raises(InvalidArgumentError, match="DpEvent"):

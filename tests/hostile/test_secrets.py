@@ -27,14 +27,15 @@ SECRET = 41
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
 
 
-class SecretLaw(odp.NegativeBinomial):
-    """A public law; what it draws is known to this test only."""
-
-    def sample(self, uniform_bits: Any = None) -> int:
-        return SECRET
+LAW = odp.NegativeBinomial(shape=1.0, gamma=0.25)
 
 
-LAW = SecretLaw(shape=1.0, gamma=0.25)
+@pytest.fixture(autouse=True)
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the law draws is known to this file only."""
+    monkeypatch.setattr(odp.TrialCount, "sample", lambda law, uniform_bits=None: SECRET)
+
+
 PLAN = budget(2)
 SAMPLERS: dict[str, Callable[[], Any]] = {
     "rand_tune": lambda: odp.RandTuneSampler(X, trials=LAW),

@@ -6,11 +6,12 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.distributions import FloatDistribution
 from support import exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.private_selection import dp_hypo
+from optuna_dp.models.prior import UniformPrior
 from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.private_selection.settings import SelectionSettings
@@ -90,7 +91,7 @@ def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None
 
 def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused(monkeypatch) -> None:
     # Drawn jointly and said to be from the uniform prior, which is drawn parameter by parameter.
-    monkeypatch.setattr(dp_hypo, "UniformPrior", FixedCandidates)
+    monkeypatch.setattr(DPHyPOSampler, "_each_alone", lambda *arguments: False)
     study = finished_study(sampler_of(startup_runs=3))
     monkeypatch.undo()
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
@@ -107,3 +108,30 @@ def test_promises_under_schedule_any_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="startup_runs"):
         sampler_of(schedule="any", startup_runs=2)
     sampler_of(schedule="any", startup_runs=0)
+
+
+class Near(UniformPrior):
+    """A prior of one's own, made of ours: x is near 1."""
+
+    def sample(self, space: Any, n: int, rng: Any) -> Any:
+        found = super().sample(space, n, rng)
+        found.columns["x"][:] = 0.9 + 0.1 * found.columns["x"]
+        return found
+
+    def draw_one(self, name: str, distribution: Any, rng: Any) -> float:
+        return 0.9 + 0.1 * float(rng.random())
+
+
+class SaysSo(Near):
+    def fingerprint(self, space: Any) -> dict[str, Any]:
+        return {"prior": "near 1"}
+
+
+@pytest.mark.parametrize("sampler", [odp.RandTuneSampler, odp.DPHyPOSampler])
+def test_a_subclass_of_the_uniform_prior_is_a_prior_of_its_own(sampler: Any) -> None:
+    space = {"x": FloatDistribution(0.0, 1.0)}
+    with pytest.raises(InvalidArgumentError, match="its fingerprint is that of the uniform"):
+        sampler(space, trials=exactly(4), prior=Near())
+    study = study_of(sampler(space, trials=exactly(4), prior=SaysSo()))
+    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
+    assert all(trial.params["x"] >= 0.9 for trial in study.trials)

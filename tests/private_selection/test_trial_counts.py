@@ -295,3 +295,24 @@ def test_importing_the_laws_is_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+# -- laws of one's own ---------------------------------------------------------------------------
+
+
+def _of_one(**members: object) -> type[TrialCount]:
+    """A class of a law of one's own, as a script would define it."""
+    methods = dict.fromkeys(("_pmf", "_tail", "_pgf", "_pgf_derivative", "exact_tail"))
+    return type("Own", (TrialCount,), {"__module__": "script", **methods, **members})
+
+
+def test_a_law_is_charged_for_by_its_own_class_and_name() -> None:
+    """A subclass would be charged for as its parent, and a namesake as whoever has the name."""
+    for parent in (Geometric, Poisson, _of_one(law="the first of its name")):
+        with pytest.raises(InvalidArgumentError, match="subclass of TrialCount itself"):
+            type("Own", (parent,), {"__module__": "script", "law": "another"})
+    for law in ("poisson", "the first of its name", None):
+        with pytest.raises(InvalidArgumentError, match="a name that no other law has"):
+            _of_one(law=law)
+    with pytest.raises(InvalidArgumentError, match="drawn by exact_tail"):
+        _of_one(law="draws by itself", sample=lambda law, uniform_bits=None: 20)

@@ -21,7 +21,7 @@ from optuna_dp.errors import (
     PlanError,
     UnfinishedStudyError,
 )
-from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, NOT_DRAWN_KEY, SLOT_KEY
+from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY, SLOT_KEY
 
 X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
@@ -164,8 +164,26 @@ def test_a_replaced_sampler_that_happens_to_choose_the_same(replaced_from: str) 
 
         study = finished_study(sampler, cheats)
         numbers.add(refused(study, "was not drawn").trial_number)
-        assert all(NOT_DRAWN_KEY in t.system_attrs for t in study.trials)
     assert numbers == {0}
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_few_values_chosen_by_a_sampler_that_stays_until_the_end(value: int) -> None:
+    """Half of what it chooses is what ours would have drawn."""
+
+    class Fixed(optuna.samplers.RandomSampler):
+        def sample_independent(self, *arguments: object) -> int:
+            return value
+
+    for _ in range(8):
+        sampler = odp.RandTuneSampler(trials=exactly(1))
+        study = study_of(sampler)
+        trial = study.ask()
+        study.sampler = Fixed()
+        trial.suggest_categorical("x", [0, 1])
+        study.tell(trial, 0.5)
+        study.sampler = sampler
+        refused(study, "was not drawn")
 
 
 def test_parameters_drawn_alone_that_were_changed_afterwards() -> None:

@@ -218,3 +218,20 @@ def test_a_second_release_with_another_result() -> None:
     winner = max(range(KNOWN_COUNT), key=lambda i: study.trials[i].value or -9.0)
     study._storage._get_trial(study.trials[winner]._trial_id).values = [-5.0]  # type: ignore[attr-defined]
     refused(study, "released before")
+
+
+def test_a_records_cost_is_no_clients_cost() -> None:
+    """ "null_client" is for events that protect a client with all its records."""
+    study = finished_study()
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.release(study, RUN, neighboring_relation="null_client")
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.PrivacyCallback(RUN, neighboring_relation="null_client")
+    candidates = study_of(odp.NoisyMaxSampler(candidates=2, n_partitions=900, epsilon=1.0))
+    candidates.optimize(lambda trial: odp.report_utilities(trial, [0.5] * 900))
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.release(candidates, neighboring_relation="null_client")
+    of_clients = odp.per_client(RUN)
+    assert odp.release(study, of_clients, neighboring_relation="null_client").guarantee.unit == (
+        "client"
+    )

@@ -232,9 +232,35 @@ class TrialCount(Record, ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if not cls.__module__.startswith("optuna_dp."):
+            cls._check_own()
         if "law" in vars(cls):
             cls.constants = {"law": cls.law}
-            _LAWS.setdefault(cls.law, cls)
+            _LAWS[cls.law] = cls
+
+    @classmethod
+    def _check_own(cls) -> None:
+        """Refuses a class outside this package whose guarantee would be that of another one."""
+        parents = [base for base in cls.__mro__[1:] if issubclass(base, TrialCount)]
+        if len(parents) > 1:
+            raise InvalidArgumentError(
+                "class",
+                cls.__name__,
+                f"bounds of {parents[0].__name__} would be taken for those of its subclass",
+                "Make it a subclass of TrialCount itself.",
+            )
+        name = getattr(cls, "law", None)
+        if not isinstance(name, str) or name in _HOMES or name in _LAWS:
+            raise InvalidArgumentError(
+                "law",
+                name,
+                "it must be a name that no other law has, because T is charged for by its name",
+                "If a notebook's cell with this class was run again, restart the notebook.",
+            )
+        if {"sample", "invert"} & vars(cls).keys():
+            raise InvalidArgumentError(
+                "sample", cls.__name__, "T must be drawn by exact_tail", "Leave out the method."
+            )
 
     @classmethod
     def from_json(cls, data: Any) -> TrialCount:
