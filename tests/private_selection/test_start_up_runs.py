@@ -6,8 +6,8 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import FloatDistribution
-from support import exactly, finished_study, objective, study_of
+from optuna.distributions import FloatDistribution, distribution_to_json
+from support import exactly, finished_study, objective, rewrite, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
@@ -89,11 +89,14 @@ def test_a_start_up_run_in_view_of_others_is_refused(prior, monkeypatch) -> None
         odp.release(study, odp.gaussian(4.0))
 
 
-def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused(monkeypatch) -> None:
+def test_a_start_up_run_whose_draw_cannot_be_made_again_is_refused() -> None:
     # Drawn jointly and said to be from the uniform prior, which is drawn parameter by parameter.
-    monkeypatch.setattr(DPHyPOSampler, "_each_alone", lambda *arguments: False)
     study = finished_study(sampler_of(startup_runs=3))
-    monkeypatch.undo()
+    joint = {
+        "space": {"x": distribution_to_json(SPACE["x"])},
+        "internal": {"x": study.trials[1].params["x"]},
+    }
+    rewrite(study, 1, DRAW_KEY, joint)
     with pytest.raises(ReleaseRefusedError, match="drawn in view of other runs"):
         odp.release(study, odp.gaussian(4.0))
 
