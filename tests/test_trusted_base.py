@@ -51,7 +51,15 @@ print("\\n".join(n for n in sys.modules if n.startswith("optuna_dp") and n not i
 """
 
 
-@pytest.mark.parametrize("procedure", STUDIES)
+@pytest.mark.parametrize(
+    "procedure",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.slow] if name in ("doubling", "with density bounds") else []
+        )
+        for name in STUDIES
+    ],
+)
 def test_nothing_else_is_loaded_from_the_first_trial_to_the_release(procedure: str) -> None:
     code = RUN.format(study=STUDIES[procedure])
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

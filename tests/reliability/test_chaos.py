@@ -48,11 +48,6 @@ def test_many_schedules_of_deaths(url_of, forks, tmp_path, kind, first) -> None:
     assert total["begun anew"] >= SCHEDULES // 4
 
 
-def test_a_few_schedules_of_deaths_with_a_budget(url_of, forks, tmp_path) -> None:
-    total = run_schedules(range(7, 8), "journal", url_of, forks, tmp_path, sampler="budget")
-    assert total["deaths"] > 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "first"), [("sqlite", 500), ("journal", 600), ("postgresql", 700)]

@@ -42,14 +42,14 @@ def test_an_honest_training_is_not_refuted_and_what_is_not_seen_is_said() -> Non
     ("fault", "name"),
     [
         ("half the noise", ""),
-        ("noise once per epoch", ""),
+        pytest.param("noise once per epoch", "", marks=pytest.mark.slow),
         ("clips the mean", "sensitivity"),
         ("an unclipped layer", "clipping"),
-        ("BatchNorm", "sensitivity"),
-        ("statistics of private data", "sensitivity"),
+        pytest.param("BatchNorm", "sensitivity", marks=pytest.mark.slow),
+        pytest.param("statistics of private data", "sensitivity", marks=pytest.mark.slow),
         ("shuffled epochs", "batches not Poisson"),
-        ("default_rng(0)", "fixed seed"),
-        ("early stopping", "early stop"),
+        pytest.param("default_rng(0)", "fixed seed", marks=pytest.mark.slow),
+        pytest.param("early stopping", "early stop", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_planted_in_a_training_is_found(fault: str, name: str) -> None:
@@ -90,7 +90,17 @@ CHECKED = {
 }
 
 
-@pytest.mark.parametrize("fault", CHECKED, ids=lambda fault: fault or "honest")
+# The others, of the same kinds, take as long again.
+QUICK = ("", "shuffled epochs", "default_rng(0)", "exact accuracy", "an exact attribute")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=fault or "honest", marks=[] if fault in QUICK else pytest.mark.slow)
+        for fault in CHECKED
+    ],
+)
 def test_what_is_planted_in_an_objective_is_found_and_nothing_else(fault: str) -> None:
     # Three runs may be of equal length, and may have equal accuracies.
     for _ in range(3 if fault in ("early stopping", "an exact attribute") else 1):
