@@ -47,6 +47,21 @@ def unit_of(event: Any) -> str | None:
     return found.pop() if found else None
 
 
+def check_relation(event: Any, relation: str) -> None:
+    """Refuses ``"null_client"`` for an event about records: its epsilon would read as a client's.
+
+    Raises:
+        InvalidArgumentError: If it is one, or parts of the event are about different units.
+    """
+    if relation == "null_client" and unit_of(event) != CLIENT:
+        raise InvalidArgumentError(
+            "neighboring_relation",
+            relation,
+            "the event is about records, and not about clients",
+            'Use "add_or_remove_one" or "replace_one", or wrap the event: per_client(event).',
+        )
+
+
 def _parts(event: Any) -> list[Any] | None:
     """The events within an event, None if it has no place for any."""
     for field in ("event", "run"):

@@ -81,6 +81,11 @@ class BudgetPlan(Record):
                 "replace_one does not allow it: one replacement may change both parts of the data",
                 "Plan with score='training', which charges for both, or with add_or_remove_one.",
             )
+        if self.neighboring_relation == "null_client":
+            # Start-up time: samplers hold plans; dp-accounting is slow.
+            from optuna_dp.accounting.units import check_relation
+
+            check_relation(self.event, self.neighboring_relation)
         if not all(map(self._is_as_stated, (*self.paid_pilots, self.paid_last))):
             raise InvalidArgumentError(
                 "event",

@@ -22,8 +22,7 @@ from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.evidence.slot_records import NEW_STUDY
-from optuna_dp.protocol.drawn_slots import draw_alone
-from optuna_dp.protocol.draws import may_agree
+from optuna_dp.protocol.drawn_slots import draw_alone, may_agree
 from optuna_dp.protocol.pruners import PRUNED_KEY
 from optuna_dp.protocol.records import (
     DRAW_KEY,

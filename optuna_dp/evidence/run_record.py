@@ -78,7 +78,7 @@ class RunRecord(Record):
         from dp_accounting.dp_event import DpEvent
 
         from optuna_dp.accounting.guarantee import Guarantee
-        from optuna_dp.accounting.units import CLIENT
+        from optuna_dp.accounting.units import check_relation
 
         if not isinstance(event, DpEvent):
             raise InvalidArgumentError(
@@ -96,15 +96,8 @@ class RunRecord(Record):
             raise InvalidArgumentError(
                 "output_attributes", output_attributes, "it must be a sequence of names"
             )
-        # Refuses what no accountant supports.
-        unit = Guarantee(event, neighboring_relation).unit
-        if neighboring_relation == "null_client" and unit != CLIENT:
-            raise InvalidArgumentError(
-                "neighboring_relation",
-                neighboring_relation,
-                "the event is about records, and not about clients",
-                'Use "add_or_remove_one" or "replace_one", or wrap the event: per_client(event).',
-            )
+        Guarantee(event, neighboring_relation)  # Refuses what no accountant supports.
+        check_relation(event, neighboring_relation)
         return cls(
             # As it will be read again: a composition of a tuple is one of a list by then.
             _read(_written(event)),

@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import SeedWarning
 from optuna_dp.models.prior import value_at
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import Space, check_choices, drawn_once, may_agree
+from optuna_dp.protocol.draws import Space, check_choices, drawn_once
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     SLOT_KEY,
@@ -143,3 +143,14 @@ def draw_alone(draws: int, name: str, distribution: BaseDistribution) -> Any:
     ``draws`` is the number of that name in the run's :class:`SlotRecord`.
     """
     return value_at(distribution, entropy.unit(draws, name))
+
+
+def may_agree(distribution: BaseDistribution) -> bool:
+    """Returns whether two independent draws may be equal, or equal up to rounding.
+
+    Then equality does not show who drew a value, so the draw needs a record of its own.
+    """
+    if not isinstance(distribution, FloatDistribution) or distribution.step is not None:
+        return True
+    width = distribution.high - distribution.low
+    return width < 1e-300 or width < 1e-6 * max(abs(distribution.low), abs(distribution.high))

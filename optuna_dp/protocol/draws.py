@@ -9,7 +9,6 @@ from typing import Any
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
-    FloatDistribution,
     distribution_to_json,
 )
 from optuna.study import Study
@@ -58,14 +57,6 @@ def check_choices(name: str, distribution: BaseDistribution) -> None:
             "Give names as choices, and look up their meaning in the objective: "
             "{'relu': nn.ReLU}[trial.suggest_categorical(name, ['relu'])].",
         ) from None
-
-
-def may_agree(distribution: BaseDistribution) -> bool:
-    """Returns whether two draws may well be the same, so that equality does not tell whose it is.
-
-    Such a draw needs a record of its own.
-    """
-    return not isinstance(distribution, FloatDistribution) or distribution.step is not None
 
 
 def drawn_once(

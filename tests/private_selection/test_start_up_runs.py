@@ -130,6 +130,11 @@ class SaysSo(Near):
         return {"prior": "near 1"}
 
 
+def test_a_list_of_candidates_has_no_subclasses() -> None:
+    with pytest.raises(InvalidArgumentError, match="a law that the fingerprint"):
+        type("Own", (FixedCandidates,), {})
+
+
 @pytest.mark.parametrize("sampler", [odp.RandTuneSampler, odp.DPHyPOSampler])
 def test_a_subclass_of_the_uniform_prior_is_a_prior_of_its_own(sampler: Any) -> None:
     space = {"x": FloatDistribution(0.0, 1.0)}

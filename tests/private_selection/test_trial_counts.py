@@ -311,7 +311,7 @@ def test_a_law_is_charged_for_by_its_own_class_and_name() -> None:
     for parent in (Geometric, Poisson, _of_one(law="the first of its name")):
         with pytest.raises(InvalidArgumentError, match="subclass of TrialCount itself"):
             type("Own", (parent,), {"__module__": "script", "law": "another"})
-    for law in ("poisson", "the first of its name", None):
+    for law in ("poisson", "the first of its name", 7):
         with pytest.raises(InvalidArgumentError, match="a name that no other law has"):
             _of_one(law=law)
     with pytest.raises(InvalidArgumentError, match="drawn by exact_tail"):

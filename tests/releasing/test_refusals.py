@@ -186,6 +186,21 @@ def test_few_values_chosen_by_a_sampler_that_stays_until_the_end(value: int) -> 
         refused(study, "was not drawn")
 
 
+def test_a_range_so_narrow_that_rounding_hides_who_drew() -> None:
+    class Lowest(optuna.samplers.RandomSampler):
+        def sample_independent(self, *arguments: object) -> float:
+            return 1.0
+
+    sampler = odp.RandTuneSampler(trials=exactly(1))
+    study = study_of(sampler)
+    trial = study.ask()
+    study.sampler = Lowest()
+    trial.suggest_float("x", 1.0, 1.0 + 1e-13)
+    study.tell(trial, 0.5)
+    study.sampler = sampler
+    refused(study, "was not drawn")
+
+
 def test_parameters_drawn_alone_that_were_changed_afterwards() -> None:
     """They have no record of their own; the slot's record tells what they must be."""
     for sampler in (

@@ -231,6 +231,14 @@ def test_a_records_cost_is_no_clients_cost() -> None:
     candidates.optimize(lambda trial: odp.report_utilities(trial, [0.5] * 900))
     with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
         odp.release(candidates, neighboring_relation="null_client")
+    with pytest.raises(InvalidArgumentError, match="about records, and not about clients"):
+        odp.plan_budget(
+            epsilon=3.0,
+            run=lambda noise, steps: odp.gaussian(noise),
+            steps=1,
+            pilots=2,
+            neighboring_relation="null_client",
+        )
     of_clients = odp.per_client(RUN)
     assert odp.release(study, of_clients, neighboring_relation="null_client").guarantee.unit == (
         "client"

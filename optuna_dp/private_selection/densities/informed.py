@@ -34,6 +34,14 @@ class FixedCandidates(Prior):
         the later ones. Equal fingerprints mean equal laws.
     """
 
+    def __init_subclass__(cls) -> None:
+        raise InvalidArgumentError(
+            "class",
+            cls.__name__,
+            "it would draw from a law that the fingerprint of FixedCandidates does not say",
+            "Make it a prior of its own, with sample, draw_one and fingerprint.",
+        )
+
     def __init__(
         self, params_list: Sequence[Mapping[str, Any]], weights: Sequence[float] | None = None
     ) -> None:

@@ -249,7 +249,8 @@ class TrialCount(Record, ABC):
                 f"bounds of {parents[0].__name__} would be taken for those of its subclass",
                 "Make it a subclass of TrialCount itself.",
             )
-        name = getattr(cls, "law", None)
+        # A class that cloudpickle makes again has no name yet. Without one nothing can be read.
+        name = vars(cls).get("law", "")
         if not isinstance(name, str) or name in _HOMES or name in _LAWS:
             raise InvalidArgumentError(
                 "law",
