@@ -28,28 +28,18 @@ clock = Clock()
 
 
 def poll(
-    read: Callable[[], T | None],
-    *,
-    timeout: float | None,
-    on_pause: Callable[[float], None] | None = None,
-) -> T | None:
-    """Calls ``read`` until it returns something, at growing intervals.
+    read: Callable[[], T | None], on_pause: Callable[[float], None] = lambda waited: None
+) -> T:
+    """Calls ``read`` until it returns something, at growing intervals and without an end.
 
     Args:
         read: Returns None for "not yet".
-        timeout: Seconds after which None is returned; None waits without an end.
-        on_pause: Called before each pause with the seconds waited so far.
+        on_pause: Called before each pause with the seconds waited so far; may raise.
     """
     start = clock.now()
     pause = _FIRST_PAUSE
-    while True:
-        found = read()
-        if found is not None:
-            return found
-        waited = clock.now() - start
-        if timeout is not None and waited >= timeout:
-            return None
-        if on_pause is not None:
-            on_pause(waited)
-        clock.sleep(pause if timeout is None else min(pause, timeout - waited))
+    while (found := read()) is None:
+        on_pause(clock.now() - start)
+        clock.sleep(pause)
         pause = min(1.5 * pause, _LONGEST_PAUSE)
+    return found

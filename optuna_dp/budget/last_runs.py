@@ -96,7 +96,7 @@ def wait_for_turn(
         return answer
 
     waiting = Waiting(study, "to see whether the last run ends with a result", below=number)
-    return bool(poll(read, timeout=None, on_pause=waiting.pause))
+    return poll(read, waiting.pause)
 
 
 def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> None:

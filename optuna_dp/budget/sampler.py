@@ -45,7 +45,6 @@ from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
     began,
-    fail_unstarted,
     trial_id_of,
     trials_of,
     was_enqueued,
@@ -199,13 +198,6 @@ class BudgetSampler(SlotSampler):
                 self._choose,
                 "with several objectives it must be a function of a list of (params, values)",
             )
-
-    def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
-        try:
-            self._raise_error_if_multi_objective(study)
-        except InvalidArgumentError:
-            fail_unstarted(study._storage, trial._trial_id)
-            raise
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if began(trial):

@@ -254,9 +254,11 @@ class FederatedVote:
             seen[:] = sorted(grid.get_node_ids())
             return seen if len(seen) >= wanted else None
 
-        if poll(enough, timeout=self._timeout) is None:
-            raise VoteFailedError(f"{len(seen)} nodes are connected, {wanted} are wanted.", 0)
-        return list(seen)
+        def give_up(waited: float) -> None:
+            if self._timeout is not None and waited >= self._timeout:
+                raise VoteFailedError(f"{len(seen)} nodes are connected, {wanted} are wanted.", 0)
+
+        return poll(enough, give_up)
 
     def _release(self, plan: VotePlan, sums: IntArray, attempts: int) -> Release:
         winner = argmax(sums)

@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.prior import Prior
+from optuna_dp.models.scores import RunOutcome
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.private_selection.densities.projection import Projection
@@ -19,8 +20,9 @@ from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
 from optuna_dp.protocol.slots import Drawn
-from optuna_dp.protocol.visible_runs import completed_batches, ended_runs, outcomes
+from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.validation import whole
 
 _DEFAULTS = AdaptiveDensity()
@@ -170,14 +172,20 @@ class DPHyPOSampler(SelectionSampler):
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if number < self._startup:
             return super()._draw(study, plan, number, space)
-        runs, rng = outcomes(self._visible(study, number)), self._joint_rng(number)
+        # Durations, orders of arrival, reported values and attributes stay behind.
+        runs = [RunOutcome(dict(t.params), score(t)) for t in self._visible(study, number)]
+        rng = self._joint_rng(number)
         proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
         return proposal.params, {"density_ratio": proposal.ratio}
 
     def _visible(self, study: Study, number: int) -> list[FrozenTrial]:
         """The runs that this slot's density may depend on, by slot."""
         if self._schedule == "any":
-            return ended_runs(study, number)
+            return [
+                trial
+                for trial in trials_of(study)
+                if ended(trial) and trial.number != number and GATE_KEY not in trial.system_attrs
+            ]
         return completed_batches(
             study,
             number - number % self._batch_size,

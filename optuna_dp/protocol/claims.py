@@ -106,9 +106,7 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
     try:
         storage.set_trial_system_attr(trial._trial_id, key, state)
         while state not in (WON, OUT):
-            found = poll(look, timeout=None, on_pause=waiting.pause)
-            assert found is not None  # Without a timeout.
-            state = found
+            state = poll(look, waiting.pause)
             storage.set_trial_system_attr(trial._trial_id, key, state)
     except UpdateFinishedTrialError:
         return False  # Another worker has ended it, or it was marked as failed.

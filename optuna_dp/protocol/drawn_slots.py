@@ -24,7 +24,6 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     SLOT_KEY,
     SlotRecord,
-    fail_unstarted,
     own_slot,
     was_enqueued,
 )
@@ -73,9 +72,7 @@ class DrawnSlotSampler(SlotSampler):
     # Who may run.
 
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
-        if study._is_multi_objective():
-            fail_unstarted(study._storage, trial._trial_id)
-            self._raise_error_if_multi_objective(study)
+        super()._check_admitted(study, trial)
         copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
         if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
             refuse(study._storage, trial, NOT_DRAWN)

@@ -56,8 +56,7 @@ def plan_for(
         decided = leader is not None and (PLAN_KEY in leader.system_attrs or ended(leader))
         return leader if decided else None
 
-    leader = poll(read, timeout=None, on_pause=Waiting(study, "for the study's plan").pause)
-    assert leader is not None  # Without a timeout.
+    leader = poll(read, Waiting(study, "for the study's plan").pause)
     if PLAN_KEY in leader.system_attrs:
         return parse(leader.system_attrs[PLAN_KEY])
     # Without a mark that vouches for it: a database may let the plan of trial 0 in late, and a run

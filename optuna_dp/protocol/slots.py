@@ -37,11 +37,7 @@ from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
 from optuna_dp.protocol.claims import claim
-from optuna_dp.protocol.draws import (
-    Space,
-    checked_space,
-    draw_record,
-)
+from optuna_dp.protocol.draws import Space, checked_space, draw_record
 from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
@@ -128,9 +124,9 @@ class SlotSampler(BaseSampler):
         words = ", ".join(f"{name}={value}" for name, value in shown.items())
         return f"{type(self).__name__}({words})"
 
-    @abstractmethod
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
-        """Refuses a study, or a trial, that cannot be one of the procedure's; ends the trial."""
+        """Refuses a study, or a trial, that cannot be one of the procedure's."""
+        self._raise_error_if_multi_objective(study)
 
     @abstractmethod
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
@@ -184,8 +180,8 @@ class SlotSampler(BaseSampler):
         continued = own_slot(trial) is not None and not is_asked_for()
         if not continued and not claim(study, trial):
             raise TakenByAnother("This trial is another worker's.")
-        self._check_admitted(study, trial)
         try:
+            self._check_admitted(study, trial)
             self._begin(study, trial)
         except UpdateFinishedTrialError:
             raise PlanError(

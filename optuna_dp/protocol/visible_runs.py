@@ -1,36 +1,16 @@
-"""Chooses which earlier runs a slot may see, and which of their data.
-
-Under ``schedule="batch"`` the set is fixed by slot numbers alone, never by who ended first, and
-only hyperparameters and scores go on to the density: durations, orders of arrival, reported values
-and attributes stay behind.
-"""
+"""The runs of earlier batches: a set fixed by slot numbers alone, never by who ended first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import WaitError
-from optuna_dp.models.scores import RunOutcome
 from optuna_dp.polling import poll
-from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
+from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.protocol.waiting import Waiting
-
-
-def outcomes(trials: Iterable[FrozenTrial]) -> list[RunOutcome]:
-    """Returns what an adaptive density may know of runs that have ended, in the order given."""
-    return [RunOutcome(dict(trial.params), score(trial)) for trial in trials]
-
-
-def ended_runs(study: Study, number: int) -> list[FrozenTrial]:
-    """Returns the runs that have ended by now, the slot's own excepted, by slot."""
-    return [
-        trial
-        for trial in trials_of(study)
-        if ended(trial) and trial.number != number and GATE_KEY not in trial.system_attrs
-    ]
 
 
 def completed_batches(
@@ -81,6 +61,4 @@ def completed_batches(
         below=first_of_batch,
         advice=f"To keep n workers busy, give {batches} of n." if batches else "",
     )
-    found = poll(read, timeout=None, on_pause=waiting.pause)
-    assert found is not None  # Without a timeout.
-    return found
+    return poll(read, waiting.pause)

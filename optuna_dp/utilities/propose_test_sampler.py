@@ -214,8 +214,7 @@ class ProposeTestSampler(UtilitySampler):
             return None
 
         waiting = Waiting(study, "for the answer to the previous batch", below=number)
-        choice = poll(read, timeout=None, on_pause=waiting.pause)
-        assert choice is not None  # Without a timeout there is always an answer.
+        choice = poll(read, waiting.pause)
         if choice.finished:
             storage.set_trial_system_attr(trial_id, GATE_KEY, True)
             self.stop(study)

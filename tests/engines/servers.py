@@ -1,4 +1,4 @@
-"""Storage servers that can be killed, and patience."""
+"""Storage servers that can be killed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import within
+
 from optuna_dp.polling import poll
 
 TESTS = Path(__file__).resolve().parents[1]
-# Far beyond what anything here takes, for busy machines.
-PATIENCE = 120.0
 
 
 def until(condition: Callable[[], bool]) -> None:
-    assert poll(lambda: condition() or None, timeout=PATIENCE), "it never happened"
+    poll(lambda: condition() or None, within())
 
 
 @contextmanager

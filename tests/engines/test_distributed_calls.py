@@ -95,7 +95,6 @@ def test_only_the_dead_workers_run_is_settled(crew: Crew, diary: Diary) -> None:
                 lambda: (
                     any(t.number == 1 and t.state.is_finished() for t in trials_of(trial)) or None
                 ),
-                timeout=None,
             )
         return value
 

@@ -20,13 +20,14 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
+from patience import PATIENCE
 from reliability.checks import check_exactly_t, release_of
 from reliability.storages import opened
 from support import RUN
 
 import optuna_dp as odp
 
-from .servers import PATIENCE, TESTS, proxy_server, until
+from .servers import TESTS, proxy_server, until
 from .studies import Diary
 
 STUDIES = int(os.environ.get("ENGINE_STUDIES", "1"))

@@ -17,6 +17,7 @@ import joblib
 import optuna
 import pytest
 from optuna.trial import TrialState
+from patience import PATIENCE
 from reliability.checks import check_exactly_t, release_of
 from reliability.storages import opened
 from reliability.workers import BUDGET
@@ -26,7 +27,7 @@ import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, WorkersError
 
 from .driver import WORKERS, running
-from .servers import PATIENCE, TESTS, proxy_server, until
+from .servers import TESTS, proxy_server, until
 from .studies import Diary, X, law, objective_of, study_maker
 
 pytestmark = [
@@ -183,7 +184,7 @@ def test_workers_that_are_all_restarted(engine: str, diary: Diary) -> None:
     study = study_maker(odp.RandTuneSampler(trials=law(40, 60)))()
 
     def restart() -> None:
-        poll(lambda: len(diary.began()) >= 5 or None, timeout=None)
+        poll(lambda: len(diary.began()) >= 5 or None)
         client.restart()
 
     with ThreadPoolExecutor(1) as beside:

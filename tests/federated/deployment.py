@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from patience import within
+
 from federated import certificates
 from optuna_dp.polling import poll
 
@@ -139,7 +141,7 @@ class Loopback:
             *("--host", HOST, "--port", str(self.port)),
             "--disable-runtime-dependency-installation",
         )
-        assert poll(lambda: answers(self.port) or None, timeout=300), self.tail()
+        poll(lambda: answers(self.port) or None, within(300, self.tail))
 
     def start_supernode(self, i: int, nodes: int, *, registered: bool = True) -> None:
         config = f"partition-id={i} num-partitions={nodes}"

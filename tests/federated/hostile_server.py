@@ -27,6 +27,7 @@ from flwr.supercore.primitives.asymmetric import (
     public_key_to_bytes,
 )
 from optuna.distributions import BaseDistribution
+from patience import within
 
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import VoteQuery, choose_candidates
@@ -95,7 +96,7 @@ class HostileServer:
                 found[reply.metadata.src_node_id] = None if refused else reply.content
             return set(found) == set(asked) or None
 
-        assert poll(all_replies, timeout=300)
+        poll(all_replies, within(300))
         return found
 
     def ask(self, node: int, action: str, records: dict[str, Any]) -> RecordDict | None:

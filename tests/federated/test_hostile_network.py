@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
+from patience import within
+
 from federated.deployment import loopback
 from federated.hostile_server import ATTEMPTS, REASONS
 from optuna_dp.polling import poll
@@ -43,8 +45,7 @@ def test_every_lie_is_refused_over_a_network(tmp_path: Path) -> None:
                 return None
             return {k: v for file in files for k, v in json.loads(file.read_text()).items()}
 
-        found = poll(written, timeout=600)
-        assert found is not None, deployment.tail()
+        found = poll(written, within(600, deployment.tail))
         logs = "".join(deployment.logs[f"supernode-{i}"].read_text() for i in range(NODES))
     assert set(found) == set(ATTEMPTS)
     for name, outcome in found.items():

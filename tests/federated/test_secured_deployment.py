@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
+from patience import within
+
 from federated.deployment import Loopback, loopback
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
@@ -26,9 +28,7 @@ def result(path: Path, deployment: Loopback) -> Any:
         except (FileNotFoundError, json.JSONDecodeError):
             return None
 
-    found = poll(written, timeout=900)
-    assert found is not None, deployment.tail()
-    return found
+    return poll(written, within(900, deployment.tail))
 
 
 @pytest.mark.deployment
@@ -62,7 +62,7 @@ def test_votes_refusals_and_an_edited_app_in_a_secured_deployment(tmp_path: Path
             logs = [deployment.logs[f"supernode-{i}"].read_text() for i in range(3)]
             return all("App refused: its digest" in log for log in logs) or None
 
-        assert poll(refused, timeout=300), deployment.tail()
+        poll(refused, within(300, deployment.tail))
         assert not (tmp_path / "edited.json").exists()
 
 

@@ -9,6 +9,7 @@ from federated.hostile_server import ATTEMPTS, HostileServer, found_nothing
 from federated.in_process import SPACE
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from patience import within
 
 from optuna_dp.polling import poll
 
@@ -19,7 +20,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     wanted = int(config["clients"])
-    assert poll(lambda: len(list(grid.get_node_ids())) >= wanted or None, timeout=300)
+    poll(lambda: len(list(grid.get_node_ids())) >= wanted or None, within(300))
     found = {}
     for name in str(config["attempts"]).split(", "):
         server = HostileServer(grid, SPACE, 1.0, context.run_id)
