@@ -35,8 +35,10 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
 _BINS = 20_000
-_LATTICE = 2**18
+# Points of the lattice: rounding gives up more the more steps there are.
+_FEWEST, _PER_ROOT_OF_STEPS, _MOST = 2**16, 2**14, 2**19
 _ATOMS = 8192
+_BLOCKS = 2**14
 _ALIASED_MASS = 1e-16
 _SMALLEST = 1e-290
 
@@ -171,18 +173,12 @@ def _bins(step: _Step, replace: bool, edges: FloatArray) -> tuple[FloatArray, Fl
 
 def _between(edges: FloatArray, centre: float, step: _Step) -> FloatArray:
     z = (np.concatenate([[-np.inf], edges, [np.inf]]) - centre) / step.scale
-    if step.kind == "laplace":
-        below, above = _laplace_cdf(z), _laplace_cdf(-z)
-    else:
-        below, above = special.ndtr(z), special.ndtr(-z)
+    away = -np.abs(z)
+    small = 0.5 * np.exp(away) if step.kind == "laplace" else special.ndtr(away)
+    below = np.where(z < 0.0, small, 1.0 - small)
     # Subtract on the side where the numbers are small.
-    mass = np.where(z[:-1] > 0.0, above[:-1] - above[1:], below[1:] - below[:-1])
+    mass = np.where(z[:-1] > 0.0, small[:-1] - small[1:], below[1:] - below[:-1])
     return np.maximum(mass, 0.0)
-
-
-def _laplace_cdf(z: FloatArray) -> FloatArray:
-    small = 0.5 * np.exp(-np.abs(z))
-    return np.where(z < 0.0, small, 1.0 - small)
 
 
 def _pair(on: FloatArray, off: FloatArray, infinite: float, null: float) -> DominatingPair:
@@ -275,7 +271,8 @@ def _lattice_width(steps: list[_Step], replace: bool) -> float:
         down += step.count * special.logsumexp(-orders[:, None] * loss, b=off[solid], axis=1)
     highest = float(np.min((up + 40.0) / orders))
     lowest = float(np.min((down + 40.0) / orders))
-    width = max(highest + lowest, 1e-6) / _LATTICE
+    points = _PER_ROOT_OF_STEPS * math.sqrt(sum(step.count for step in steps))
+    width = max(highest + lowest, 1e-6) / min(max(points, _FEWEST), _MOST)
     # Losses that are constants rather than continuous should fall on the lattice.
     fixed = [s.scale for s in steps if s.kind == "response"]
     fixed += [1.0 / s.scale for s in steps if s.kind == "laplace" and s.sampling == 1.0]
@@ -340,12 +337,10 @@ def _convolve(
     log_mgf = np.zeros(orders.size)
     first = 0
     for start, mass, count in lattices:
-        k = np.flatnonzero(mass)
-        logs = np.log(mass[k])
-        for i, order in enumerate(orders):
-            terms = order * k + logs
-            top = terms.max()
-            log_mgf[i] += count * (top + np.log(np.exp(terms - top).sum()))
+        # A block of neighbours counts as if it stood at its outer end: an upper bound.
+        block = mass.size // _BLOCKS + 1
+        ends = orders[:, None, None] * np.add.outer([0, block - 1], np.arange(0, mass.size, block))
+        log_mgf += count * special.logsumexp(ends.max(axis=1), b=_merge(mass, block), axis=1)
         first += start * count
     # Chernoff: all but _ALIASED_MASS of the sum lies in [low, high] (counted from ``first``).
     reach = (log_mgf - math.log(_ALIASED_MASS)) / orders
