@@ -22,7 +22,7 @@ assert votes  # a fixture
 
 @pytest.mark.parametrize(("stage", "count"), [("plain", 300), *((s, 60) for s in STAGES)])
 def test_some_malformed_replies(stage: str, count: int) -> None:
-    """The ten thousand at every stage: test_ten_thousand_replies.py."""
+    """Thousands at every stage: test_many_malformed_replies.py."""
     transport = PlainSum() if stage == "plain" else SecAggPlus()
     assert sum(held_with_damaged(transport, stage, count, seed=1).values()) > 0
 
