@@ -108,10 +108,8 @@ def live(seed: int, kind: str, url: str | None, crew: object) -> None:
             play(storage)
 
 
-@pytest.mark.parametrize(
-    ("kind", "studies"),
-    [("memory", 6), ("sqlite", 1), ("journal", 1), ("postgresql", 1), ("grpc of sqlite", 1)],
-)
+# All kinds: below, in the slow suite.
+@pytest.mark.parametrize(("kind", "studies"), [("memory", 6), ("sqlite", 1), ("journal", 1)])
 def test_no_run_is_made_twice_and_none_goes_uncharged(kind, studies, url_of, crew) -> None:
     url = None if kind == "memory" else url_of(kind)
     for seed in range(studies):
