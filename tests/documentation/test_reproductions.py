@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import optuna_dp as odp
 from documentation.pages import ROOT
 
 PAGE = (ROOT / "docs" / "explanation" / "reproductions.md").read_text()
@@ -52,3 +53,14 @@ def test_the_one_command_runs_them(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "report-noisy-max" in found.stdout
+
+
+@pytest.mark.parametrize("bounds", [[0.9, 1.25], [0.75, 2.0]])
+def test_the_figures_of_choosing_a_law_have_todays_bounds(bounds: list[float]) -> None:
+    data = json.loads((ROOT / "docs" / "_static" / "choosing.json").read_text())
+    (points,) = [entry["points"] for entry in data["adaptive"] if entry["bounds"] == bounds]
+    (drawn,) = [point["epsilon"] for point in points if point["mean"] == 10]
+    found = odp.selection_guarantee(
+        odp.dp_sgd(**data["base"]), odp.Geometric(10), density_bounds=tuple(bounds)
+    )
+    assert found.epsilon(data["delta"]) == pytest.approx(drawn, rel=1e-6)
