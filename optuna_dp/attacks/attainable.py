@@ -35,9 +35,12 @@ from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import UnsupportedEventError
 
 _BINS = 20_000
-# Points of the lattice: rounding gives up more the more steps there are.
-_FEWEST, _PER_ROOT_OF_STEPS, _MOST = 2**16, 2**14, 2**19
+# Rounding to the lattice costs more, the more steps there are: so then it has more points.
+_FEWEST_POINTS = 2**16
+_POINTS_PER_ROOT_OF_STEPS = 2**14
+_MOST_POINTS = 2**19
 _ATOMS = 8192
+# Parts of a step's lattice, about so many, whose masses are bounded together.
 _BLOCKS = 2**14
 _ALIASED_MASS = 1e-16
 _SMALLEST = 1e-290
@@ -271,8 +274,8 @@ def _lattice_width(steps: list[_Step], replace: bool) -> float:
         down += step.count * special.logsumexp(-orders[:, None] * loss, b=off[solid], axis=1)
     highest = float(np.min((up + 40.0) / orders))
     lowest = float(np.min((down + 40.0) / orders))
-    points = _PER_ROOT_OF_STEPS * math.sqrt(sum(step.count for step in steps))
-    width = max(highest + lowest, 1e-6) / min(max(points, _FEWEST), _MOST)
+    points = _POINTS_PER_ROOT_OF_STEPS * math.sqrt(sum(step.count for step in steps))
+    width = max(highest + lowest, 1e-6) / min(max(points, _FEWEST_POINTS), _MOST_POINTS)
     # Losses that are constants rather than continuous should fall on the lattice.
     fixed = [s.scale for s in steps if s.kind == "response"]
     fixed += [1.0 / s.scale for s in steps if s.kind == "laplace" and s.sampling == 1.0]

@@ -172,7 +172,7 @@ class DPHyPOSampler(SelectionSampler):
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if number < self._startup:
             return super()._draw(study, plan, number, space)
-        # Durations, orders of arrival, reported values and attributes stay behind.
+        # The density is not told durations, orders of arrival, reported values or attributes.
         runs = [RunOutcome(dict(t.params), score(t)) for t in self._visible(study, number)]
         rng = self._joint_rng(number)
         proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)

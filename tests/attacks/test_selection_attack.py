@@ -35,6 +35,7 @@ EVENTS = {
     "gaussian": events.gaussian(2.0),
     "laplace": events.laplace(1.3),
     "sgd": events.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=200),
+    "many steps": events.dp_sgd(noise_multiplier=2.0, sample_rate=0.001, steps=100_000),
     "few steps": events.dp_sgd(noise_multiplier=0.8, sample_rate=0.3, steps=3),
     "laplace often": dp_event.SelfComposedDpEvent(events.laplace(5.0), 12),
     "mixed": events.compose(

@@ -276,6 +276,8 @@ def test_several_objectives_need_a_function(choose: Any) -> None:
     )
     with pytest.raises(InvalidArgumentError, match="function"):
         study.optimize(two_scores)
+    # Otherwise other workers would wait for it for ever.
+    assert [trial.state for trial in study.trials] == [optuna.trial.TrialState.FAIL]
 
 
 # What is released and shown.

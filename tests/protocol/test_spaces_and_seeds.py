@@ -85,6 +85,8 @@ def test_multi_objective_studies_are_refused() -> None:
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=odp.RandTuneSampler())
     with pytest.raises(ValueError, match="multi-objective"):
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0))
+    # Otherwise other workers would wait for it for ever.
+    assert [trial.state for trial in study.trials] == [optuna.trial.TrialState.FAIL]
 
 
 def test_a_seed_repeats_the_study_whatever_the_number_of_jobs() -> None:

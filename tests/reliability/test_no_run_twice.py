@@ -108,7 +108,7 @@ def live(seed: int, kind: str, url: str | None, crew: object) -> None:
             play(storage)
 
 
-# All kinds: below, in the slow suite.
+# The slow suite has all kinds of storage (below).
 @pytest.mark.parametrize(("kind", "studies"), [("memory", 6), ("sqlite", 1), ("journal", 1)])
 def test_no_run_is_made_twice_and_none_goes_uncharged(kind, studies, url_of, crew) -> None:
     url = None if kind == "memory" else url_of(kind)
