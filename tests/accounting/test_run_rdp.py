@@ -272,6 +272,7 @@ class TestConversion:
             epsilon = rdp_to_epsilon(DEFAULT_ORDERS, curve, delta)
             assert float(rdp_to_delta(DEFAULT_ORDERS, curve, epsilon)) <= delta * (1.0 + 1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("noise", [0.1, 0.5, 1.0, 4.0, 30.0, 1000.0])
     def test_default_orders_are_fine_enough(self, noise: float) -> None:
         """Within 0.1 % of the conversion over a fifty times finer grid, to delta 1e-10."""

@@ -32,7 +32,7 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", ["rand_tune", pytest.param("dp_hypo", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SPACES)
 def test_spaces_of_all_sizes_are_searched_stored_and_released(
     name: str, sampler: str, tmp_path: Path

@@ -20,6 +20,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize(("rate", "runs", "score"), CASES)
 def test_it_is_within_half_a_per_cent_of_the_accounting(

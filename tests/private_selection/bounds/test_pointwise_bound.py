@@ -71,6 +71,7 @@ def test_without_adaptivity_it_is_the_profile_bound(noise, trials) -> None:
     assert other * 0.9995 <= found <= other * 1.006
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "values"), [("cells", (24, 100, 400, 1200)), ("points_per_spread", (2, 4, 8, 16))]
 )

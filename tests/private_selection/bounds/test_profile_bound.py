@@ -124,6 +124,7 @@ LAWS: list[TrialCount] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (0.75, 2.0)])
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_grid_converges_from_above(name: str, bounds: tuple[float, float]) -> None:
@@ -212,6 +213,7 @@ def test_the_mixture_equals_the_expectation_of_phi() -> None:
             assert float(profile.delta(eps)) == pytest.approx(min(1.0, direct), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", LAWS)
 @pytest.mark.parametrize("name", PAIRS)
 def test_values_are_probabilities_and_fall(name: str, trials: TrialCount) -> None:
