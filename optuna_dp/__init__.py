@@ -49,21 +49,13 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.profile import from_trade_off as from_trade_off
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
-    from optuna_dp.budget.fidelity import Fidelity as Fidelity
-    from optuna_dp.budget.grants import fidelity as fidelity
-    from optuna_dp.budget.learning_rate import learning_rate as learning_rate
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
+    from optuna_dp.evidence.granting import fidelity as fidelity
     from optuna_dp.models.around import around as around
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
-    from optuna_dp.planning.rehearsal import Rehearsal as Rehearsal
-    from optuna_dp.planning.rehearsal import made_up_images as made_up_images
-    from optuna_dp.planning.rehearsal import made_up_inputs as made_up_inputs
-    from optuna_dp.planning.rehearsal import rehearse as rehearse
-    from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
-    from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
     from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
@@ -86,6 +78,14 @@ if TYPE_CHECKING:
     from optuna_dp.releasing.verification import verify as verify
     from optuna_dp.testing.objective_check import ObjectiveReport as ObjectiveReport
     from optuna_dp.testing.objective_check import check_objective as check_objective
+    from optuna_dp.training.fidelity import Fidelity as Fidelity
+    from optuna_dp.training.learning_rate import learning_rate as learning_rate
+    from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
+    from optuna_dp.training.rehearsal import made_up_images as made_up_images
+    from optuna_dp.training.rehearsal import made_up_inputs as made_up_inputs
+    from optuna_dp.training.rehearsal import rehearse as rehearse
+    from optuna_dp.training.rehearsal import rehearse_arrays as rehearse_arrays
+    from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.utilities.noisy_max_sampler import NoisyMaxSampler as NoisyMaxSampler
     from optuna_dp.utilities.partitions import partition as partition
     from optuna_dp.utilities.propose_test_sampler import ProposeTestSampler as ProposeTestSampler
@@ -103,16 +103,16 @@ _HOMES = {
     "accounting.kinds.profile": "from_pld from_profile from_trade_off",
     "accounting.kinds.worst_case": "worst_case",
     "accounting.opacus": "from_opacus",
-    "budget.fidelity": "Fidelity",
-    "budget.grants": "fidelity",
-    "budget.learning_rate": "learning_rate",
+    "training.fidelity": "Fidelity",
+    "evidence.granting": "fidelity",
+    "training.learning_rate": "learning_rate",
     "budget.plan": "BudgetPlan",
     "budget.sampler": "BudgetSampler",
     "models.around": "around",
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
-    "planning.rehearsal": (
+    "training.rehearsal": (
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
     "planning.selection_plan": "selection_plan",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp import validation
-from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
+from optuna_dp.training.fidelity import Fidelity
 
 if TYPE_CHECKING:
     import torch

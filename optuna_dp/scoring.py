@@ -174,10 +174,33 @@ def private_mean(
     return middle + contribution * (total / UNITS / n)
 
 
-def exact_accuracy(correct: npt.ArrayLike) -> float:
-    """Returns the share of correct predictions on public records: no noise, no cost."""
-    right = _truth_values(correct)
-    return float(right.mean()) if right.size else 0.0
+def mean_by_record(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Returns one number in [0, 1] for each record: the mean of its values.
+
+    Args:
+        name: Of the argument, for the error.
+        values: Truth values, or numbers, shape (n, ...); the first axis is that of the records.
+            Numbers outside [0, 1] are clipped, and one that is not a number counts as 0.
+
+    Returns:
+        Shape (n,).
+
+    Raises:
+        InvalidArgumentError: If it is no such array.
+    """
+    array = np.asarray(values)
+    if array.ndim == 0 or array.dtype.kind not in "bf":
+        raise InvalidArgumentError(
+            name,
+            f"an array of {array.dtype} and shape {array.shape}",
+            "it must hold truth values, or numbers in [0, 1], for each record",
+            "For example predicted == labels.",
+        )
+    numbers = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0.0, 1.0)
+    if numbers.ndim == 1:
+        return numbers
+    flat = numbers.reshape(len(numbers), -1)
+    return flat.mean(axis=1) if flat.shape[1] else np.zeros(len(flat))
 
 
 def _truth_values(correct: npt.ArrayLike) -> npt.NDArray[np.float64]:

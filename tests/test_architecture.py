@@ -29,6 +29,7 @@ LAYERS = [
     {"accounting"},
     {"scoring", "models"},
     {"protocol"},
+    {"training"},
     {"evidence"},
     {"budget", "private_selection", "utilities", "voting"},
     {"attacks"},

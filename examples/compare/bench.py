@@ -27,7 +27,7 @@ from optuna.artifacts import upload_artifact
 from task import Array, Params, Task
 
 import optuna_dp as odp
-from optuna_dp.budget.fidelity import Fidelity
+from optuna_dp.training.fidelity import Fidelity
 
 TEST = MEASURES.index("test")
 # Releases of replays are verified once in so many repetitions, those of real trainings always.

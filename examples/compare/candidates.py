@@ -18,7 +18,7 @@ from landscape import DELTA, bare_run
 from task import HERE, Array, Task, load
 
 import optuna_dp as odp
-from optuna_dp.budget.fidelity import Fidelity
+from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.planning.batch import noise_of_training
 
 FILE = HERE / "utilities.json"

@@ -22,7 +22,7 @@ import numpy as np
 from task import HERE, Array, Params, Predict, Task, load
 
 import optuna_dp as odp
-from optuna_dp.budget.fidelity import Fidelity
+from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.planning.batch import noise_of_training
 
 FOLDER = HERE / "landscapes"

@@ -29,7 +29,7 @@ import numpy as np
 from task import Array, Params, Predict, Train
 
 import optuna_dp as odp
-from optuna_dp.budget.fidelity import Fidelity
+from optuna_dp.training.fidelity import Fidelity
 
 sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp.budget.learning_rate import LARGEST_STEP
-from optuna_dp.planning.rehearsal import LINEAR_SIZE, SIZE
+from optuna_dp.training.learning_rate import LARGEST_STEP
+from optuna_dp.training.rehearsal import LINEAR_SIZE, SIZE
 
 FOLDER = Path(__file__).parent
 FIGURE = FOLDER.parents[1] / "docs" / "_static" / "known-without-data.svg"

@@ -14,11 +14,11 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
-from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.scores import clean_scores
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began, output, was_enqueued
+from optuna_dp.training.fidelity import Fidelity
 
 Outputs = list[tuple[dict[str, Any], tuple[float, ...]]]
 ChoosesFrom = Callable[[Outputs], Mapping[str, Any]]

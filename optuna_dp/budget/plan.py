@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna_dp import validation
-from optuna_dp.budget.fidelity import Fidelity, PaidRuns, run_event, seal_of, sgd_training
+from optuna_dp.budget.paid_runs import PaidRuns, seal_of
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.hooks import call_optional
 from optuna_dp.json_records import Record, stored
+from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.run_events import run_event, sgd_training
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -198,6 +200,7 @@ class BudgetPlan(Record):
         if self.batch_size is not None and self.sample_rate is not None:
             records = self.batch_size / self.sample_rate
         scored = runs.score_noise_multiplier is not None
+        scored_on = "public" if self.score is None else self.score if scored else None
         return Fidelity(
             noise_multiplier=runs.noise_multiplier,
             steps=runs.steps,
@@ -205,17 +208,29 @@ class BudgetPlan(Record):
             score_noise_multiplier=runs.score_noise_multiplier,
             batch_size=self.batch_size,
             event=runs.event,
+            training=self._training_of(runs, scored_on),
             is_pilot=rung < len(self.paid_pilots),
             rung=rung,
             records=records,
-            scored_on="public" if self.score is None else self.score if scored else None,
+            scored_on=scored_on,
             neighboring_relation=self.neighboring_relation,
+        )
+
+    def _training_of(self, runs: PaidRuns, scored_on: str | None) -> dp_event.DpEvent:
+        """Returns what the training of such a run may cost, without its score."""
+        if self.sample_rate is not None:
+            return sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
+        # The caller's function made the training's event; plan_budget put the score's beside it.
+        event: Any = runs.event
+        first = getattr(event, "events", [event])[0]
+        return (
+            first if run_event(first, runs.score_noise_multiplier, scored_on) == event else event
         )
 
     def _is_as_stated(self, runs: PaidRuns) -> bool:
         """Returns whether the event of runs is that of the noise and the steps beside it."""
         if self.sample_rate is None:
-            return runs.seal == seal_of(runs)
+            return runs.seal == seal_of(runs, self.score, self.neighboring_relation)
         training = sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
         event = run_event(training, runs.score_noise_multiplier, self.score)
         return runs.seal is None and bool(runs.event == event)

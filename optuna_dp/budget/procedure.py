@@ -12,7 +12,7 @@ import copy
 import functools
 import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -20,19 +20,10 @@ from optuna.distributions import json_to_distribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from optuna_dp.accounting.event_json import event_from_json
-from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.last_runs import end_of
 from optuna_dp.budget.settings import BudgetSettings
-from optuna_dp.budget.spending import (
-    ASKED,
-    SCORED,
-    SPENT,
-    costs_no_more,
-    noted,
-    took_fewer_steps,
-)
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.conduct import VOUCH, check_at_once, checked_vouched
 from optuna_dp.evidence.procedure import Asked, Outcome, Procedure
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
@@ -46,10 +37,12 @@ from optuna_dp.protocol.records import (
     trials_of,
     was_enqueued,
 )
+from optuna_dp.training.judgement import WORDS, has_output, judge
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
     from optuna_dp.evidence.runs import Evidence
+    from optuna_dp.training.fidelity import Fidelity
 
 FAILED = (
     "it failed, so there is no model and no score; the hyperparameters are those chosen for it"
@@ -62,10 +55,6 @@ BY_HAND = "its hyperparameters were given by hand"
 OTHERS = (
     "the storage has trials that are not runs of the plan (made by another sampler, added by "
     "hand, or after the last run). They are not released, and the guarantee does not cover them"
-)
-_VOUCH = (
-    "If you know that the guarantee still holds, say why: release(study, vouched='...'). The "
-    "statement prints your words."
 )
 _GIVE_UP = (
     "release(study, give_up_last_run=True) releases the pilots and the last run's "
@@ -153,93 +142,46 @@ class Budget(Procedure):
                 fix="Please report this as a bug. Add the cost of this run (Guarantee.compose).",
             )
 
+    def granted(self, number: int) -> Fidelity:
+        """See :class:`Procedure`."""
+        return self.settings.fidelity_of(number)
+
     def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
-        """Refuses what :meth:`spending` would refuse later, as soon as a run has ended."""
-        if (why := self._overspent(trial)) or (why := self._unvouched(trial, record)):
-            fix = "Mend the objective and start a new study."
-            raise ReleaseRefusedError(why, trial_number=trial.number, fix=fix)
+        """Refuses what the release would refuse later, as soon as a run has ended."""
+        check_at_once(trial, self.granted(trial.number), record.output_attributes)
 
     def _spending(
         self, runs: Sequence[FrozenTrial], record: RunRecord, vouched: str | None
     ) -> dict[str, Any]:
-        """What is known of what runs spent, as JSON; refuses what nobody vouches for."""
-        if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
-            raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
-        needed = False
+        """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
+        checked_vouched(vouched)
+        needed, judgements = False, []
         for trial in runs:
+            if not has_output(trial):
+                continue  # It failed and shows no number.
             way_out = _GIVE_UP if trial is runs[-1] else NEW_STUDY
-            if why := self._overspent(trial):
-                raise ReleaseRefusedError(why, trial_number=trial.number, fix=way_out)
-            why = self._unvouched(trial, record) or self._several_scores(trial)
-            if why and vouched is None:
-                fix = f"{_VOUCH} Otherwise: {way_out}"
-                raise ReleaseRefusedError(why, trial_number=trial.number, fix=fix)
-            needed = needed or bool(why)
-        shown = [trial for trial in runs if _has_output(trial)]
-
-        def count(key: str) -> int:
-            return sum(noted(trial, key) is not None for trial in shown)
-
+            judgement = judge(trial, self.granted(trial.number), record.output_attributes)
+            if judgement.refusal is not None:
+                raise ReleaseRefusedError(
+                    judgement.refusal, trial_number=trial.number, fix=way_out
+                )
+            doubt = judgement.doubt or self._several_scores(trial)
+            if doubt and vouched is None:
+                fix = f"{VOUCH} Otherwise: {way_out}"
+                raise ReleaseRefusedError(doubt, trial_number=trial.number, fix=fix)
+            needed = needed or bool(doubt)
+            judgements.append(judgement)
+        fewer = sum(judgement.fewer_steps for judgement in judgements)
+        own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
-            "runs": len(shown),
-            "asked": count(ASKED),
-            "checked": count(SPENT),
-            "scored": sum(map(_is_own_score, shown)),
-            **(
-                {"fewer_steps": fewer}
-                if (fewer := sum(map(self._took_fewer_steps, shown)))
-                else {}
-            ),
+            "runs": len(judgements),
+            "asked": sum(judgement.asked for judgement in judgements),
+            "training": _counts([judgement.training for judgement in judgements]),
+            "score": _counts([judgement.score for judgement in judgements]),
+            **({"fewer_steps": fewer} if fewer else {}),
             **({"vouched": vouched} if needed else {}),
+            **({"vouched_in_runs": own_words} if own_words else {}),
         }
-
-    def _took_fewer_steps(self, trial: FrozenTrial) -> bool:
-        record = noted(trial, SPENT)
-        if record is None:
-            return False
-        may = self.settings.fidelity_of(trial.number).training
-        return took_fewer_steps(event_from_json(record.get("event")), may)
-
-    def _overspent(self, trial: FrozenTrial) -> str:
-        """Says what a run spent beyond what it may, by its own accountant; empty if nothing."""
-        record = noted(trial, SPENT)
-        if record is None or not _has_output(trial):
-            return ""
-        fidelity = self.settings.fidelity_of(trial.number)
-        event = event_from_json(record.get("event"))
-        if costs_no_more(event, fidelity.training, fidelity.neighboring_relation):
-            return ""
-        return (
-            f"its training spent more than the plan allows. Spent, by its own accountant: "
-            f"{in_words(event)}. Allowed: {in_words(fidelity.training)}."
-        )
-
-    def _unvouched(self, trial: FrozenTrial, record: RunRecord) -> str:
-        """Says what a run shows that nothing here vouches for; empty if nothing."""
-        if not _has_output(trial):
-            return ""  # It failed and shows no number.
-        if noted(trial, ASKED) is None:
-            return (
-                "its objective never called odp.fidelity(trial), so nothing shows that the "
-                "training kept to the plan. Call run = odp.fidelity(trial) in the objective, and "
-                "train with run.noise_multiplier for run.steps."
-            )
-        plan = self.settings.plan
-        if trial.intermediate_values and plan.score is not None and plan.final.records is not None:
-            return (
-                "it reported values to a pruner, and the plan charges for one training and one "
-                "score only. Do not call trial.report, or make the plan with plan_budget(run=...) "
-                "and an event that includes the reported values."
-            )
-        extra = [n for n, v in trial.user_attrs.items() if _holds_numbers(v)]
-        extra = sorted(set(extra) - set(record.output_attributes))
-        if extra:
-            return (
-                f"its user attribute {extra[0]!r} holds numbers, and the plan may not charge for "
-                "them. If the plan includes their cost, or they are public, name the attribute: "
-                f"output_attributes=[{extra[0]!r}]. Otherwise do not set it."
-            )
-        return ""
 
     def _several_scores(self, trial: FrozenTrial) -> str:
         """Says that a run has more scores than are charged for; empty if it has not.
@@ -314,24 +256,9 @@ def _without_output(trial: FrozenTrial) -> FrozenTrial:
     return bare
 
 
-def _has_output(trial: FrozenTrial) -> bool:
-    """Returns whether a run shows anything but that it failed."""
-    shown = trial.values or trial.intermediate_values or trial.user_attrs
-    return bool(shown) or trial.state != TrialState.FAIL
-
-
-def _is_own_score(trial: FrozenTrial) -> bool:
-    """Returns whether a run's output is what :meth:`Fidelity.score` returned, and nothing else."""
-    record = noted(trial, SCORED)
-    return record is not None and output(trial) == (record.get("value"),)
-
-
-def _holds_numbers(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_holds_numbers, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_holds_numbers, value))
-    return isinstance(value, int | float)
+def _counts(words: Sequence[str | None]) -> dict[str, int]:
+    """Returns how many runs each of the three words is true of; without those that have none."""
+    return {word: words.count(word) for word in WORDS if word in words}
 
 
 def shows_a_run(trial: FrozenTrial) -> bool:

@@ -7,11 +7,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol.plan import Design, canonical_json
+from optuna_dp.training.fidelity import Fidelity
 
 PROCEDURE = "budget"
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from optuna_dp.accounting.guarantee import Guarantee
     from optuna_dp.evidence.run_record import RunRecord
+    from optuna_dp.training.fidelity import Fidelity
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,10 @@ class Procedure(ABC):
     def each_run(self, record: RunRecord, number: int) -> Any:
         """Returns the event of the run in one slot, if it were published."""
         return record.event
+
+    def granted(self, number: int) -> Fidelity | None:
+        """Returns what the run of a trial may spend; None if the plan does not say it."""
+        return None
 
     # What its studies have to show.
 

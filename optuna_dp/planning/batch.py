@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from scipy.optimize import newton
 
 from optuna_dp import validation
-from optuna_dp.budget.learning_rate import LARGEST_STEP, NOISE_PER_WEIGHT
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.budget_split import squared_mu
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
+from optuna_dp.training.learning_rate import LARGEST_STEP, NOISE_PER_WEIGHT
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan

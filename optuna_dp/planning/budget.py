@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 from optuna_dp import validation
 from optuna_dp.accounting.events import as_event
-from optuna_dp.budget.fidelity import PaidRuns, sgd_training
+from optuna_dp.budget.paid_runs import PaidRuns
 from optuna_dp.budget.plan import BudgetPlan, checked_score, rung_sizes
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split
-from optuna_dp.planning.rehearsal import FEWEST_STEPS
+from optuna_dp.training.rehearsal import FEWEST_STEPS
+from optuna_dp.training.run_events import sgd_training
 
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
 # length, then three; none where noise alone would spread their scores by a third.
@@ -156,7 +157,8 @@ def plan_budget(
     if auto and not asked and _blind(rungs[0], records, score):
         rungs, (last, _) = [], split.last(1 + spare, length, 1.0)
     if rate is None:
-        rungs, last = [runs.sealed() for runs in rungs], last.sealed()
+        rungs = [runs.sealed(score, neighboring_relation) for runs in rungs]
+        last = last.sealed(score, neighboring_relation)
     return BudgetPlan(
         epsilon=target,
         delta=float(delta),

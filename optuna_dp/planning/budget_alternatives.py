@@ -16,7 +16,6 @@ from typing import Any
 from optuna_dp.accounting.events import compose
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.kinds.bounded_range import bounded_range
-from optuna_dp.budget.fidelity import run_event, sgd_training
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
@@ -25,6 +24,7 @@ from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
 from optuna_dp.planning.target_search import Found, guided
 from optuna_dp.private_selection.guarantee import selection_guarantee
 from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
+from optuna_dp.training.run_events import run_event, sgd_training
 
 _DENSITY_BOUNDS = (0.75, 2.0)
 # What a choice among partitions' utilities takes, and on how many models it rests.

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.budget.fidelity import Fidelity
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.planning.batch import noise_of_training
 from optuna_dp.planning.calibration import profile_epsilon
+from optuna_dp.training.fidelity import Fidelity
 
 # Where the noise of a score alone spreads an accuracy by as much, few differences can be seen.
 BLIND = 0.1

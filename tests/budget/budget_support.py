@@ -9,7 +9,7 @@ from optuna.distributions import FloatDistribution
 from support import asking, objective, study_of
 
 import optuna_dp as odp
-from optuna_dp.budget.fidelity import PaidRuns
+from optuna_dp.budget.paid_runs import PaidRuns
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.protocol.records import began, read_plan
@@ -36,8 +36,8 @@ def budget(
         sample_rate=None,
         batch_size=None,
         score=score,
-        paid_pilots=tuple(one.sealed() for one in runs),
-        paid_last=last.sealed(),
+        paid_pilots=tuple(one.sealed(score, relation) for one in runs),
+        paid_last=last.sealed(score, relation),
     )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import optuna_dp as odp
-from optuna_dp.budget.learning_rate import LARGEST_STEP
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.learning_rate import LARGEST_STEP
 
 WEIGHTS = 20_000
 

@@ -19,8 +19,8 @@ from dp_accounting.rdp import RdpAccountant
 from support import logged, study_of
 
 import optuna_dp as odp
-from optuna_dp.budget.spending import costs_no_more
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.training.spending import costs_no_more
 
 PLAN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=3)
 CORRECT = np.arange(1000) < 900

@@ -12,7 +12,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.planning.rehearsal import (
+from optuna_dp.training.rehearsal import (
     LARGEST_NOISE_PER_WEIGHT,
     LEAST_NOISE_PER_WEIGHT,
     LINEAR_SIZE,

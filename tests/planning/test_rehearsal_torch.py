@@ -10,7 +10,7 @@ import pytest
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.planning.rehearsal import LINEAR_SIZE
+from optuna_dp.training.rehearsal import LINEAR_SIZE
 
 torch = pytest.importorskip("torch")
 

@@ -21,7 +21,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
 import optuna_dp as odp
-from optuna_dp.budget.fidelity import PaidRuns
+from optuna_dp.budget.paid_runs import PaidRuns
 from optuna_dp.budget.plan import BudgetPlan
 
 from .storages import open_storage, opened
@@ -38,10 +38,10 @@ BUDGET = BudgetPlan(
     batch_size=None,
     score="training",
     paid_pilots=(
-        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)).sealed(),
-        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)).sealed(),
+        PaidRuns(3, 32.0, 10, 8.0, odp.gaussian(32.0)).sealed("training", "add_or_remove_one"),
+        PaidRuns(2, 16.0, 10, 8.0, odp.gaussian(16.0)).sealed("training", "add_or_remove_one"),
     ),
-    paid_last=PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)).sealed(),
+    paid_last=PaidRuns(2, 2.0, 10, 4.0, odp.gaussian(2.0)).sealed("training", "add_or_remove_one"),
 )
 SAMPLERS: dict[str, Callable[[odp.TrialCount], optuna.samplers.BaseSampler]] = {
     "rand_tune": lambda law: odp.RandTuneSampler(trials=law),

@@ -1,17 +1,11 @@
-"""Records what runs of a budget asked for and spent, by their trainings' own accountants.
-
-Each is a note in the trial's system attributes, with its number, so that a copied trial has none.
-"""
+"""What trainings spent by their own accountants, and whether that is within what they may."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optuna
-from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
 
@@ -20,26 +14,10 @@ if TYPE_CHECKING:
 
     from optuna_dp.accounting.dominating_pairs import DominatingPair
 
-ASKED = "optuna_dp:asked"
-SPENT = "optuna_dp:spent"
-SCORED = "optuna_dp:scored"
 # Where epsilons of two events are compared, if it cannot be seen which is smaller.
 _DELTAS = tuple(10.0**-k for k in range(1, 13))
 _TOLERANCE = 1e-3
 _LARGEST_EPSILON = 500.0
-
-
-def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
-    """Writes a note into a trial that is under way."""
-    record = {"number": trial.number, **facts}
-    trial.study._storage.set_trial_system_attr(trial._trial_id, key, record)
-
-
-def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
-    """Returns a trial's own note, None if there is none."""
-    record = trial.system_attrs.get(key)
-    own = isinstance(record, Mapping) and record.get("number") == trial.number
-    return record if own else None
 
 
 def spent_event(what: Any) -> dp_event.DpEvent:

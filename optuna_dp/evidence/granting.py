@@ -1,4 +1,4 @@
-"""Says what a trial of a study with a budget may spend."""
+"""Grants a trial the private run that it may make."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, Trial
 
-from optuna_dp.budget.fidelity import Fidelity
-from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
-from optuna_dp.budget.spending import ASKED, note, noted
 from optuna_dp.errors import PlanError
+from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.protocol.asking import BEYOND
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, SlotRecord, ended, own_slot, read_plan
+from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.trial_notes import ASKED, note, noted
 
 
 def fidelity(trial: Trial | Any) -> Fidelity:
-    """Returns what a trial of a study with a budget may spend: its noise, its steps and so on.
+    """Returns what a trial may spend on its run: its noise, its steps and so on.
 
     For the objective, before anything is trained::
 
         run = odp.fidelity(trial)
-        model = train(run.learning_rate("sgd"), run.noise_multiplier, run.steps)
-        run.spent(accountant)  # what the training's own accountant says
-        return run.score(model(x) == y)
+        trained = odp.train(run, model, (x, y), loss=..., score="accuracy")
+        return trained.score
+
+    In a study with a budget it is what the plan has for this trial: a pilot, or the last run. In a
+    study of ``RandTuneSampler(run=...)`` or ``DPHyPOSampler(run=...)`` all runs are alike.
 
     That it was asked is recorded: a study with a run that has an output and never asked is refused
     at release. A run has one grant, however often it asks.
@@ -34,12 +36,12 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         trial: The trial that the objective was given.
 
     Returns:
-        The :class:`optuna_dp.Fidelity` of the trial's rung, or of the last run.
+        The :class:`optuna_dp.Fidelity` of the trial.
 
     Raises:
-        PlanError: If the trial is not one of a study of :class:`optuna_dp.BudgetSampler`, was not
-            begun by that sampler, or has ended.
-        optuna.TrialPruned: If the study's last run has begun already: nothing more is paid for.
+        PlanError: If the study has no plan of runs, the trial was not begun by the study's
+            sampler, or has ended.
+        optuna.TrialPruned: If the study's last run has begun already: nothing more is charged for.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -57,23 +59,30 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         )
     storage, study_id = trial.study._storage, trial.study._study_id
     plan = read_plan(storage, study_id)
-    if plan is None or plan.design.procedure != PROCEDURE:
+    if plan is None:
         raise PlanError(
-            "This study has no budget plan, so fidelity cannot say what a trial may spend. Make "
-            "the study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
+            "This study has no plan, so fidelity cannot say what a trial may spend. Make the "
+            "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
             "--plan."
         )
-    now = storage.get_trial(trial._trial_id)
-    if GATE_KEY in now.system_attrs:
+    stored = storage.get_trial(trial._trial_id)
+    if GATE_KEY in stored.system_attrs:
         raise optuna.TrialPruned(BEYOND)
-    _check_began(now, plan)
-    if ended(now):
+    _check_began(stored, plan)
+    if ended(stored):
         raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
-    if noted(now, ASKED) is None:
-        note(trial, ASKED)
-    settings = BudgetSettings.of(plan.design)
-    granted = settings.fidelity_of(trial.number)
-    return replace(granted, trial=trial)
+    granted = procedure_of(plan.design).granted(trial.number)
+    if granted is None:
+        raise PlanError(
+            f"The study's {plan.design.sampler} does not know what a run is, so fidelity cannot "
+            f"say what a trial may spend. Give it one: {plan.design.sampler}("
+            "run=optuna_dp.RunPlan(...)). Or make a budget: "
+            "BudgetSampler(plan_budget(...))."
+        )
+    run = replace(granted, trial=trial)
+    if noted(stored, ASKED) is None:
+        note(trial, ASKED, granted=run.digest)
+    return run
 
 
 def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
@@ -82,7 +91,7 @@ def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
     if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
         raise PlanError(
             f"Trial {trial.number} was not started by the study's {plan.design.sampler}, so the "
-            "budget does not include it. Train nothing in this trial. Give the study's sampler "
+            "plan does not include it. Train nothing in this trial. Give the study's sampler "
             "to every optuna.load_study(..., sampler=...) and optuna.create_study(..., "
             "sampler=...)."
         )

@@ -25,14 +25,14 @@ from scipy.optimize import brentq
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.budget.learning_rate import (
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.training.learning_rate import (
     LARGEST_STEP,
     Optimizer,
     check_optimizer,
     checked_momentum,
     learning_rate,
 )
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
     import torch

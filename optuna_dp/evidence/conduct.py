@@ -1,0 +1,101 @@
+"""Refusals for what runs did beyond what they may, as far as their trials show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.training.judgement import NOT_CHECKED, WORDS, has_output, judge
+
+if TYPE_CHECKING:
+    from optuna_dp.training.fidelity import Fidelity
+
+VOUCH = (
+    "If you know that the guarantee still holds, say why: release(study, vouched='...'). The "
+    "statement prints your words."
+)
+NOT_COMPARED = (
+    "Nothing shows that a run of this study kept to its plan, so release() will refuse it unless "
+    "you vouch for it: release(study, vouched='...'). Train by odp.train(run, ...) and return "
+    "trained.score. Or hand in what the training's own accountant recorded, "
+    "run.spent(accountant), and return run.score(...)."
+)
+
+
+def checked_vouched(vouched: Any) -> None:
+    """Refuses what is no reason in words; None is allowed."""
+    if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
+        raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
+
+
+def check_at_once(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...]) -> None:
+    """Refuses, as soon as a run has ended, what a release would refuse.
+
+    What is only not compared is no reason yet: the curator may vouch for it at the release.
+    """
+    if not has_output(trial):
+        return
+    judgement = judge(trial, run, output_attributes)
+    reason = judgement.refusal or judgement.excess
+    if reason is not None:
+        fix = "Mend the objective and start a new study."
+        raise ReleaseRefusedError(reason, trial_number=trial.number, fix=fix)
+
+
+def conduct_of_all(
+    runs: Sequence[FrozenTrial],
+    granted: Fidelity,
+    output_attributes: tuple[str, ...],
+    vouched: str | None,
+    fix: str,
+) -> dict[str, Any]:
+    """Returns what is known of runs that are all alike, as JSON; refuses what nobody vouches for.
+
+    Their number may be secret, so no run is counted: all have to be known alike, or are taken for
+    not checked, and the curator has to vouch for them.
+
+    Args:
+        runs: The runs, ended.
+        granted: What each of them was granted.
+        output_attributes: User attributes that are part of what the plan charges for.
+        vouched: The curator's reason; None if none was given.
+        fix: What to do where nobody can vouch, a sentence.
+    """
+    checked_vouched(vouched)
+    judgements, needed = [], False
+    for trial in runs:
+        if not has_output(trial):
+            continue
+        judgement = judge(trial, granted, output_attributes)
+        if judgement.refusal is not None:
+            raise ReleaseRefusedError(judgement.refusal, trial_number=trial.number, fix=fix)
+        if judgement.doubt is not None and vouched is None:
+            raise ReleaseRefusedError(
+                judgement.doubt, trial_number=trial.number, fix=f"{VOUCH} Otherwise: {fix}"
+            )
+        needed = needed or judgement.doubt is not None
+        judgements.append(judgement)
+    words: dict[str, Any] = {}
+    for name in ("training", "score"):
+        kinds = {getattr(judgement, name) for judgement in judgements} - {None}
+        if len(kinds) > 1 and vouched is None:
+            raise ReleaseRefusedError(
+                f"the {name} of its runs is {' in some and '.join(w for w in WORDS if w in kinds)}"
+                " in others. Which one it was in a run may tell how many runs there were.",
+                fix=f"{VOUCH} Otherwise: {fix}",
+            )
+        needed = needed or len(kinds) > 1
+        if kinds:
+            words[name] = kinds.pop() if len(kinds) == 1 else NOT_CHECKED
+    # Words of an objective may differ from run to run, so they may tell which runs there were.
+    if needed or any(judgement.vouched for judgement in judgements):
+        if vouched is None:
+            raise ReleaseRefusedError(
+                "a run vouched for its own score (run.score(..., vouched=...)).",
+                fix=f"{VOUCH} Otherwise: {fix}",
+            )
+        words["vouched"] = vouched
+    return words

@@ -1,0 +1,222 @@
+"""What is known of a run from its trial: enforced, compared, or not checked.
+
+==============  =================================================================================
+*enforced*      this package did it: :func:`optuna_dp.train` drew the batches, clipped, added the
+                noise and took the steps, and computed the score record by record
+*compared*      code that this package does not own did it, and handed in what its accountant
+                recorded, which was compared with the plan; or handed in one value for each record
+                as a score, to which this package added the noise
+*not checked*   nothing was handed in; the curator has to vouch for it
+==============  =================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from optuna_dp.protocol.records import output
+from optuna_dp.training.spending import costs_no_more, took_fewer_steps
+from optuna_dp.training.trial_notes import (
+    ASKED,
+    BY_ENGINE,
+    SCORE,
+    SPENT,
+    SPOILED,
+    TRAINING,
+    claims,
+    noted,
+)
+
+if TYPE_CHECKING:
+    from optuna_dp.training.fidelity import Fidelity
+
+ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
+WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
+
+
+@dataclass(frozen=True)
+class RunJudgement:
+    """What is known of one run.
+
+    Attributes:
+        training: One of the three words, for sampling, clipping, noise and steps.
+        score: One of the three words; None if no private score of this run is charged for.
+        asked: Whether the objective asked what the run may spend.
+        refusal: Why the run's output cannot be released, whatever anybody says; None if it can.
+        excess: What the run shows beyond what is charged for; None if nothing. The curator may
+            vouch for it.
+        not_compared: What of the run nothing shows; None if nothing. The curator may vouch for it.
+        fewer_steps: Whether the training took fewer steps than it may.
+        vouched: What the objective itself vouched for, in its words.
+    """
+
+    training: str
+    score: str | None
+    asked: bool
+    refusal: str | None
+    excess: str | None
+    not_compared: str | None
+    fewer_steps: bool
+    vouched: tuple[str, ...]
+
+    @property
+    def doubt(self) -> str | None:
+        """What the curator has to vouch for; None if there is nothing."""
+        return self.excess or self.not_compared
+
+
+def judge(
+    trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...] = ()
+) -> RunJudgement:
+    """Returns what is known of a run that has ended.
+
+    Args:
+        trial: The trial; only one that shows something (:func:`has_output`) is worth asking for.
+        run: What it was granted.
+        output_attributes: User attributes that are part of what the plan charges for.
+    """
+    spent, trainings = noted(trial, SPENT), claims(trial, TRAINING)
+    training = _training_word(spent, trainings)
+    score_claim = _own_score(trial)
+    vouched = () if score_claim is None else (score_claim.get("vouched"),)
+    score = _score_word(run, score_claim)
+    return RunJudgement(
+        training=training,
+        score=score,
+        asked=noted(trial, ASKED) is not None,
+        refusal=_refusal(trial, run, spent, trainings),
+        excess=_excess(trial, run, output_attributes),
+        not_compared=_not_compared(training, score, score_claim),
+        fewer_steps=_took_fewer_steps(spent, run),
+        vouched=tuple(text for text in vouched if text),
+    )
+
+
+def has_output(trial: FrozenTrial) -> bool:
+    """Returns whether a run shows anything but that it failed."""
+    shown = trial.values or trial.intermediate_values or trial.user_attrs
+    return bool(shown) or trial.state != TrialState.FAIL
+
+
+def _training_word(
+    spent: Mapping[str, Any] | None, trainings: Mapping[str, Mapping[str, Any]]
+) -> str:
+    if any(training.get("by") == BY_ENGINE for training in trainings.values()):
+        return ENFORCED
+    # Without the second reading nobody knows whether the training went on.
+    return COMPARED if spent is not None and spent.get("final") else NOT_CHECKED
+
+
+def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
+    """Returns the claim of the score that is the run's output; None if it is another number."""
+    for record in claims(trial, SCORE).values():
+        if output(trial) == (record.get("value"),):
+            return record
+    return None
+
+
+def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | None:
+    if run.score_noise_multiplier is None:
+        return None
+    if score_claim is None:
+        return NOT_CHECKED
+    if score_claim.get("by") == BY_ENGINE:
+        return ENFORCED
+    return NOT_CHECKED if score_claim.get("vouched") else COMPARED
+
+
+def _refusal(
+    trial: FrozenTrial,
+    run: Fidelity,
+    spent: Mapping[str, Any] | None,
+    trainings: Mapping[str, Mapping[str, Any]],
+) -> str | None:
+    """Returns why nobody can vouch for a run; None if somebody can."""
+    spoiled = noted(trial, SPOILED)
+    if spoiled is not None:
+        return str(spoiled.get("why"))
+    if len(trainings) > 1:
+        return "it trained more than once, and the plan charges for one training in each trial."
+    if any(not training.get("finished") for training in trainings.values()):
+        return (
+            "its training was begun and did not come to its end, so what it spent is not known. "
+            "An objective must not return a score after an error in its training."
+        )
+    if trainings and spent is not None and next(iter(trainings.values())).get("by") == BY_ENGINE:
+        return "it trained by odp.train and by a loop of its own. The plan charges for one."
+    if spent is None:
+        return None
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import event_from_json
+    from optuna_dp.accounting.event_words import in_words
+
+    event = event_from_json(spent.get("event"))
+    if costs_no_more(event, run.training, run.neighboring_relation):
+        return None
+    return (
+        "its training spent more than the plan allows. Spent, by its own accountant: "
+        f"{in_words(event)}. Allowed: {in_words(run.training)}."
+    )
+
+
+def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...]) -> str | None:
+    """Returns what a run shows beyond what is charged for; None if nothing."""
+    if noted(trial, ASKED) is None:
+        return (
+            "its objective never called odp.fidelity(trial), so nothing shows that the "
+            "training kept to the plan. Call run = odp.fidelity(trial) in the objective, and "
+            "train by odp.train(run, ...)."
+        )
+    if trial.intermediate_values and run.scored_on != "public" and run.records is not None:
+        return (
+            "it reported values to a pruner, and the plan charges for one training and one "
+            "score only. Do not call trial.report, or make the plan with plan_budget(run=...) "
+            "and an event that includes the reported values."
+        )
+    extra = {name for name, value in trial.user_attrs.items() if _holds_numbers(value)}
+    extra -= set(output_attributes)
+    if extra:
+        name = min(extra)
+        return (
+            f"its user attribute {name!r} holds numbers, and the plan may not charge for "
+            "them. If the plan includes their cost, or they are public, name the attribute: "
+            f"output_attributes=[{name!r}]. Otherwise do not set it."
+        )
+    return None
+
+
+def _not_compared(
+    training: str, score: str | None, score_claim: Mapping[str, Any] | None
+) -> str | None:
+    if training == NOT_CHECKED:
+        return (
+            "nothing shows what its training spent. Train by odp.train(run, ...), or hand in what "
+            "the training's own accountant recorded: run.spent(accountant)."
+        )
+    if score == NOT_CHECKED and not (score_claim or {}).get("vouched"):
+        return (
+            "its score is not what odp.train or run.score returned, so nothing shows that it has "
+            "the noise that the plan charges for. Return trained.score, or run.score(...)."
+        )
+    return None
+
+
+def _took_fewer_steps(spent: Mapping[str, Any] | None, run: Fidelity) -> bool:
+    if spent is None:
+        return False
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.event_json import event_from_json
+
+    return took_fewer_steps(event_from_json(spent.get("event")), run.training)
+
+
+def _holds_numbers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_numbers, value))
+    return isinstance(value, int | float)

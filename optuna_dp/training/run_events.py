@@ -1,0 +1,33 @@
+"""The events of a training and of a whole run, from the numbers of a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def sgd_training(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
+    """Returns the event of a DP-SGD training."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.events import dp_sgd
+
+    return dp_sgd(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
+
+
+def run_event(training: Any, score_noise: float | None, score: str | None) -> Any:
+    """Returns what a training and its score cost together.
+
+    A record is in the score's data set besides the training's ("training": both are paid), or it
+    is in one of the two ("disjoint": the worse of them). Without noise no score is paid for.
+    """
+    if score_noise is None:
+        return training
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from optuna_dp.accounting.events import compose
+    from optuna_dp.scoring import score_event
+
+    if score != "disjoint":
+        return compose(training, score_event(score_noise))
+    # Lazy: only scores on disjoint records need it.
+    from optuna_dp.accounting.kinds.worst_case import worst_case
+
+    return worst_case(training, score_event(score_noise))

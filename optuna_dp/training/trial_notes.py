@@ -1,0 +1,131 @@
+"""What a run asked for and did, as its trial records it.
+
+Each note is a system attribute of the trial and holds the trial's number, so that a copied trial
+has none of its own. Trainings and scores are *claimed*: the note is written before the first step,
+or before the score is computed, and finished afterwards. So a training that was interrupted, and a
+second training or score of the same trial, are seen by whoever reads the trial.
+
+A claim is written under a key of its own, made with a random token, and then all claims of the
+trial are read. Of several callers in several threads or processes each sees the others' or is seen
+by them, so at most one goes on. If two claim at the same moment, neither does.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial
+
+from optuna_dp.errors import PlanError
+
+ASKED = "optuna_dp:asked"
+SPENT = "optuna_dp:spent"
+SPOILED = "optuna_dp:spoiled"
+TRAINING = "optuna_dp:training"
+SCORE = "optuna_dp:score"
+# Who did what a claim is about.
+BY_ENGINE = "odp.train"
+BY_OPACUS = "odp.opacus.make_private"
+BY_RUN_SCORE = "run.score"
+_TOKEN_BYTES = 8
+
+
+def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
+    """Writes a note into a trial that is under way."""
+    record = {"number": trial.number, **facts}
+    trial.study._storage.set_trial_system_attr(trial._trial_id, key, record)
+
+
+def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
+    """Returns a trial's own note, None if there is none."""
+    record = trial.system_attrs.get(key)
+    own = isinstance(record, Mapping) and record.get("number") == trial.number
+    return record if own else None
+
+
+def stored_trial(trial: optuna.Trial) -> FrozenTrial:
+    """Returns a trial that is under way as its storage has it now."""
+    return trial.study._storage.get_trial(trial._trial_id)
+
+
+@dataclass
+class Claim:
+    """A training or a score that a trial has begun.
+
+    Attributes:
+        trial: The trial.
+        key: Under which the claim is written.
+        facts: What the claim says.
+    """
+
+    trial: optuna.Trial
+    key: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def finish(self, **facts: Any) -> None:
+        """Records that what was claimed has ended, and how.
+
+        Args:
+            facts: What is to be recorded with it, as JSON values.
+        """
+        self.facts = {**self.facts, **facts, "finished": True}
+        note(self.trial, self.key, **self.facts)
+
+    def withdraw(self) -> None:
+        """Records that nothing was done under this claim: it was refused before it began."""
+        note(self.trial, self.key, **self.facts, withdrawn=True)
+
+
+def claim(trial: optuna.Trial, kind: str, *, by: str, **facts: Any) -> Claim:
+    """Records that a trial begins its training, or its score, and refuses a second one.
+
+    Args:
+        trial: The trial, under way.
+        kind: ``TRAINING`` or ``SCORE``.
+        by: Who does it: one of the names above.
+        facts: What is to be recorded with the claim, as JSON values.
+
+    Returns:
+        The claim, to be finished.
+
+    Raises:
+        PlanError: If the trial has claimed one already, or its storage shows another claim.
+    """
+    own = Claim(trial, f"{kind}:{secrets.token_hex(_TOKEN_BYTES)}", {"by": by, **facts})
+    note(trial, own.key, **own.facts)
+    others = [key for key in claims(stored_trial(trial), kind) if key != own.key]
+    if others:
+        own.withdraw()
+        raise PlanError(_SECOND[kind].format(number=trial.number))
+    return own
+
+
+def claims(trial: FrozenTrial, kind: str) -> dict[str, Mapping[str, Any]]:
+    """Returns the claims of a trial by key: those that were not withdrawn.
+
+    Args:
+        trial: The trial, as its storage has it.
+        kind: ``TRAINING`` or ``SCORE``.
+    """
+    records = {key: noted(trial, key) for key in trial.system_attrs if key.startswith(f"{kind}:")}
+    return {
+        key: record
+        for key, record in records.items()
+        if record is not None and not record.get("withdrawn")
+    }
+
+
+_SECOND = {
+    TRAINING: (
+        "Trial {number} has begun its training already. The plan charges for one training in each "
+        "trial. To train again, let the study begin another trial."
+    ),
+    SCORE: (
+        "Trial {number} had its score already. The plan charges for one score per run: keep the "
+        "first."
+    ),
+}
