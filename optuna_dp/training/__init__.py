@@ -1,1 +1,1 @@
-"""One private training: what it may spend, the training itself, and what its trial records of it."""
+"""One private training: what it may spend, how it is done, and what its trial records."""

@@ -84,7 +84,7 @@ class AccountantReading:
             )
 
     def reads(self, sources: Sequence[Any]) -> bool:
-        """Returns False: to hand in the same accountant twice is a mistake; see :class:`Ending`."""
+        """Returns False: to hand in an accountant twice is a mistake; see :class:`Ending`."""
         return False
 
 
