@@ -1,0 +1,61 @@
+"""How a learning rate falls over a training, and which of its weights are averaged at the end.
+
+Both are functions of the number of a step alone, so they cost no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError
+
+Decay = Literal["constant", "linear", "cosine"]
+DECAYS: tuple[Decay, ...] = ("constant", "linear", "cosine")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A decay of the learning rate, and an average of the last weights.
+
+    Attributes:
+        decay: "constant", "linear" (to zero after the last step) or "cosine" (likewise).
+        averaged_share: Share of the steps, the last ones, after which weights are averaged into
+            the model that is returned; in [0, 1]. 0 takes the last weights as they are.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed.
+    """
+
+    decay: Decay = "linear"
+    averaged_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.decay not in DECAYS:
+            allowed = f"it must be one of {', '.join(map(repr, DECAYS))}"
+            raise InvalidArgumentError("decay", self.decay, allowed)
+        if validation.non_negative("averaged_share", self.averaged_share) > 1.0:
+            raise InvalidArgumentError(
+                "averaged_share", self.averaged_share, "it must be at most 1"
+            )
+
+    def factor(self, step: int, steps: int) -> float:
+        """Returns what the first step's learning rate is multiplied by.
+
+        Args:
+            step: The number of a step, from 0 to ``steps - 1``.
+            steps: How many there are.
+        """
+        done = step / steps
+        if self.decay == "linear":
+            return 1.0 - done
+        return 0.5 * (1.0 + math.cos(math.pi * done)) if self.decay == "cosine" else 1.0
+
+    def averaged_steps(self, steps: int) -> int:
+        """Returns after how many of the last steps the weights are averaged; 0 for none."""
+        return round(self.averaged_share * steps)
+
+
+DEFAULT_SCHEDULE = Schedule()
