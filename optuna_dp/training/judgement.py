@@ -36,6 +36,20 @@ if TYPE_CHECKING:
 
 ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
 WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
+# What statements say of sampling, clipping, noise and steps, and of scores.
+TRAINING_WORDS = {
+    ENFORCED: "enforced: this package drew the batches, clipped each record's gradient, added the "
+    "noise and took the steps",
+    COMPARED: "compared: what the training's own accountant recorded is within the plan; how the "
+    "training used the data is the curator's word",
+    NOT_CHECKED: "not checked: the curator's word",
+}
+SCORE_WORDS = {
+    ENFORCED: "enforced: this package computed it record by record and added the noise",
+    COMPARED: "compared: this package added the noise to one value for each record; how the "
+    "values were computed is the curator's word",
+    NOT_CHECKED: "not checked: the curator's word",
+}
 
 
 @dataclass(frozen=True)
