@@ -58,7 +58,7 @@ class RunJudgement:
 
     Attributes:
         training: One of the three words, for sampling, clipping, noise and steps.
-        score: One of the three words; None if no private score of this run is charged for.
+        score: One of the three words; None if the run has no score, or none is charged for.
         asked: Whether the objective asked what the run may spend.
         refusal: Why the run's output cannot be released, whatever anybody says; None if it can.
         excess: What the run shows beyond what is charged for; None if nothing. The curator may
@@ -97,7 +97,7 @@ def judge(
     training = _training_word(spent, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
-    score = _score_word(run, score_claim)
+    score = None if output(trial) is None else _score_word(run, score_claim)
     return RunJudgement(
         training=training,
         score=score,
