@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
-from optuna_dp.evidence.statement import Description
+from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import SCORE_WORDS, TRAINING_WORDS
+from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -76,8 +76,9 @@ class SelectionDescription(Description):
         run, spending = SelectionSettings.from_json(design.settings).run, content.get("spending")
         if run is None or not spending:
             return {}
-        rows = {}
+        rows: dict[str, str] = {}
         if "training" in spending:
+            rows |= sampling_row(content, spending["training"] == ENFORCED)
             rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run"
         if "score" in spending:
             rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run"
