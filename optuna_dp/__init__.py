@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from optuna_dp.training.rehearsal import rehearse as rehearse
     from optuna_dp.training.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
+    from optuna_dp.training.run_plan import RunPlan as RunPlan
     from optuna_dp.training.schedules import Schedule as Schedule
     from optuna_dp.training.softmax_regression import SoftmaxRegression as SoftmaxRegression
     from optuna_dp.training.train import Trained as Trained
@@ -139,6 +140,7 @@ _HOMES = {
     "releasing.publishing": "publish",
     "releasing.release": "Release",
     "releasing.verification": "verify",
+    "training.run_plan": "RunPlan",
     "testing.objective_check": "ObjectiveReport check_objective",
     "utilities.noisy_max_sampler": "NoisyMaxSampler",
     "utilities.partitions": "partition",

@@ -36,6 +36,7 @@ from optuna_dp.budget.last_runs import (
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
@@ -236,12 +237,20 @@ class BudgetSampler(SlotSampler):
         super().after_trial(study, trial, state, values)
         if not began(trial):
             return
+        run = self._budget.fidelity_of(trial.number)
+        if is_not_compared_at_end(study, trial, state, values, run):
+            self._warn_once(NOT_COMPARED)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:
             self.stop(study)
         elif is_last_paid(study, trial.number, self._budget):
             _logger.warning(FAILED_LAST)
+
+    def value_without_score(self, study: Study, trial: Trial) -> float | None:
+        """Returns 0.0 for a run whose score is not charged for, so that it does not fail."""
+        unscored = self._budget.fidelity_of(trial.number).scored_on is None
+        return 0.0 if unscored else None
 
     # Which earlier runs a run may know.
 

@@ -29,6 +29,7 @@ from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.testing.data_reads import Batches
 from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
+from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
 
@@ -55,6 +56,8 @@ class CheckedRun:
         asked: Whether it asked for its fidelity.
         threads: Names of threads of the user's own code that it left at work.
         seconds: How long it took.
+        privacy_warnings: What other libraries warned of, where the warning's category names
+            privacy.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +77,7 @@ class CheckedRun:
     asked: bool = False
     threads: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    privacy_warnings: list[str] = field(default_factory=list)
 
     def outcome(self) -> str:
         """Returns all that follows from the run's randomness, in a form to be compared."""
@@ -159,6 +163,7 @@ class Bench:
                 watching_opacus(found.opacus, found.steps),
                 watching_optimizers(found.steps),
                 storage.watching(trial._trial_id) as reads,
+                noting_privacy_warnings(found.privacy_warnings),
             ):
                 self.randomness.seed(seed)
                 if draws:

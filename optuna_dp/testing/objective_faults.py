@@ -50,6 +50,7 @@ def of_pair(
 ) -> Iterator[Finding]:
     """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
+    yield from _of_privacy_warnings(runs if first is None else [first, *runs])
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":
@@ -154,6 +155,17 @@ def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
         "generator than noise and batches.",
         certain=certain,
     )
+
+
+def _of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what other libraries warned of: that their own guarantee does not hold."""
+    for text in dict.fromkeys(text for run in runs for text in run.privacy_warnings):
+        yield Finding(
+            "privacy warning",
+            f"A library warned that its guarantee does not hold. {text}",
+            "Give it what it asks for: bounds and norms of the data that are public.",
+            about=text,
+        )
 
 
 def _of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
