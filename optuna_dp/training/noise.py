@@ -61,7 +61,7 @@ def is_affordable(weights: int, batch_size: float, on_processor: bool) -> bool:
     return weights <= _SMALL_MODEL_WEIGHTS or (on_processor and batch_size >= _LARGE_BATCH_RECORDS)
 
 
-class SecureNoise:
+class SecureNoise(Noise):
     """Sums of four Gaussians from a cryptographic generator."""
 
     word = SECURE
@@ -81,7 +81,7 @@ class SecureNoise:
         ]
 
 
-class GeneratorNoise:
+class GeneratorNoise(Noise):
     """Gaussians from a fast generator that the operating system seeded."""
 
     word = GENERATOR

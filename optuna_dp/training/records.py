@@ -24,7 +24,9 @@ _REMARKABLE_SHARE, _LARGEST_FACTOR = 0.1, 2.0
 class Records(Protocol):
     """All the records, each once."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Returns how many records there are."""
+        ...
 
     def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
         """Returns some records: their parts, each with the records along its first axis.
@@ -37,7 +39,7 @@ class Records(Protocol):
         """Returns the arrays, or the data set and the tensors that it is known to hold."""
 
 
-class ArrayRecords:
+class ArrayRecords(Records):
     """Records in arrays.
 
     Args:
@@ -86,7 +88,7 @@ class ArrayRecords:
         return self._arrays
 
 
-class DataSetRecords:
+class DataSetRecords(Records):
     """Records in a map-style data set: one item is one record.
 
     Args:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.learner import CLIPPING_MARGIN, chunks
+from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
 
@@ -55,7 +55,7 @@ class SoftmaxRegression:
         return np.asarray(np.argmax(self.logits(x), axis=1))
 
 
-class SoftmaxLearner:
+class SoftmaxLearner(Learner):
     """A softmax regression with its cross entropy; see :class:`Learner`.
 
     The gradient of one record is the outer product of its features and its errors, so its norm is

@@ -13,7 +13,7 @@ import torch
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.training.learner import CLIPPING_MARGIN, chunks
+from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
 from optuna_dp.training.records import Records, mapped
@@ -28,7 +28,7 @@ _NORM_RUN = 1024
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 
 
-class TorchLearner:
+class TorchLearner(Learner):
     """A module of PyTorch with its loss and its score; see :class:`Learner`.
 
     Args:
