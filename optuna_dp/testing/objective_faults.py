@@ -62,6 +62,7 @@ def of_pair(
         yield from of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
+    yield from _of_conduct(runs)
 
 
 def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:
@@ -213,6 +214,30 @@ def _steps(stage: Stage) -> int:
 def _paid(stage: Stage) -> int:
     """Returns for how many noisy answers the event pays beside the score."""
     return 0 if stage.event is None else max(0, answers_in(stage.event) - 1)
+
+
+def _of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what a release would say of runs of a study with a budget."""
+    for run in runs:
+        # What one says of an objective that never asked has a finding of its own.
+        if run.judgement is None or not run.asked:
+            continue
+        if run.judgement.refusal is not None:
+            yield Finding(
+                "refused at release",
+                f"release() refuses such a run: {run.judgement.refusal}",
+                "No word of the curator's changes that.",
+            )
+            return
+        if run.judgement.not_compared is not None:
+            yield Finding(
+                "not compared",
+                "release() refuses such a run unless you vouch for it: "
+                f"{run.judgement.not_compared}",
+                "Otherwise say why the plan is kept: release(study, vouched='...').",
+                certain=False,
+            )
+            return
 
 
 def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
