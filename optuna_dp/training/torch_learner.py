@@ -25,6 +25,8 @@ _MOST_RECORDS_AT_A_TIME = 1024
 # Squares are added up in runs of so many numbers in single precision, and those sums in double.
 # PyTorch's own norm of 40 million equal numbers is off by 2 %.
 _NORM_RUN = 1024
+# Of a data set whose items may have different shapes, before the training.
+_RECORDS_LOOKED_AT = 16
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 
 
@@ -130,8 +132,8 @@ class TorchLearner(Learner):
         return fingerprint(self._roots, self._trained)
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
-        """Returns records of zeros; only the shapes of the first record's parts are used."""
-        first = self._on_device(records.take(np.zeros(1, dtype=np.int64)))
+        """Returns records of zeros; only the shapes of the first few records are used."""
+        first = self._on_device(records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT))))
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
