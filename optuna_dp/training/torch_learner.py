@@ -25,6 +25,8 @@ _MOST_RECORDS_AT_A_TIME = 1024
 # Squares are added up in runs of so many numbers in single precision, and those sums in double.
 # PyTorch's own norm of 40 million equal numbers is off by 2 %.
 _NORM_RUN = 1024
+# Of a data set whose items may have different shapes, before the training.
+_RECORDS_LOOKED_AT = 16
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 
 
@@ -113,7 +115,7 @@ class TorchLearner(Learner):
             if self._score is not None and score_records is not None:
                 with errors_translated(self._score_argument), self._evaluating():
                     self._scores_of(self._made_up(score_records, count))
-            before, self._unchanged = self._unchanged, fingerprint(self._roots, self._trained)
+            before, self._unchanged = self._unchanged, self._fingerprint()
             changed = difference(before, self._unchanged) if before else None
             if changed is not None:
                 raise InvalidArgumentError(
@@ -125,9 +127,13 @@ class TorchLearner(Learner):
                     ".eval() on that part of the model.",
                 )
 
+    def _fingerprint(self) -> dict[str, bytes]:
+        _renew_lists_of_weights(self._model)
+        return fingerprint(self._roots, self._trained)
+
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
-        """Returns records of zeros; only the shapes of the first record's parts are used."""
-        first = self._on_device(records.take(np.zeros(1, dtype=np.int64)))
+        """Returns records of zeros; only the shapes of the first few records are used."""
+        first = self._on_device(records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT))))
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
@@ -208,7 +214,7 @@ class TorchLearner(Learner):
 
     def check_unchanged(self) -> None:
         self._forget_gradients()
-        changed = difference(self._unchanged, fingerprint(self._roots, self._trained))
+        changed = difference(self._unchanged, self._fingerprint())
         if changed is not None:
             raise PlanError(
                 f"The training changed {changed}, which is not among the weights that it trains, "
@@ -255,8 +261,21 @@ class TorchLearner(Learner):
 
     def close(self) -> None:
         self._forget_gradients()
+        _renew_lists_of_weights(self._model)
         if self._device != self._home:
             self._model.to(self._home)
+
+
+def _renew_lists_of_weights(model: torch.nn.Module) -> None:
+    """Makes the lists of weights that recurrent layers keep hold their parameters again.
+
+    Such a layer puts whatever weights it is called with into its list, here those of a step.
+    Setting a parameter renews the list.
+    """
+    for part in model.modules():
+        if isinstance(part, torch.nn.RNNBase):
+            for name, parameter in part.named_parameters(recurse=False):
+                setattr(part, name, parameter)
 
 
 def _squared_norms(gradients: torch.Tensor) -> torch.Tensor:
