@@ -86,6 +86,11 @@ if TYPE_CHECKING:
     from optuna_dp.training.rehearsal import rehearse as rehearse
     from optuna_dp.training.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
+    from optuna_dp.training.run_plan import RunPlan as RunPlan
+    from optuna_dp.training.schedules import Schedule as Schedule
+    from optuna_dp.training.softmax_regression import SoftmaxRegression as SoftmaxRegression
+    from optuna_dp.training.train import Trained as Trained
+    from optuna_dp.training.train import train as train
     from optuna_dp.utilities.noisy_max_sampler import NoisyMaxSampler as NoisyMaxSampler
     from optuna_dp.utilities.partitions import partition as partition
     from optuna_dp.utilities.propose_test_sampler import ProposeTestSampler as ProposeTestSampler
@@ -115,6 +120,9 @@ _HOMES = {
     "training.rehearsal": (
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
+    "training.schedules": "Schedule",
+    "training.softmax_regression": "SoftmaxRegression",
+    "training.train": "Trained train",
     "planning.selection_plan": "selection_plan",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
@@ -132,6 +140,7 @@ _HOMES = {
     "releasing.publishing": "publish",
     "releasing.release": "Release",
     "releasing.verification": "verify",
+    "training.run_plan": "RunPlan",
     "testing.objective_check": "ObjectiveReport check_objective",
     "utilities.noisy_max_sampler": "NoisyMaxSampler",
     "utilities.partitions": "partition",

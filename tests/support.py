@@ -14,32 +14,62 @@ import pytest
 from optuna.trial import Trial
 
 import optuna_dp as odp
+from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.training.trial_notes import (
+    BY_RUN_SCORE,
+    SCORE,
+    SPENT,
+    claim,
+    claims,
+    noted,
+    stored_trial,
+)
 
 RUN = odp.gaussian(noise_multiplier=4.0)
 KNOWN_COUNT = 4
 
 
+def simulated(run: odp.Fidelity) -> Any:
+    """What the accountant of a training that spends just what it may would have recorded."""
+    return event_from_json(event_to_json(run.training))
+
+
 def ask(trial: Trial) -> None:
-    """Asks what a run of a budget may spend, as objectives have to; nothing in other studies."""
-    if isinstance(trial.study.sampler, odp.BudgetSampler):
-        odp.fidelity(trial)
+    """Does what an objective has to do in a study with a budget; nothing in other studies.
+
+    It asks what its run may spend, and hands in what a simulated training spent.
+    """
+    if not isinstance(trial.study.sampler, odp.BudgetSampler):
+        return
+    run = odp.fidelity(trial)
+    if noted(stored_trial(trial), SPENT) is None:
+        run.spent(simulated(run))
+
+
+def tell(trial: Trial, value: Any) -> Any:
+    """Returns a value that is recorded as a score with noise, as ``run.score`` records its own."""
+    budget = isinstance(trial.study.sampler, odp.BudgetSampler)
+    if budget and isinstance(value, float) and not claims(stored_trial(trial), SCORE):
+        claim(trial, SCORE, by=BY_RUN_SCORE).finish(value=value)
+    return value
 
 
 def asking(function: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
-    """An objective that asks before it does anything else."""
+    """An objective as honest studies with a budget have it, made of any function of a trial."""
 
     @functools.wraps(function)
     def asks(trial: Trial) -> Any:
         ask(trial)
-        return function(trial)
+        return tell(trial, function(trial))
 
     return asks
 
 
 def objective(trial: Trial) -> float:
     ask(trial)
-    return -((trial.suggest_float("x", -1.0, 1.0) - 0.3) ** 2)
+    score: float = tell(trial, -((trial.suggest_float("x", -1.0, 1.0) - 0.3) ** 2))
+    return score
 
 
 def study_of(sampler: Any, **kwargs: Any) -> optuna.Study:

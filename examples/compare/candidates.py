@@ -18,8 +18,8 @@ from landscape import DELTA, bare_run
 from task import HERE, Array, Task, load
 
 import optuna_dp as odp
-from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.planning.batch import noise_of_training
+from optuna_dp.training.fidelity import Fidelity
 
 FILE = HERE / "utilities.json"
 BATCH = 64

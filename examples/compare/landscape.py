@@ -22,8 +22,8 @@ import numpy as np
 from task import HERE, Array, Params, Predict, Task, load
 
 import optuna_dp as odp
-from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.planning.batch import noise_of_training
+from optuna_dp.training.fidelity import Fidelity
 
 FOLDER = HERE / "landscapes"
 DELTA = 1e-5

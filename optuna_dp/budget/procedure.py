@@ -165,7 +165,7 @@ class Budget(Procedure):
                 raise ReleaseRefusedError(
                     judgement.refusal, trial_number=trial.number, fix=way_out
                 )
-            doubt = judgement.doubt or self._several_scores(trial)
+            doubt = judgement.excess or self._several_scores(trial) or judgement.not_compared
             if doubt and vouched is None:
                 fix = f"{VOUCH} Otherwise: {way_out}"
                 raise ReleaseRefusedError(doubt, trial_number=trial.number, fix=fix)

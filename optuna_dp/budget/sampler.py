@@ -36,6 +36,7 @@ from optuna_dp.budget.last_runs import (
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
@@ -128,10 +129,13 @@ class BudgetSampler(SlotSampler):
         >>> plan = odp.plan_budget(
         ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=(4, 2)
         ... )
-        >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
+        >>> study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
         >>> def objective(trial):
-        ...     run = odp.fidelity(trial)  # train with run.noise_multiplier for run.steps
-        ...     return trial.suggest_float("x", -1, 1) ** 2
+        ...     run = odp.fidelity(trial)  # what it may spend
+        ...     x = trial.suggest_float("x", -1, 1)  # train here; then hand in what that spent
+        ...     noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
+        ...     run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps))
+        ...     return run.score([abs(x) < 0.5] * 20_000)  # one value per record; adds the noise
         >>> study.optimize(objective)  # stops by itself
         >>> release = odp.release(study)
         >>> len(release.pilots), release.params == study.trials[6].params
@@ -236,12 +240,20 @@ class BudgetSampler(SlotSampler):
         super().after_trial(study, trial, state, values)
         if not began(trial):
             return
+        run = self._budget.fidelity_of(trial.number)
+        if is_not_compared_at_end(study, trial, state, values, run):
+            self._warn_once(NOT_COMPARED)
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
         elif state == TrialState.COMPLETE:
             self.stop(study)
         elif is_last_paid(study, trial.number, self._budget):
             _logger.warning(FAILED_LAST)
+
+    def value_without_score(self, study: Study, trial: Trial) -> float | None:
+        """Returns 0.0 for a run whose score is not charged for, so that it does not fail."""
+        unscored = self._budget.fidelity_of(trial.number).scored_on is None
+        return 0.0 if unscored else None
 
     # Which earlier runs a run may know.
 

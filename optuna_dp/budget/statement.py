@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.settings import BudgetSettings
-from optuna_dp.evidence.statement import Description
+from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.protocol.plan import Design
+from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS, WORDS
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -117,30 +118,35 @@ took, when they ended, logs, or attributes and reported values outside the state
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         plan, spending = BudgetSettings.of(design).plan, content["spending"]
-        runs, scored = spending["runs"], spending["scored"]
+        runs = spending["runs"]
         rows = _taken_from(content["attributes"]["pilots"], content["params"]) | {
             "What runs may spend": f"checked: {spending['asked']} of {runs} runs asked this "
             "package (odp.fidelity)",
-            "What runs spent": f"checked against the training's own accountant: "
-            f"{spending['checked']} of {runs} runs"
-            if spending["checked"]
-            else "vouched for: not checked against the training's own accountant",
+            "Training": _by_word(spending["training"], TRAINING_WORDS, runs),
         }
+        rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})
         if spending.get("fewer_steps"):
-            rows["What runs spent"] += (
+            rows["Training"] += (
                 f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "
                 "has to say why. If a score without noise decided when they stopped, no "
                 "guarantee covers it"
             )
-        if plan.score is not None:
-            rows["Noise of scores"] = (
-                f"checked: added by this package in {scored} of {runs} runs"
-                if scored
-                else "vouched for: added by the objective, not checked"
-            )
+        if plan.score is not None and spending["score"]:
+            scored = sum(spending["score"].values())
+            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, scored)
+        if "vouched_in_runs" in spending:
+            rows["Vouched for in runs, not checked"] = "; ".join(spending["vouched_in_runs"])
         if "vouched" in spending:
             rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
         return rows
+
+
+def _by_word(counts: Mapping[str, int], sentences: Mapping[str, str], runs: int) -> str:
+    """Returns how many runs each of the three words is true of, with what it means."""
+    parts = [
+        f"{sentences[word]} ({counts[word]} of {runs} runs)" for word in WORDS if word in counts
+    ]
+    return "; ".join(parts)
 
 
 def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna.trial import FrozenTrial
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.training.judgement import NOT_CHECKED, WORDS, has_output, judge
+from optuna_dp.training.run_endings import settle
 
 if TYPE_CHECKING:
     from optuna_dp.training.fidelity import Fidelity
@@ -29,6 +32,31 @@ def checked_vouched(vouched: Any) -> None:
     """Refuses what is no reason in words; None is allowed."""
     if vouched is not None and (not isinstance(vouched, str) or not vouched.strip()):
         raise InvalidArgumentError("vouched", vouched, "it must be a text that says why")
+
+
+def is_not_compared_at_end(
+    study: Study, trial: FrozenTrial, state: TrialState, values: Any, run: Fidelity | None
+) -> bool:
+    """Returns whether nothing shows that a run kept to its plan; settles it first.
+
+    For samplers, when a trial ends and its result is not stored yet.
+
+    Args:
+        study: The study.
+        trial: The trial.
+        state: As it will be stored.
+        values: As they will be stored; None if there are none.
+        run: What the trial was granted; None if its study has no plan of runs.
+
+    Raises:
+        PlanError: If its training was not what its run may do (:func:`settle`).
+    """
+    settle(study, trial)
+    if run is None or state != TrialState.COMPLETE:
+        return False
+    ended = copy.copy(study._storage.get_trial(trial._trial_id))
+    ended.state, ended.values = state, values
+    return judge(ended, run).not_compared is not None
 
 
 def check_at_once(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...]) -> None:

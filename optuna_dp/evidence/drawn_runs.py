@@ -101,7 +101,10 @@ class DrawnRuns(Procedure):
         """See :class:`Procedure`; one trial, or none, and nothing besides."""
         for name in ("vouched", "give_up_last_run"):
             if (value := getattr(asked, name)) not in (None, False):
-                why = f"it is for studies with a budget, and this is one of {self.design.sampler}"
+                why = (
+                    "it is for studies whose plan says what runs are, and this is one of "
+                    f"{self.design.sampler} without"
+                )
                 raise InvalidArgumentError(name, value, why, "Leave it out.")
         self.refuse_lost(asked)
         winner = self.winner(evidence)

@@ -40,14 +40,21 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
         "What is released": ", ".join(data["released"]),
         "Model file": _model(data["content"]["artifact_sha256"]),
     }
-    table = two_columns({name: text for name, text in rows.items() if text})
+    rows = {name: text for name, text in rows.items() if text}
+    table = two_columns(rows)
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     return f"""# Privacy statement
 
 The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
-every score and the choice among them. *Planned* was fixed before the first run, *checked* was
-verified by the software, and *vouched for* is the curator's word, which no software has checked.
+every score and the choice among them.
+
+{_open_for_the_curator(rows, data["assumptions"])}
+
+*Planned* was fixed before the first run. *Checked* was verified by the software, and *vouched for*
+is the curator's word, which no software has checked. Of trainings and scores three words are used.
+*Enforced*: the software did it. *Compared*: other code did it, and what its accountant recorded
+was compared with the plan. *Not checked*: nothing shows it but the curator's word.
 
 {table}
 
@@ -81,6 +88,22 @@ SHA-256 of the guarantee, the design and the released content: `{data["digest"]}
 
 Made with {versions}.
 """
+
+
+def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -> str:
+    """Returns one line that counts what the statement leaves to the curator."""
+    counts = {
+        "not stated": sum("not stated" in text for text in rows.values()),
+        "not checked": sum("not checked" in text for text in rows.values()),
+    }
+    parts = [
+        f"{count} {'row' if count == 1 else 'rows'} {what}"
+        for what, count in counts.items()
+        if count
+    ]
+    promises = len(assumptions)
+    parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
+    return f"**Open for the curator:** {', '.join(parts)}."
 
 
 def numbered(sentences: Sequence[str]) -> str:

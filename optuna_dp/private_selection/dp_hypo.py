@@ -23,6 +23,7 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
 from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.visible_runs import completed_batches
+from optuna_dp.training.run_plan import RunPlan
 from optuna_dp.validation import whole
 
 _DEFAULTS = AdaptiveDensity()
@@ -78,6 +79,9 @@ class DPHyPOSampler(SelectionSampler):
             :class:`~optuna_dp.models.prior.Prior` or a weighted finite set,
             :class:`~optuna_dp.private_selection.densities.informed.FixedCandidates`, need
             ``search_space``.
+        run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
+            the trials, and neither the callback nor the release has to be told what a run costs.
+            None (the default): the callback or the release is given the event of one run.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:
@@ -109,9 +113,10 @@ class DPHyPOSampler(SelectionSampler):
         surrogate: ScoreModel | None = None,
         candidates: int = _DEFAULTS.candidates,
         prior: Prior | None = None,
+        run: RunPlan | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, trials=trials, prior=prior, seed=seed)
+        super().__init__(search_space, trials=trials, prior=prior, run=run, seed=seed)
         if schedule not in ("batch", "any"):
             raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
         self._schedule = schedule

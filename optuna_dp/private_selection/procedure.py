@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.evidence.conduct import check_at_once, conduct_of_all
 from optuna_dp.evidence.drawn_runs import DrawnRuns
+from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
 from optuna_dp.private_selection.settings import SelectionSettings
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
     from optuna_dp.accounting.guarantee import Guarantee
     from optuna_dp.evidence.procedure import Asked, Outcome
-    from optuna_dp.evidence.run_record import RunRecord
     from optuna_dp.evidence.runs import Evidence
+    from optuna_dp.training.fidelity import Fidelity
 
 
 class PrivateSelection(DrawnRuns):
@@ -32,6 +34,38 @@ class PrivateSelection(DrawnRuns):
     def settings(self) -> SelectionSettings:
         """What the study's plan records."""
         return SelectionSettings.from_json(self.design.settings)
+
+    def own_record(self) -> RunRecord | None:
+        """See :class:`Procedure`; the study knows it if its sampler was told what a run is."""
+        run = self.settings.run
+        if run is None:
+            return None
+        return RunRecord.checked(run.event, 1e-5, run.neighboring_relation, ())
+
+    def run(self, run: Any) -> Any:
+        """See :class:`Procedure`."""
+        planned = self.settings.run
+        if planned is None:
+            return run
+        if run is not None:
+            raise InvalidArgumentError(
+                "run", run, "the study's plan already says what runs cost", "Leave it out."
+            )
+        return planned.event
+
+    def granted(self, number: int) -> Fidelity | None:
+        """See :class:`Procedure`; all runs are alike."""
+        return None if self.settings.run is None else self.settings.run.fidelity
+
+    def planned_records(self) -> int | None:
+        """See :class:`Procedure`."""
+        return None if self.settings.run is None else self.settings.run.records
+
+    def check_spending(self, trial: FrozenTrial, record: RunRecord) -> None:
+        """See :class:`Procedure`."""
+        run = self.granted(trial.number)
+        if run is not None:
+            check_at_once(trial, run, record.output_attributes)
 
     def guarantee(self, record: RunRecord) -> Guarantee:
         # Start-up time: the callback reads a design before anything is accounted for.
@@ -80,7 +114,18 @@ class PrivateSelection(DrawnRuns):
     def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
         disclosed = check_failures(evidence, asked.failures)
+        spending, run = {}, self.granted(0)
+        if run is not None:
+            spending = conduct_of_all(
+                [one.trial for one in evidence.runs],
+                run,
+                record.output_attributes,
+                asked.vouched,
+                NEW_STUDY,
+            )
+            asked = replace(asked, vouched=None)
         found = super().outcome(evidence, record, replace(asked, failures=None))
+        found = replace(found, spending=spending)
         if disclosed is None:
             return found
         return replace(found, design=self._best_of_exactly(disclosed), disclosed_runs=disclosed)

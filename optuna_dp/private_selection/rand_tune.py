@@ -10,6 +10,7 @@ from optuna_dp.models.prior import Prior
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.training.run_plan import RunPlan
 
 
 class RandTuneSampler(SelectionSampler):
@@ -31,6 +32,9 @@ class RandTuneSampler(SelectionSampler):
             :class:`optuna_dp.models.prior.Prior` or
             :class:`optuna_dp.private_selection.densities.informed.FixedCandidates` need
             ``search_space``.
+        run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
+            the trials, and neither the callback nor the release has to be told what a run costs.
+            None (the default): the callback or the release is given the event of one run.
         seed: Makes the study repeatable, for simulations. It cannot be released then.
 
     Raises:
@@ -50,9 +54,10 @@ class RandTuneSampler(SelectionSampler):
         *,
         trials: TrialCount = DEFAULT_TRIALS,
         prior: Prior | None = None,
+        run: RunPlan | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(search_space, trials=trials, prior=prior, seed=seed)
+        super().__init__(search_space, trials=trials, prior=prior, run=run, seed=seed)
 
     def _settings(self) -> SelectionSettings:
         return SelectionSettings(**self._base_settings())

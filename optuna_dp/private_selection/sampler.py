@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
 from optuna_dp.models.prior import Prior, UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE
@@ -20,7 +22,9 @@ from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import own_slot
 from optuna_dp.protocol.slots import Drawn
+from optuna_dp.training.run_plan import RunPlan
 
 DEFAULT_TRIALS = Geometric(mean=20)
 
@@ -34,9 +38,20 @@ class SelectionSampler(DrawnSlotSampler):
         *,
         trials: TrialCount,
         prior: Prior | None,
+        run: RunPlan | None,
         seed: int | None,
     ) -> None:
         super().__init__(search_space, seed=seed)
+        if run is not None and not isinstance(run, RunPlan):
+            raise InvalidArgumentError(
+                "run",
+                run,
+                "it must be the plan of one run",
+                "For example optuna_dp.RunPlan(records=20_000, batch_size=256, steps=150, "
+                "noise_multiplier=2.0, score_noise_multiplier=20.0). An event is given to "
+                "PrivacyCallback(event).",
+            )
+        self._run = run
         if not isinstance(trials, TrialCount):
             raise InvalidArgumentError(
                 "trials",
@@ -79,6 +94,8 @@ class SelectionSampler(DrawnSlotSampler):
         shown = {**super()._in_words(), "trials": self._trials}
         if not self._is_uniform:
             shown["prior"] = type(self._prior).__name__
+        if self._run is not None:
+            shown["run"] = self._run
         return shown
 
     def _base_settings(self) -> dict[str, Any]:
@@ -86,7 +103,16 @@ class SelectionSampler(DrawnSlotSampler):
             "trials": self._trials,
             "search_space": self._recorded_space(),
             "prior": self._prior.fingerprint(self._search_space or {}),
+            "run": self._run,
         }
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
+    ) -> None:
+        super().after_trial(study, trial, state, values)
+        run = None if self._run is None or own_slot(trial) is None else self._run.fidelity
+        if is_not_compared_at_end(study, trial, state, values, run):
+            self._warn_once(NOT_COMPARED)
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)

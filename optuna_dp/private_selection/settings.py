@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record, stored
+from optuna_dp.json_records import Record, plain, stored
 from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.training.run_plan import RunPlan
 from optuna_dp.validation import density_bounds as checked_density_bounds
 
 PROCEDURE = "private_selection"
@@ -29,6 +30,7 @@ class SelectionSettings(Record):
         search: How the density is made (surrogate, projection, ...), JSON values.
         startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
             None if nothing is promised.
+        run: What each run is; None if the study was not told.
     """
 
     described_as: ClassVar[str] = "The record of the settings in the study's plan"
@@ -41,6 +43,7 @@ class SelectionSettings(Record):
     prior: dict[str, Any] = field(default_factory=lambda: {"prior": "uniform"})
     search: dict[str, Any] = field(default_factory=dict)
     startup_runs: int | None = field(default=None, metadata=stored(optional=True))
+    run: RunPlan | None = field(default=None, metadata=stored(optional=True, write=plain))
 
     def __post_init__(self) -> None:
         if self.startup_runs is not None and (self.startup_runs < 1 or self.schedule != "batch"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.event_words import in_words
-from optuna_dp.evidence.statement import Description
+from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design
+from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -65,8 +67,24 @@ class SelectionDescription(Description):
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         settings = SelectionSettings.from_json(design.settings)
-        run = f"vouched for: {in_words(guarantee.event.run)}"
+        said = "not checked: the curator stated it" if settings.run is None else "planned"
+        run = f"{said}: {in_words(guarantee.event.run)}"
         return {**facts_of(settings, design.sampler), "One run": run}
+
+    def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
+        """See :class:`Description`; in every run alike, since the number of runs is secret."""
+        run, spending = SelectionSettings.from_json(design.settings).run, content.get("spending")
+        if run is None or not spending:
+            return {}
+        rows: dict[str, str] = {}
+        if "training" in spending:
+            rows |= sampling_row(content, spending["training"] == ENFORCED)
+            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run"
+        if "score" in spending:
+            rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run"
+        if "vouched" in spending:
+            rows["Vouched for by the curator, not checked"] = str(spending["vouched"])
+        return rows
 
 
 def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:

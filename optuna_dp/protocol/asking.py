@@ -23,7 +23,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from optuna.exceptions import TrialPruned
 from optuna.study import Study
@@ -37,6 +37,14 @@ BEYOND = (
     "It is not a run and trains nothing, because the study's last run has already begun. When all "
     "runs have ended: optuna_dp.release(study)."
 )
+
+
+@runtime_checkable
+class WithoutScores(Protocol):
+    """A sampler of a study in which some runs have no score, and return None."""
+
+    def value_without_score(self, study: Study, trial: Trial) -> float | None:
+        """Returns what stands in for the score of such a run; None for any other run."""
 
 
 class TakenByAnother(PlanError):
@@ -81,7 +89,10 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
                 frozen = self._storage.get_trial(trial._trial_id)
                 self.sampler.infer_relative_search_space(self, frozen)
                 raise TrialPruned(BEYOND)
-            return func(trial)
+            value = func(trial)
+            if value is None and isinstance(self.sampler, WithoutScores):
+                return self.sampler.value_without_score(self, trial)
+            return value
 
         return optimize(self, objective, *args, **kwargs)
 

@@ -65,10 +65,12 @@ def release(
             succeed (a broken objective, a machine that died, stopping early), for a cause that
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
-        vouched: For a study with a budget of which a run shows what nothing recorded vouches for:
-            it never asked :func:`optuna_dp.fidelity` what it may spend, or it has reported values,
-            several values or attributes that nothing pays for. How you know that the guarantee
-            covers it, in words that the statement prints.
+        vouched: For a study whose plan says what a run is, if a run shows what nothing recorded
+            vouches for: it never asked :func:`optuna_dp.fidelity` what it may spend, handed in
+            nothing that its training spent, returned another number than ``odp.train`` or
+            ``run.score`` made, or has reported values, several values or attributes that nothing
+            pays for. How you know that the guarantee covers it, in words that the statement
+            prints.
         give_up_last_run: For a study with a budget: the last run's score and model are not
             released, only its hyperparameters, which were chosen before it began.
 
@@ -133,8 +135,8 @@ def release(
         description=description,
         spending=outcome.spending,
     )
-    if description is not None and description.records is not None:
-        warn_of_large_delta(found.delta, description.records)
+    described = None if description is None else description.records
+    warn_of_large_delta(found.delta, described or procedure.planned_records())
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
     remind(evidence)

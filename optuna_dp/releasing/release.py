@@ -53,10 +53,11 @@ class Release:
         disclosed_runs: How many runs had a chance to be chosen, where that is released and charged
             for (``release(study, failures="lost")``); None where it is secret, as a rule.
         description: What only people know (:func:`optuna_dp.describe`), or None.
-        spending: After ``BudgetSampler``: of how many runs with an output ("runs") it is recorded
-            that they asked what they may spend ("asked"), were checked against their training's
-            own accountant ("checked") and returned the score that ``run.score`` made
-            ("scored"); and what the curator vouches for ("vouched").
+        spending: What is known of what runs did. After ``BudgetSampler``: how many runs have an
+            output ("runs"), how many of them asked what they may spend ("asked"), and of how many
+            the "training" and the "score" are "enforced", "compared" or "not checked". Where the
+            number of runs is secret, one of the three words for all of them. And what the curator
+            vouches for ("vouched").
     """
 
     params: dict[str, Any] | None

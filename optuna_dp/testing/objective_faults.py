@@ -50,6 +50,7 @@ def of_pair(
 ) -> Iterator[Finding]:
     """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
+    yield from _of_privacy_warnings(runs if first is None else [first, *runs])
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":
@@ -61,6 +62,7 @@ def of_pair(
         yield from of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
+    yield from _of_conduct(runs)
 
 
 def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:
@@ -156,6 +158,17 @@ def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     )
 
 
+def _of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what other libraries warned of: that their own guarantee does not hold."""
+    for text in dict.fromkeys(text for run in runs for text in run.privacy_warnings):
+        yield Finding(
+            "privacy warning",
+            f"A library warned that its guarantee does not hold. {text}",
+            "Give it what it asks for: bounds and norms of the data that are public.",
+            about=text,
+        )
+
+
 def _of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     reads = sorted({name for run in runs for name in run.reads})
     if reads:
@@ -201,6 +214,30 @@ def _steps(stage: Stage) -> int:
 def _paid(stage: Stage) -> int:
     """Returns for how many noisy answers the event pays beside the score."""
     return 0 if stage.event is None else max(0, answers_in(stage.event) - 1)
+
+
+def _of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what a release would say of runs of a study with a budget."""
+    for run in runs:
+        # What one says of an objective that never asked has a finding of its own.
+        if run.judgement is None or not run.asked:
+            continue
+        if run.judgement.refusal is not None:
+            yield Finding(
+                "refused at release",
+                f"release() refuses such a run: {run.judgement.refusal}",
+                "No word of the curator's changes that.",
+            )
+            return
+        if run.judgement.not_compared is not None:
+            yield Finding(
+                "not compared",
+                "release() refuses such a run unless you vouch for it: "
+                f"{run.judgement.not_compared}",
+                "Otherwise say why the plan is kept: release(study, vouched='...').",
+                certain=False,
+            )
+            return
 
 
 def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:

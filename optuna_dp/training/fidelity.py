@@ -261,7 +261,9 @@ class Fidelity:
             )
         divisor = planned if size is None else size
         assert divisor is not None
-        pairs = [("correct", f"{scored} records", scored, divisor)]
+        pairs: list[tuple[str, Any, int, int]] = [
+            ("correct", f"{scored} records", scored, divisor)
+        ]
         if size is not None and planned is not None:
             pairs.append(("size", size, size, planned))
         for argument, shown, number, public in pairs:

@@ -36,6 +36,25 @@ if TYPE_CHECKING:
 
 ENFORCED, COMPARED, NOT_CHECKED = "enforced", "compared", "not checked"
 WORDS = (ENFORCED, COMPARED, NOT_CHECKED)
+# What statements say of sampling, clipping, noise and steps, and of scores.
+TRAINING_WORDS = {
+    ENFORCED: "enforced: this package drew the batches, clipped each record's gradient, added the "
+    "noise and took the steps",
+    COMPARED: "compared: what the training's own accountant recorded is within the plan; how the "
+    "training used the data is the curator's word",
+    NOT_CHECKED: "not checked: the curator's word",
+}
+# Where every training is enforced, the statement knows how records were sampled.
+SAMPLING_ENFORCED = (
+    "enforced: each record joined each step independently, with the planned chance (Poisson "
+    "sampling)"
+)
+SCORE_WORDS = {
+    ENFORCED: "enforced: this package computed it record by record and added the noise",
+    COMPARED: "compared: this package added the noise to one value for each record; how the "
+    "values were computed is the curator's word",
+    NOT_CHECKED: "not checked: the curator's word",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +63,7 @@ class RunJudgement:
 
     Attributes:
         training: One of the three words, for sampling, clipping, noise and steps.
-        score: One of the three words; None if no private score of this run is charged for.
+        score: One of the three words; None if the run has no score, or none is charged for.
         asked: Whether the objective asked what the run may spend.
         refusal: Why the run's output cannot be released, whatever anybody says; None if it can.
         excess: What the run shows beyond what is charged for; None if nothing. The curator may
@@ -83,7 +102,7 @@ def judge(
     training = _training_word(spent, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
-    score = _score_word(run, score_claim)
+    score = None if output(trial) is None else _score_word(run, score_claim)
     return RunJudgement(
         training=training,
         score=score,

@@ -106,7 +106,7 @@ def check_at_end(trial: Trial, ending: Ending) -> None:
 def is_checked_at_end(trial: Trial, sources: Sequence[Any]) -> bool:
     """Returns whether accountants are read at the trial's end already, by what made them."""
     with _lock:
-        endings = _waiting.get(trial.study._storage, {}).get(trial._trial_id, [])
+        endings = _waiting.get(trial.study._storage, _NOTHING).get(trial._trial_id, [])
         return any(ending.reads(sources) for ending in endings)
 
 
@@ -122,7 +122,7 @@ def settle(study: Study, trial: FrozenTrial) -> None:
             takes its output.
     """
     with _lock:
-        endings = _waiting.get(study._storage, {}).pop(trial._trial_id, [])
+        endings = _waiting.get(study._storage, _NOTHING).pop(trial._trial_id, [])
     for ending in endings:
         # A database may reuse a trial id: skip what an older trial left.
         if ending.trial.number != trial.number:
@@ -134,3 +134,6 @@ def settle(study: Study, trial: FrozenTrial) -> None:
             raise PlanError(
                 f"Trial {trial.number} cannot be released: {error} Do not use its output."
             ) from error
+
+
+_NOTHING: OrderedDict[int, list[Ending]] = OrderedDict()  # Stays empty.
