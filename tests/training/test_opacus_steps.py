@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def clipped_mean(module: Any, x: Any, y: Any) -> list[Any]:
         norm = torch.sqrt(sum((g**2).sum() for g in gradients))
         for total, gradient in zip(totals, gradients, strict=True):
             if torch.isfinite(norm):
-                total += gradient * min(1.0, NORM / float(norm))
+                total += gradient * min(1.0, NORM / max(float(norm), 1e-30))
     return [total / RECORDS for total in totals]
 
 
@@ -74,7 +75,7 @@ def test_steps_without_noise_are_those_of_clipped_sums(physical_batch_size: int 
     if physical_batch_size is not None:
         # Weights move at the last piece of a step only.
         pieces = len(batches) // ALL.final.steps
-        changes = [not torch.equal(a, b) for a, b in zip(weights, weights[1:], strict=False)]
+        changes = [not torch.equal(a, b) for a, b in itertools.pairwise(weights)]
         assert [i + 1 for i, change in enumerate(changes) if change] == [
             pieces * step - 1 for step in range(1, ALL.final.steps + 1)
         ]
