@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer
 
 from optuna_dp.errors import PlanError
+from optuna_dp.training.learner import CLIPPING_MARGIN
+from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
+
+# Numbers whose squares are added up in single precision.
+_NORM_RUN = 1024
 
 
 class Watching(Protocol):
@@ -27,8 +30,9 @@ class NoisyOptimizer(DPOptimizer):
 
     * A gradient that is not finite counts as zero. Otherwise one record could make all weights
       NaN.
-    * Norms, sums and noise have single precision at least, whatever the weights have.
-    * The noise is added in double precision, and then rounded to that of the weights.
+    * Norms have double precision, and sums single precision at least, whatever the weights have.
+    * The noise is that of :func:`optuna_dp.train` (``training.noise``). It is added in double
+      precision, and then rounded to that of the weights.
     * Nothing is left over after a step, so a forgotten ``zero_grad`` does no harm.
 
     Args:
@@ -55,8 +59,11 @@ class NoisyOptimizer(DPOptimizer):
             expected_batch_size=expected_batch_size,
         )
         self._watching = watching
-        self._noise = np.random.default_rng(secrets.randbits(256))
-        self._noise_on_devices: dict[torch.device, torch.Generator] = {}
+        weights = sum(parameter.numel() for parameter in self.params)
+        on_processor = all(parameter.device.type == "cpu" for parameter in self.params)
+        self._noise: Noise = GeneratorNoise()
+        if is_affordable(weights, expected_batch_size, on_processor):
+            self._noise = SecureNoise()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Takes a step if the batch ends one; returns what the closure returned."""
@@ -77,25 +84,20 @@ class NoisyOptimizer(DPOptimizer):
     def clip_and_accumulate(self) -> None:
         samples = [parameter.grad_sample for parameter in self.params]
         device = samples[0].device
-        norms = torch.stack(
-            [
-                torch.linalg.vector_norm(
-                    sample.reshape(len(sample), parameter.numel()),
-                    dim=1,
-                    dtype=_wide(sample.dtype),
-                ).to(device)
-                for parameter, sample in zip(self.params, samples, strict=True)
-            ],
-            dim=1,
-        ).norm(2, dim=1)
+        rows = [
+            sample.reshape(len(sample), parameter.numel())
+            for parameter, sample in zip(self.params, samples, strict=True)
+        ]
+        norms = torch.stack([_squared_norms(row).to(device) for row in rows]).sum(0).sqrt()
         infinite = ~torch.isfinite(norms)
-        factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
+        norm = self.max_grad_norm * (1.0 - CLIPPING_MARGIN)
+        factors = (norm / norms).clamp(max=1.0)
         factors = torch.where(infinite, torch.zeros_like(factors), factors)
         for parameter, sample in zip(self.params, samples, strict=True):
             values = sample.to(_wide(sample.dtype))
             if bool(infinite.any()):
-                rows = infinite.to(values.device).view(-1, *[1] * (values.dim() - 1))
-                values = torch.where(rows, torch.zeros_like(values), values)
+                lost = infinite.to(values.device).view(-1, *[1] * (values.dim() - 1))
+                values = torch.where(lost, torch.zeros_like(values), values)
             parameter.summed_grad = torch.einsum(
                 "i,i...", factors.to(values.device, values.dtype), values
             )
@@ -104,8 +106,7 @@ class NoisyOptimizer(DPOptimizer):
     def add_noise(self) -> None:
         deviation = self.noise_multiplier * self.max_grad_norm
         for parameter in self.params:
-            noise = self._standard_noise(parameter.summed_grad) * deviation
-            noisy = parameter.summed_grad.to(torch.float64) + noise
+            noisy = self._noise.added_to(parameter.summed_grad.reshape(-1), deviation)
             parameter.grad = noisy.to(parameter.dtype).view_as(parameter)
 
     def scale_grad(self) -> None:
@@ -128,21 +129,24 @@ class NoisyOptimizer(DPOptimizer):
             self.step_hook(self)
         self.original_optimizer.step()
 
-    def _standard_noise(self, like: torch.Tensor) -> torch.Tensor:
-        """Returns standard Gaussian noise in double precision."""
-        device = like.device
-        if device.type == "cpu":
-            return torch.from_numpy(np.asarray(self._noise.standard_normal(tuple(like.shape))))
-        if device not in self._noise_on_devices:
-            generator = torch.Generator(device=device)
-            generator.manual_seed(secrets.randbits(63))
-            self._noise_on_devices[device] = generator
-        return torch.randn(
-            like.shape,
-            dtype=torch.float64,
-            device=device,
-            generator=self._noise_on_devices[device],
-        )
+
+def _squared_norms(rows: torch.Tensor) -> torch.Tensor:
+    """Returns the squared norm of each row, in double precision.
+
+    Squares are added up in short runs in single precision, and those sums in double. PyTorch's own
+    norm of many million numbers is off by per cents.
+    """
+    end = rows.shape[1] - rows.shape[1] % _NORM_RUN
+    kind = _wide(rows.dtype)
+    runs = rows[:, :end].reshape(len(rows), end // _NORM_RUN, _NORM_RUN)
+    norms = torch.cat(
+        [
+            torch.linalg.vector_norm(runs, dim=2, dtype=kind),
+            torch.linalg.vector_norm(rows[:, end:], dim=1, keepdim=True, dtype=kind),
+        ],
+        dim=1,
+    )
+    return norms.double().square().sum(1)
 
 
 def _wide(kind: torch.dtype) -> torch.dtype:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import (
     BatchSampler,
-    ConcatDataset,
     DataLoader,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
-    Subset,
-    TensorDataset,
 )
 
-from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
-
-_logger = logging.getLogger("optuna_dp")
-# How far the number of records may be from the plan's: beyond the first factor a warning, beyond
-# the second a refusal.
-_WARNED, _REFUSED = 1.1, 2.0
+from optuna_dp.training.records import check_number, read_records
 
 
 class RecordSource:
@@ -96,13 +86,10 @@ def record_source(data_loader: Any, planned: float | None) -> RecordSource:
             "Write DataLoader(dataset).",
         )
     _refuse_samplers(data_loader)
-    _refuse_repeated_records(data_loader.dataset)
-    source = RecordSource(data_loader)
-    if source.size == 0:
-        raise InvalidArgumentError("data_loader", "an empty data set", "it must have records")
+    records = read_records(data_loader.dataset, "data_loader")
     if planned is not None:
-        _compare_sizes(source.size, planned)
-    return source
+        check_number(records, planned)
+    return RecordSource(data_loader)
 
 
 def _refuse_samplers(loader: DataLoader[Any]) -> None:
@@ -145,61 +132,4 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
             "the plan decides how records are drawn: each joins each batch with the same chance, "
             "so a sampler could only be ignored",
             remedy,
-        )
-
-
-def _refuse_repeated_records(dataset: Any) -> None:
-    by_base: dict[Any, list[IntArray]] = {}
-    for base, indices in _parts(dataset):
-        by_base.setdefault(base, []).append(indices)
-    for pieces in by_base.values():
-        indices = np.concatenate(pieces)
-        repeated = len(indices) - len(np.unique(indices))
-        if repeated:
-            raise InvalidArgumentError(
-                "data_loader",
-                f"a data set with {repeated} records twice",
-                "a record that is there several times counts several times, and the plan charges "
-                "for one",
-                "Give each record once. To augment, change it at random in __getitem__.",
-            )
-
-
-def _parts(dataset: Any, indices: IntArray | None = None) -> Iterator[tuple[Any, IntArray]]:
-    """Returns the data sets that a data set is made of, each with the indices that are used."""
-    if indices is None:
-        indices = np.arange(len(dataset))
-    if type(dataset) is Subset:
-        chosen = np.asarray(list(dataset.indices), dtype=np.int64)
-        chosen = np.where(chosen < 0, chosen + len(dataset.dataset), chosen)
-        yield from _parts(dataset.dataset, chosen[indices])
-    elif type(dataset) is ConcatDataset:
-        ends = np.asarray(dataset.cumulative_sizes)
-        begin = 0
-        for part, end in zip(dataset.datasets, ends, strict=True):
-            inside = indices[(indices >= begin) & (indices < end)] - begin
-            yield from _parts(part, inside)
-            begin = int(end)
-    elif type(dataset) is TensorDataset and dataset.tensors and dataset.tensors[0].numel():
-        first = dataset.tensors[0]
-        yield (first.data_ptr(), tuple(first.shape), tuple(first.stride())), indices
-    else:
-        yield id(dataset), indices
-
-
-def _compare_sizes(records: int, planned: float) -> None:
-    factor = max(records, planned) / max(1e-9, min(records, planned))
-    facts = f"The data set has {records} records, and the plan was made for {planned:g}."
-    if factor > _REFUSED:
-        raise InvalidArgumentError(
-            "data_loader",
-            f"a loader of {records} records",
-            f"the plan was made for {planned:g} records",
-            "If a person has several records, make each person one record, or plan for groups. "
-            "Otherwise plan with the right number: plan_budget(..., records=...).",
-        )
-    if factor > _WARNED:
-        _logger.warning(
-            f"{facts} The guarantee is for one record of this data set. If a person has several, "
-            "it does not hold for persons. Otherwise plan with the right number."
         )

@@ -19,6 +19,7 @@ from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
 from optuna_dp.opacus.record_source import RecordSource
 from optuna_dp.opacus.set_up import mixing_problem
 from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.spending import spent_event
 from optuna_dp.training.trial_notes import SPENT, Claim, note
 
@@ -161,8 +162,7 @@ class WatchedTraining:
 
     def _all_draws(self) -> Iterator[list[int]]:
         for _ in range(self._run.steps):
-            chances = self._generator.random(self._source.size)
-            drawn = np.flatnonzero(chances < self._rate)
+            drawn = poisson_sample(self._source.size, self._rate)
             for piece in np.array_split(drawn, self._pieces):
                 yield piece.tolist()
 
