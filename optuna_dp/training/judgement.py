@@ -58,7 +58,8 @@ class RunJudgement:
 
     Attributes:
         training: One of the three words, for sampling, clipping, noise and steps.
-        score: One of the three words; None if no private score of this run is charged for.
+        score: One of the three words; None if no private score of this run is charged for, or it
+            has none.
         asked: Whether the objective asked what the run may spend.
         refusal: Why the run's output cannot be released, whatever anybody says; None if it can.
         excess: What the run shows beyond what is charged for; None if nothing. The curator may
@@ -97,7 +98,7 @@ def judge(
     training = _training_word(spent, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
-    score = _score_word(run, score_claim)
+    score = _score_word(trial, run, score_claim)
     return RunJudgement(
         training=training,
         score=score,
@@ -133,8 +134,11 @@ def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
     return None
 
 
-def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | None:
-    if run.score_noise_multiplier is None:
+def _score_word(
+    trial: FrozenTrial, run: Fidelity, score_claim: Mapping[str, Any] | None
+) -> str | None:
+    # A pruned run has no score, whatever it reported before.
+    if run.score_noise_multiplier is None or output(trial) is None:
         return None
     if score_claim is None:
         return NOT_CHECKED
