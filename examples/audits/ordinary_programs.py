@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -221,7 +222,7 @@ PROGRAMS = [
     Program("9", "a second optimizer on the same module", "no noise", second_optimizer),
     Program("10", "the optimizer handed in is stepped", "infinite", the_optimizer_handed_in),
     Program("11", "several batches in one noisy step", "5.1 to 36", several_batches_in_a_step),
-    Program("12", "numbers of the plan in place of the run's", "6.16", numbers_of_the_plan, PILOTS),
+    Program("12", "numbers of a plan, not of a run", "6.16", numbers_of_the_plan, PILOTS),
     Program("13", "an engine of one's own, never compared", "as it is", never_compared),
     Program("14", "an accountant without a step", "a label", unused_accountant),
     Program("15", "`dataclasses.replace(plan, score=...)`", "4.07", replaced_score),
@@ -235,7 +236,9 @@ def outcome(program: Program) -> str:
         study.optimize(program.objective, callbacks=[odp.PrivacyCallback()])
         release = odp.release(study)
     except odp.errors.OptunaDPError as error:
-        return f"refused: {error!s}"
+        prefix = r"^(The study cannot be released\. )?(Trial 0( cannot be released)?: )?"
+        first = re.split(r"(?<=[a-z0-9)])\. ", re.sub(prefix, "", str(error)))[0]
+        return f"refused: {first.rstrip('.')}"
     return f"released, {release.spending['training']}"
 
 
