@@ -246,7 +246,9 @@ def test_a_contrastive_loss_has_no_companion() -> None:
         ),
         (Subset(TensorDataset(X, Y), [0, 1, 2, 3, 4, 5, 6, 6]), "holds a record twice"),
         (
-            ConcatDataset([Subset(TensorDataset(X, Y), [0, 1, 2, 3]), TensorDataset(X[:4], Y[:4])]),
+            ConcatDataset(
+                [Subset(TensorDataset(X, Y), [0, 1, 2, 3]), TensorDataset(X[:4], Y[:4])]
+            ),
             "holds a record twice",
         ),
         ([(X[0], Y[0])] * N, "holds a record twice"),
