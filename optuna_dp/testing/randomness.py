@@ -2,8 +2,8 @@
 
 A run draws from the global generators of ``random``, ``numpy`` and ``torch``, from the operating
 system (``secrets``, ``np.random.default_rng()``), from OpenSSL (``odp.train``), and, for the
-scores of this package, from OpenDP. While :meth:`Randomness.controlled` is active, all of it follows from one number. The
-number itself is secret, so nothing that a run draws can be guessed.
+scores of this package, from OpenDP. While :meth:`Randomness.controlled` is active, all of it
+follows from one number. The number itself is secret, so nothing that a run draws can be guessed.
 """
 
 from __future__ import annotations
