@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from optuna_dp.planning.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.planning.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
+    from optuna_dp.private_selection.densities.convex_projection import (
+        ConvexProjection as ConvexProjection,
+    )
     from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
@@ -116,6 +119,7 @@ _HOMES = {
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
     "planning.selection_plan": "selection_plan",
+    "private_selection.densities.convex_projection": "ConvexProjection",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",

@@ -13,9 +13,6 @@ import trusted_base
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "trusted-base.md"
-# What a reviewer reads in a day; in lines of code, without the words of the statement.
-MOST_LINES = {"budget": 4_440, "private selection": 4_540}
-
 # A study of each procedure from the first trial to the release.
 STUDIES = {
     "budget": """odp.BudgetSampler(odp.plan_budget(
@@ -103,8 +100,3 @@ def test_the_page_has_a_row_for_every_room_that_is_trusted() -> None:
 def test_links_to_tests_are_to_files_that_exist() -> None:
     for name in set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", PAGE.read_text())):
         assert (ROOT / name).exists(), name
-
-
-@pytest.mark.parametrize("procedure", MOST_LINES)
-def test_what_a_reviewer_reads_does_not_grow(procedure: str) -> None:
-    assert trusted_base.lines(trusted_base.trusted(procedure)) <= MOST_LINES[procedure]
