@@ -89,7 +89,7 @@ class PrivacyCallback:
         ...     callbacks=[callback := odp.PrivacyCallback(run)],
         ... )
         >>> round(callback.guarantee(study).epsilon(delta=1e-5), 2)
-        1.99
+        0.88
     """
 
     def __init__(
