@@ -28,8 +28,8 @@ RUN_ASSUMPTIONS = (
 # some run on, that is the law of min(T, s), which may cost more: see
 # failures.check_failures.
 SELECTION_ASSUMPTIONS = (
-    "A surrogate or prior of the user's own depends only on its arguments: not on the data, on "
-    "durations, or on the order in which runs ended.",
+    "A surrogate, a prior or a projection's distance of the user's own depends only on its "
+    "arguments: not on the data, on durations, or on the order in which runs ended.",
     "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
     "in every run, and not in all runs after some point. (If a block of failed runs is too long "
     "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
