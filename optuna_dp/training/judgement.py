@@ -44,11 +44,6 @@ TRAINING_WORDS = {
     "training used the data is the curator's word",
     NOT_CHECKED: "not checked: the curator's word",
 }
-# Where every training is enforced, the statement knows how records were sampled.
-SAMPLING_ENFORCED = (
-    "enforced: each record joined each step independently, with the planned chance (Poisson "
-    "sampling)"
-)
 SCORE_WORDS = {
     ENFORCED: "enforced: this package computed it record by record and added the noise",
     COMPARED: "compared: this package added the noise to one value for each record; how the "
