@@ -102,7 +102,7 @@ class RankProfile:
         lost = abs(1.0 - pair.infinite_mass - float(mass.sum())) + _SUM_ERROR
         lost += abs(1.0 - pair.null_mass - float(mass_prime.sum()))
         # What rounding lost is paid back as outputs that tell everything (section "Numerics").
-        distance = float(pair.delta(0.0))
+        distance = pair.infinite_mass + float(np.maximum(mass - mass_prime, 0.0).sum())
         shown = 2.0 * lost / (1.0 - distance) if distance < 1.0 else math.inf
         if slope_error > 1e-3 or shown > 1e-3:
             # Rounding outweighs the bound: say what holds always.
