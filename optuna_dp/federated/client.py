@@ -87,7 +87,8 @@ def voter(
     def register(objective: Objective) -> Objective:
         def plain(message: Message, context: Context) -> Message:
             text = secure_messages.query_text(message)
-            view = View(False, VoteQuery.from_json(text).plan.clients, 0, False)
+            clients = VoteQuery.from_json(text).plan.clients  # of whom nothing can be seen
+            view = View(False, clients, clients, 0, False)
             vote = answer_to(text, view, secrets.token_hex(16), objective, context, policy)
             return Message(
                 RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message

@@ -19,8 +19,10 @@ _SERVERS = {
     "asked the very same (docs/explanation/voting.md, the theorem). The cryptography that keeps "
     "them to it was not broken.",
     "semi-honest": "The server followed the protocol: it may have looked at everything it "
-    "got, and told no client anything false.",
-    "trusted": "The server is trusted with this client's noisy votes.",
+    "got, and told no client anything false, such as how many clients take part where they share "
+    "secrets with a part of the others only.",
+    "trusted": "The server is trusted with this client's noisy votes, and with the number of "
+    "clients whose votes it adds.",
 }
 _RELATIONS = {
     "replace_one": "replacing all data of this client by any other data",

@@ -142,7 +142,8 @@ def seen(context: Context) -> View:
 
 
 def _view(numbers: ConfigRecord, clients: int) -> View:
-    return View(True, clients, cast(int, numbers["threshold"]), masks.complete(numbers, clients))
+    set_up, threshold = (cast(int, numbers[name]) for name in ("sample_num", "threshold"))
+    return View(True, clients, set_up, threshold, masks.complete(numbers, clients))
 
 
 def set_up_name(context: Context) -> str:

@@ -32,7 +32,7 @@ from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_message
 from optuna_dp.federated import client as client_side
 from optuna_dp.federated import query as queries
 from optuna_dp.federated.ledger import StateLedger
-from optuna_dp.federated.policy import event_of, honest_shares
+from optuna_dp.federated.policy import View, event_of, honest_shares
 from optuna_dp.federated.query import VoteRefusedError
 
 assert votes  # a fixture
@@ -398,6 +398,37 @@ def test_stories_of_dropouts_that_differ_are_counted() -> None:
     server = hostile(6, policy=VotePolicy(max_epsilon=1.0, server="semi-honest"))
     assert server.introduced(server.query(**asked), threshold=4)
     assert server.collect(server.nodes[0])
+
+
+@pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
+@pytest.mark.parametrize(("planned", "lost", "present"), [(100_000, 0, 3), (20, 0, 10), (20, 2, 17)])
+def test_a_plan_for_clients_that_the_set_up_does_not_have_is_refused(
+    server: str, planned: int, lost: int, present: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three clients with the noise planned for 100,000 were answered: epsilon 41, not 1."""
+    policy = VotePolicy(max_epsilon=100.0, server=server, max_clients=100_000)
+    hostile_one = hostile(present, policy=policy)
+    query = hostile_one.query(clients=planned, max_dropout=lost)
+    with caplog.at_level(logging.WARNING, logger="optuna_dp"):
+        assert not hostile_one.introduced(query)
+    assert f"the set-up has {present} clients, and the plan counts on the noise of" in caplog.text
+
+
+@pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
+def test_what_is_charged_is_the_noise_of_the_set_up(server: str) -> None:
+    """Fewer clients than planned, within the allowance, and a threshold that admits still fewer."""
+    policy = VotePolicy(max_epsilon=1.0, server=server, max_colluding=1)
+    query = hostile(8).query(clients=20, max_dropout=4)
+    for clients, threshold in ((20, 16), (18, 16), (18, 14), (16, 12)):
+        view = View(True, clients, clients, threshold, True)
+        honest = policy.honest(query.plan, view)
+        if server == "malicious":
+            assert honest == max(min(15, honest_shares(clients, threshold, 1)), 1)
+        else:
+            assert honest == threshold - 1  # one of them colludes
+    if server != "malicious":  # shares with a part of the others: it sees no more than a number
+        view = View(True, 7, 18, 5, False)
+        assert policy.honest(query.plan, view) == 18 - 4 - 1
 
 
 def test_invented_clients_are_counted_as_far_as_the_policy_says() -> None:
