@@ -107,6 +107,8 @@ def voter(
                 _charge(query, secure_messages.promised(message), _policies(context, policy))
             elif stage in ("share_keys", "unmask"):
                 _once(stage, context, policy)
+            if stage == "share_keys":
+                secure_messages.sort_keys(message)
             before = masks.view.set(secure_messages.view_of(message, context))
             try:
                 if stage == "collect_masked_vectors":

@@ -252,6 +252,18 @@ def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
     return found
 
 
+def sort_keys(message: Message) -> None:
+    """Brings the clients that a message shows into the order of their names.
+
+    Flower's code numbers the shares of a secret in this order. Where everybody shares with
+    everybody, a client then has shares of the same index of all secrets, and the server computes
+    one set of coefficients for all of them.
+    """
+    config = _config(message)
+    for name in sorted((name for name in config if name != "stage"), key=int):
+        config[name] = config.pop(name)
+
+
 def _keys(state: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
     """The public keys that were shown, this client's own among them."""
     names = cast(list[int], state.get("public_keys_dict:K", []))

@@ -14,14 +14,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray
-from flwr.common.secure_aggregation.crypto.shamir import combine_shares, create_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import decrypt, encrypt
 from flwr.common.secure_aggregation.secaggplus_utils import (
     share_keys_plaintext_concat,
     share_keys_plaintext_separate,
 )
 from flwr.supercore.primitives.asymmetric import (
-    bytes_to_private_key,
     bytes_to_public_key,
     generate_key_pairs,
     public_key_to_bytes,
@@ -31,6 +29,7 @@ from patience import within
 
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import VoteQuery, choose_candidates
+from optuna_dp.federated.shamir import combine_shares, create_shares
 from optuna_dp.federated.transport import MODULUS, entry_bound
 from optuna_dp.polling import poll
 from optuna_dp.voting.plan import VotePlan
@@ -215,7 +214,7 @@ class HostileServer:
             self.masked[victim] - masks.chacha20_masks(combine_shares(seed), MODULUS, shapes)[1]
         )
         for other, shares in keys.items():
-            secret = bytes_to_private_key(combine_shares(shares))
+            secret = masks.bytes_to_private_key(combine_shares(shares))
             before = masks.view.set(self.view_of(victim))
             key = masks.pair_key(secret, bytes_to_public_key(self.keys[victim][0]))
             masks.view.reset(before)

@@ -401,7 +401,9 @@ def test_stories_of_dropouts_that_differ_are_counted() -> None:
 
 
 @pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
-@pytest.mark.parametrize(("planned", "lost", "present"), [(100_000, 0, 3), (20, 0, 10), (20, 2, 17)])
+@pytest.mark.parametrize(
+    ("planned", "lost", "present"), [(100_000, 0, 3), (20, 0, 10), (20, 2, 17)]
+)
 def test_a_plan_for_clients_that_the_set_up_does_not_have_is_refused(
     server: str, planned: int, lost: int, present: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -416,7 +418,7 @@ def test_a_plan_for_clients_that_the_set_up_does_not_have_is_refused(
 
 @pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
 def test_what_is_charged_is_the_noise_of_the_set_up(server: str) -> None:
-    """Fewer clients than planned, within the allowance, and a threshold that admits still fewer."""
+    """Fewer clients than planned, but enough; also with a threshold that admits still fewer."""
     policy = VotePolicy(max_epsilon=1.0, server=server, max_colluding=1)
     query = hostile(8).query(clients=20, max_dropout=4)
     for clients, threshold in ((20, 16), (18, 16), (18, 14), (16, 12)):

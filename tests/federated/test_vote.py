@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
+from flwr.app import Message
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import optuna_dp as odp
@@ -19,6 +21,8 @@ from optuna_dp.federated import (
     PlainSum,
     SecAggPlus,
     VoteFailedError,
+    masks,
+    shamir,
 )
 from optuna_dp.federated.query import VoteQuery, choose_candidates
 from optuna_dp.releasing.publishing import publish
@@ -104,6 +108,36 @@ def test_dropouts_up_to_the_allowance_leave_the_sum_exact(
     present = [i for i in range(12) if stage == "unmask" or i not in (2, 7, 11)]
     assert release.attributes["noisy_votes"] == sum(votes[i][-1] for i in present).tolist()
     assert release.guarantee.epsilon(1e-5) <= 2.0
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_the_server_computes_one_set_of_coefficients(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all secrets, though every client is shown the others in another order."""
+
+    class Shuffled(Wire):
+        def _deliver(self, message: Message) -> Message:
+            config = message.content.config_records.get("secaggplus_configs", {})
+            names = [name for name in config if name != "stage"]
+            if config.get("stage") == "share_keys":
+                for name in random.Random(message.metadata.dst_node_id).sample(names, len(names)):
+                    config[name] = config.pop(name)
+            return super()._deliver(message)
+
+    combined: list[int] = []
+    module, real = masks.server_module(), shamir.combine_shares
+
+    def noted(shares: list[bytes]) -> bytes:
+        combined.append(len(shares))
+        return real(shares)
+
+    monkeypatch.setattr(module, "combine_shares", noted)
+    shamir.lagrange_at_zero.cache_clear()
+    wire = Shuffled(12, failing(*range(lost), stage="collect_masked_vectors"))
+    assert vote(max_dropout=3).start(wire, wire.server_context()).params
+    assert combined == [9] * 12  # the threshold's, of each secret
+    assert shamir.lagrange_at_zero.cache_info().misses == 1
 
 
 def test_plain_dropouts_up_to_the_allowance(votes: dict[int, Any]) -> None:
