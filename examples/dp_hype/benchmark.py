@@ -28,7 +28,7 @@ from optuna_dp.federated import (
 app = ClientApp()
 
 
-@voter(app, policy=VotePolicy(max_epsilon=1.0, server="trusted"))
+@voter(app, policy=VotePolicy(max_epsilon=1.0, server="trusted", ledger="run"))
 def objective(params: dict[str, Any], context: Context) -> float:
     return float((params["x"] * 7919 + context.node_id) % 1000)
 

@@ -61,7 +61,7 @@ def train(weights: np.ndarray, x: np.ndarray, y: np.ndarray, params: dict[str, A
     return weights
 
 
-@voter(app, policy=VotePolicy(max_epsilon=10.0, server="trusted"))
+@voter(app, policy=VotePolicy(max_epsilon=10.0, server="trusted", ledger="run"))
 def objective(params: dict[str, Any], context: Context) -> float:
     """What a few rounds on the client's own data come to, by their loss on a part of them."""
     x, y = own_data(context)

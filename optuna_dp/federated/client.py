@@ -23,8 +23,8 @@ from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated import masks, secure_messages
-from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, Step, now
-from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy
+from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, now
+from optuna_dp.federated.policy import NODE_CONFIG_KEY, RUN_LEDGER, View, VotePolicy
 from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery, VoteRefusedError
 from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
@@ -42,13 +42,14 @@ def voter(
     app: ClientApp,
     *,
     max_epsilon: float | None = None,
+    ledger: str | None = None,
     policy: VotePolicy | None = None,
 ) -> Callable[[Objective], Objective]:
     """Returns a decorator that lets ``app`` answer votes with an objective of its client's data.
 
     A client answers within its limits only: those of the file that the node's configuration names
-    as ``vote-policy`` (:meth:`.VotePolicy.from_file`), and those given here. Without either it
-    answers nothing.
+    as ``vote-policy`` (:meth:`.VotePolicy.from_file`), and those given here. Without either, or
+    without a ledger, it answers nothing.
 
     Guarantees:
         * Nothing leaves but the noisy vector of votes, masked under SecAgg+: no losses, no
@@ -66,23 +67,29 @@ def voter(
     Args:
         app: The client app. Messages "query.vote" and "query.vote_secagg" are taken; training
             and evaluation stay free.
-        max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon)``.
+        max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon, ledger=ledger)``.
+        ledger: Only with ``max_epsilon``: a file, or ``"run"``.
         policy: Limits of the app, in addition to the node's.
 
     Raises:
-        InvalidArgumentError: If ``max_epsilon`` is not positive, or both are given.
+        InvalidArgumentError: If ``max_epsilon`` is not positive, or given beside ``policy``, or
+            ``ledger`` without ``max_epsilon``.
 
     Example:
         >>> from flwr.clientapp import ClientApp  # doctest: +SKIP
         >>> app = ClientApp()  # doctest: +SKIP
-        >>> @voter(app, max_epsilon=1.0)  # doctest: +SKIP
+        >>> @voter(app, max_epsilon=1.0, ledger="run")  # doctest: +SKIP
         ... def objective(params, context):
         ...     return (params["x"] - context.node_config["optimum"]) ** 2
     """
     if max_epsilon is not None:
         if policy is not None:
             raise InvalidArgumentError("max_epsilon", max_epsilon, "policy has one already")
-        policy = VotePolicy(max_epsilon=max_epsilon)
+        policy = VotePolicy(max_epsilon=max_epsilon, ledger=ledger)
+    elif ledger is not None:
+        raise InvalidArgumentError(
+            "ledger", ledger, "it goes with max_epsilon", "Give the policy a ledger."
+        )
 
     def register(objective: Objective) -> Objective:
         def plain(message: Message, context: Context) -> Message:
@@ -119,6 +126,8 @@ def voter(
                 masks.view.reset(before)
             if stage == "setup":
                 secure_messages.remember(message, context)
+                name = secure_messages.set_up_name(context)
+                _ledger(context, _policies(context, policy)).begin(name)
             return cast(Message, reply)
 
         app.query("vote")(_discreet(plain))
@@ -158,14 +167,19 @@ def _policies(context: Context, own: VotePolicy | None) -> list[VotePolicy]:
             f"this client has no limits: name a file as {NODE_CONFIG_KEY!r} in the node's "
             "configuration, or give voter(max_epsilon=...)"
         )
+    if all(policy.ledger is None for policy in found):
+        raise VoteRefusedError(
+            "this client has no ledger, and whoever starts runs could ask it in each of them: "
+            "name a file as the policy's ledger, or say ledger='run' if its limits are for one "
+            "run only"
+        )
     return found
 
 
 def _ledger(context: Context, policies: Sequence[VotePolicy]) -> Ledger:
-    for policy in policies:
-        if policy.ledger is not None:
-            return FileLedger(policy.ledger)
-    return StateLedger(context)
+    """The first file that is named; else the run's state."""
+    files = [p.ledger for p in policies if p.ledger is not None and p.ledger != RUN_LEDGER]
+    return FileLedger(files[0]) if files else StateLedger(context)
 
 
 def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> SkellamDpEvent:
@@ -195,6 +209,7 @@ def answer_to(
         attempts=query.plan.attempts,
         event=event,
         clients=view.clients,
+        share_units=query.plan.share_units,
         server=server,
     )
 
@@ -216,8 +231,8 @@ def _once(stage: str, context: Context, own: VotePolicy | None) -> None:
     Shares of one secret for two lists of clients, or two answers about who has dropped out, could
     give away both masks of a client.
     """
-    step = Step(f"{stage} {secure_messages.set_up_name(context)}")
-    _ledger(context, _policies(context, own)).append(step)
+    ledger = _ledger(context, _policies(context, own))
+    ledger.take(secure_messages.set_up_name(context), stage)
 
 
 def _digest(text: str) -> str:

@@ -10,7 +10,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.markdown import numbered
 from optuna_dp.federated.ledger import Answer, FileLedger
-from optuna_dp.federated.policy import VotePolicy, total_epsilon
+from optuna_dp.federated.policy import RUN_LEDGER, VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
 
 _SERVERS = {
@@ -44,9 +44,9 @@ def client_statement(policy: VotePolicy | str | Path) -> str:
         >>> print(client_statement("/etc/optuna-dp/votes.toml"))  # doctest: +SKIP
     """
     limits = policy if isinstance(policy, VotePolicy) else VotePolicy.from_file(policy)
-    if limits.ledger is None:
-        raise InvalidArgumentError("policy", policy, "it must name a ledger")
-    answers = FileLedger(limits.ledger).answers()
+    if limits.ledger in (None, RUN_LEDGER):
+        raise InvalidArgumentError("policy", policy, "it must name a file as its ledger")
+    answers = FileLedger(str(limits.ledger)).answers()
     counts = tuple(Counter(answer.event for answer in answers).items())
     epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)
     bound = max([limits.total, *([limits.spent(answers)] if answers else [])])

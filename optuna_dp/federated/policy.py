@@ -41,6 +41,8 @@ from optuna_dp.voting.plan import VotePlan, checked_adjacency, repeated, rounded
 SERVERS = ("malicious", "semi-honest", "trusted")
 # What is drawn in seconds, for as many candidates as a query has.
 _LARGEST_SHARE = 1 << 24
+# The ledger of a client that keeps it for one run only.
+RUN_LEDGER = "run"
 # What node configurations name the file with.
 NODE_CONFIG_KEY = "vote-policy"
 
@@ -92,20 +94,24 @@ class VotePolicy:
         max_colluding: How many of the clients that it sees may be against it.
         server: ``"malicious"``, ``"semi-honest"`` or ``"trusted"``.
         max_attempts: Most attempts that a vote may be planned for.
+        max_votes: Most answers in all, over the ledger, whatever they cost: how long an
+            evaluation takes may say something about the data, and is not counted in epsilon.
         max_candidates: Most candidates, each of which is evaluated here.
-        max_clients: Most clients that it shares secrets with, itself included. The work grows
-            with the square: 200 take about 10 seconds, 1,000 five minutes.
+        max_clients: Most clients that it shares secrets with, itself included. The work is half a
+            second for 200 clients, three seconds for 1,000.
         search_space: What candidates may be, by parameter: ``{"low": ..., "high": ...}`` or
             ``{"choices": [...]}``; None allows any.
-        ledger: File in which what was answered is kept, over votes, apps and restarts; None keeps
-            it for one run, in the run's state, where two messages at once do not see each other.
+        ledger: File in which what was answered is kept, over votes, apps and restarts. ``"run"``
+            keeps it for one run, in the run's state, where two messages at once do not see each
+            other: then all limits are for one run, and whoever starts runs may start more. None
+            leaves it to another policy of this client; without any, nothing is answered.
 
     Raises:
         InvalidArgumentError: If a limit is not allowed.
 
     Example:
         >>> from optuna_dp.federated import VotePolicy  # doctest: +SKIP
-        >>> VotePolicy(max_epsilon=1.0, total_epsilon=3.0, min_clients=10)  # doctest: +SKIP
+        >>> VotePolicy(1.0, total_epsilon=3.0, min_clients=10, ledger="run")  # doctest: +SKIP
     """
 
     max_epsilon: float
@@ -116,8 +122,9 @@ class VotePolicy:
     max_colluding: int = 0
     server: str = "malicious"
     max_attempts: int = 5
+    max_votes: int = 100
     max_candidates: int = 10_000
-    max_clients: int = 200
+    max_clients: int = 1_000
     search_space: Mapping[str, Mapping[str, Any]] | None = field(default=None, hash=False)
     ledger: str | None = None
 
@@ -127,7 +134,8 @@ class VotePolicy:
         checked_adjacency(self.adjacency)
         if self.total_epsilon is not None:
             validation.positive("total_epsilon", self.total_epsilon)
-        for name in ("min_clients", "max_attempts", "max_candidates", "max_clients"):
+        counts = ("min_clients", "max_attempts", "max_votes", "max_candidates", "max_clients")
+        for name in counts:
             validation.whole(name, getattr(self, name), 1)
         validation.whole("max_colluding", self.max_colluding)
         if self.server not in SERVERS:
@@ -164,6 +172,10 @@ class VotePolicy:
                 "policy",
                 sorted(data),
                 "it must give max_epsilon and ledger, and else only arguments of VotePolicy",
+            )
+        if data["ledger"] == RUN_LEDGER:
+            raise InvalidArgumentError(
+                "ledger", RUN_LEDGER, "a node's policy must name a file", "Name it votes.ledger."
             )
         data["ledger"] = str(file.parent / str(data["ledger"]))
         try:
@@ -256,7 +268,7 @@ class VotePolicy:
         return max(min(planned, seen), 1)
 
     def check_answers(self, answers: Sequence[Answer]) -> None:
-        """Refuses to answer a name more often than planned, or to spend more than the total.
+        """Refuses to answer too often, a name more often than planned, or beyond the total.
 
         Args:
             answers: Every vote that was sent, and the one that is about to be.
@@ -272,6 +284,10 @@ class VotePolicy:
             raise VoteRefusedError(
                 f"vote {new.vote} was answered {len(own) - 1} times, and its plan has "
                 f"{new.attempts} attempts"
+            )
+        if len(answers) > self.max_votes:
+            raise VoteRefusedError(
+                f"{len(answers) - 1} votes were sent; max_votes is {self.max_votes}"
             )
         cost = self.spent(answers)
         if cost > self.total:

@@ -5,8 +5,8 @@ every block of every secret: the server's work grows with the cube of the number
 they are computed once for a set of indices, and all blocks of a secret at once, so that it grows
 with the square.
 
-The field is GF(2^128) with x^128 + x^7 + x^2 + x + 1, as pycryptodome's. An element is two words of
-64 bits, the higher one first, in the last axis of an array. What a loop does depends on indices
+The field is GF(2^128) with x^128 + x^7 + x^2 + x + 1, as pycryptodome's. An element is two words
+of 64 bits, the higher one first, in the last axis of an array. What a loop does depends on indices
 and coefficients, which are public, and never on a secret.
 
 A secret is padded to whole blocks of 16 bytes (PKCS #7). A share is its index, four bytes little
@@ -133,9 +133,7 @@ def _ones(count: int) -> Elements:
 def _times_x(elements: Elements) -> Elements:
     high, low = elements[..., 0], elements[..., 1]
     carry = high >> _TOP_BIT
-    return np.stack(
-        [high << _ONE | low >> _TOP_BIT, (low << _ONE) ^ carry * _REDUCTION], axis=-1
-    )
+    return np.stack([high << _ONE | low >> _TOP_BIT, (low << _ONE) ^ carry * _REDUCTION], axis=-1)
 
 
 def _times_small(elements: Elements, factors: npt.NDArray[np.uint64]) -> Elements:

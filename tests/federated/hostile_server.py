@@ -326,14 +326,13 @@ def candidates_of_its_own(server: HostileServer) -> Any:
 
 
 def another_plan_for_the_others(server: HostileServer) -> Any:
-    """The victim is shown the plan, and all others one that costs nothing and adds no noise.
+    """The victim is shown the plan, and all others one with fewer votes, which costs less.
 
-    Every ballot of the others is then of ones only: the sum, honestly opened, gives the victim's
-    noisy vote.
+    It counts on noise that others may not have added: the sum of two plans must not open.
     """
     query, victim, others = server.query(), server.nodes[0], server.nodes[1:]
-    free = dataclasses.replace(query.plan, votes=query.plan.candidates, share_units=1)
-    lie = dataclasses.replace(query, plan=free)
+    other_plan = dataclasses.replace(query.plan, votes=1)
+    lie = dataclasses.replace(query, plan=other_plan)
     n = len(server.nodes)
     if not (server.set_up(victim, query, n, n) and server.set_up_all(others, lie, n, n)):
         return None
@@ -344,7 +343,7 @@ def another_plan_for_the_others(server: HostileServer) -> Any:
     total = server.summed(server.nodes)
     if total is None:
         return None
-    found = total - entry_bound(query.plan) - (n - 1) * (entry_bound(free) + 1)
+    found = total - entry_bound(query.plan) - (n - 1) * entry_bound(other_plan)
     return (found + MODULUS // 2) % MODULUS - MODULUS // 2
 
 

@@ -128,8 +128,10 @@ def test_without_the_defence_the_attempt_succeeds(
 ) -> None:
     REMOVED[attempt](monkeypatch)
     found = ATTEMPTS[attempt](hostile())
-    if attempt in ("one name many times", "another plan for the others"):
+    if attempt == "one name many times":
         assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
+    elif attempt == "another plan for the others":
+        assert found.tolist() == sum(votes[i][0] for i in range(5)).tolist()
     elif attempt == "a key of another client":  # the sum without the first one's
         assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
     else:
@@ -149,7 +151,7 @@ def test_a_plan_for_the_victim_and_another_for_all_others(
     assert votes == {}
     unbound("query")(monkeypatch)
     found = another_plan_for_the_others(hostile(clients, epsilon=epsilon, policy=policy))
-    assert found.tolist() == votes[0][0].tolist()
+    assert found.tolist() == sum(votes[i][0] for i in range(clients)).tolist()
 
 
 def test_a_shared_secret_of_two_pairs_makes_two_masks(
@@ -167,8 +169,8 @@ def test_a_shared_secret_of_two_pairs_makes_two_masks(
 
 def paid(server: HostileServer, node: int) -> int:
     """How many votes a client without a file has written down."""
-    record = server.grid.nodes[node][1].state.config_records["optuna_dp_ledger"]
-    return sum("event" in json.loads(line) for line in record["lines"])
+    record = server.grid.nodes[node][1].state.config_records.get("optuna_dp_ledger")
+    return 0 if record is None else len(record["lines"])
 
 
 @pytest.mark.parametrize("which", ["damaged", "its own", "another's", "none", "too long"])
@@ -331,7 +333,7 @@ def test_a_query_is_read_in_proportion_to_its_text(
 @pytest.mark.parametrize(
     ("limits", "asked", "clients", "reason"),
     [
-        ({}, {"clients": 10_000}, 10_000, "10000 clients share secrets; max_clients is 200"),
+        ({}, {"clients": 10_000}, 10_000, "10000 clients share secrets; max_clients is 1000"),
         ({"max_clients": 4}, {}, 5, "5 clients share secrets; max_clients is 4"),
         ({"max_candidates": 20}, {}, 5, "21 candidates; max_candidates is 20"),
         ({}, {"share_units": 1 << 50}, 5, "at most 16777216 is drawn here"),

@@ -333,10 +333,7 @@ def test_queries_survive_json_exactly() -> None:
             VoteQuery.from_json(broken)
 
 
-def test_one_candidate_is_a_vote_too() -> None:
-    wire = Wire(5)
-    release = FederatedVote(SPACE, candidates=[{"x": 1.0}], k=1, epsilon=1.0).start(
-        wire, wire.server_context()
-    )
-    assert release.params == {"x": 1.0}
-    assert release.guarantee.epsilon(1e-5) == 0.0
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_vote_for_all_candidates_is_refused(k: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="a vote for all of them says nothing"):
+        FederatedVote(SPACE, candidates=[{"x": 1.0}, {"x": 2.0}][:k], k=k, epsilon=1.0)
