@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import math
@@ -18,6 +19,7 @@ from flwr.common import ndarrays_to_parameters
 from flwr.common.constant import ErrorCode
 from flwr.common.typing import Code, FitRes, Status
 from flwr.compat.common import recorddict_compat
+from optuna.trial import FixedTrial
 
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.arrays import IntArray
@@ -35,7 +37,9 @@ _STATE = "optuna_dp_vote"
 # The one thing a client says when something goes wrong: an exception's text may quote the data.
 _REFUSED = "refused"
 
-Objective = TypeVar("Objective", bound=Callable[[Params, Context], float])
+Evaluation = Callable[[Params, Context], float]
+# Called with the parameters and the context, or as an objective of Optuna with a trial.
+Objective = TypeVar("Objective", bound=Callable[..., float])
 
 
 def voter(
@@ -46,6 +50,10 @@ def voter(
     policy: VotePolicy | None = None,
 ) -> Callable[[Objective], Objective]:
     """Returns a decorator that lets ``app`` answer votes with an objective of its client's data.
+
+    The objective is called with the parameters of a candidate and Flower's context, or, if it
+    takes one argument, as an objective of Optuna: with an ``optuna.trial.FixedTrial``, whose user
+    attributes are the node's configuration.
 
     A client answers within its limits only: those of the file that the node's configuration names
     as ``vote-policy`` (:meth:`.VotePolicy.from_file`), and those given here. Without either, or
@@ -73,7 +81,8 @@ def voter(
 
     Raises:
         InvalidArgumentError: If ``max_epsilon`` is not positive, or given beside ``policy``, or
-            ``ledger`` without ``max_epsilon``.
+            ``ledger`` without ``max_epsilon``; when an objective is decorated that takes neither
+            one argument nor two.
 
     Example:
         >>> from flwr.clientapp import ClientApp  # doctest: +SKIP
@@ -92,11 +101,13 @@ def voter(
         )
 
     def register(objective: Objective) -> Objective:
+        evaluate = evaluation_of(objective)
+
         def plain(message: Message, context: Context) -> Message:
             text = secure_messages.query_text(message)
             clients = VoteQuery.from_json(text).plan.clients  # of whom nothing can be seen
             view = View(False, clients, clients, 0, False)
-            vote = answer_to(text, view, secrets.token_hex(16), objective, context, policy)
+            vote = answer_to(text, view, secrets.token_hex(16), evaluate, context, policy)
             return Message(
                 RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message
             )
@@ -105,7 +116,7 @@ def voter(
             def vote(asked: Message, own: Context) -> Message:
                 text, view = secure_messages.query_of(own), secure_messages.seen(own)
                 once = f"vote {secure_messages.sum_name(own)}"
-                return _as_fit_result(answer_to(text, view, once, objective, own, policy), asked)
+                return _as_fit_result(answer_to(text, view, once, evaluate, own, policy), asked)
 
             secure_messages.check(message, context)
             stage = secure_messages.stage_of(message)
@@ -135,6 +146,36 @@ def voter(
         return objective
 
     return register
+
+
+def evaluation_of(objective: Callable[..., float]) -> Evaluation:
+    """Returns the objective as a function of parameters and context.
+
+    Raises:
+        InvalidArgumentError: If it takes neither one argument nor two.
+    """
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        name
+        for name, parameter in inspect.signature(objective).parameters.items()
+        if parameter.kind in kinds and parameter.default is inspect.Parameter.empty
+    ]
+    if len(needed) == 2:
+        return objective
+    if len(needed) != 1:
+        raise InvalidArgumentError(
+            "objective",
+            f"a function of {', '.join(needed) or 'nothing'}",
+            "it must take (params, context), or a trial alone",
+        )
+
+    def with_trial(params: Params, context: Context) -> float:
+        trial = FixedTrial(params)
+        for name, value in context.node_config.items():
+            trial.set_user_attr(name, value)
+        return objective(trial)
+
+    return with_trial
 
 
 def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
@@ -191,7 +232,7 @@ def answer_to(
     text: str,
     view: View,
     once: str,
-    objective: Callable[[Params, Context], float],
+    objective: Evaluation,
     context: Context,
     own: VotePolicy | None,
 ) -> IntArray:
@@ -242,7 +283,7 @@ def _digest(text: str) -> str:
 def _own_ballot(
     query: VoteQuery,
     digest: str,
-    objective: Callable[[Params, Context], float],
+    objective: Evaluation,
     context: Context,
 ) -> IntArray:
     """Returns this client's ballot; a retry asks the same query and trains nothing again."""
@@ -258,9 +299,7 @@ def _own_ballot(
     return result
 
 
-def _score(
-    objective: Callable[[Params, Context], float], params: Params, context: Context
-) -> float:
+def _score(objective: Evaluation, params: Params, context: Context) -> float:
     try:
         return float(objective(dict(params), context))
     except KeyboardInterrupt:

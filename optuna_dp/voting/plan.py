@@ -27,7 +27,7 @@ MOST_ATTEMPTS = 100
 # A longer composition of equal votes is one event that counts; stored plans have few attempts.
 _LISTED = 16
 # A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
-_UNITS = 1 << 24
+UNITS = 1 << 24
 # How near the logarithm of a variance comes to the least one.
 _NEAR = 2e-6
 _WHY_NOT_ADD_OR_REMOVE = (
@@ -172,7 +172,7 @@ class VotePlan(Record):
         honest = plan(1).honest
         changes = SkellamDpEvent(1.0, k, p).changes(adjacency)
         variance = smallest_variance(changes * tries, target, tolerance)
-        share = max(math.ceil(Fraction(variance) * _UNITS / honest), 1)
+        share = max(math.ceil(Fraction(variance) * UNITS / honest), 1)
         # The guarantee reads the profile from another grid: what it says is what counts.
         while plan(share).guarantee(tries).epsilon(tolerance) > target:
             share += max(share // 100_000, 1)
@@ -191,7 +191,7 @@ class VotePlan(Record):
     @property
     def share_variance(self) -> Fraction:
         """Variance of one client's share of the noise, exactly."""
-        return Fraction(self.share_units, _UNITS)
+        return Fraction(self.share_units, UNITS)
 
     @property
     def variance(self) -> float:
@@ -312,7 +312,7 @@ def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
     Returns:
         A variance at which the cost is at most ``epsilon``, within 1e-5 of the least one.
     """
-    floor, ceiling = math.log(1.0 / _UNITS), math.log(LARGEST_VARIANCE)
+    floor, ceiling = math.log(1.0 / UNITS), math.log(LARGEST_VARIANCE)
 
     @functools.cache
     def excess(log_variance: float) -> float:

@@ -81,6 +81,11 @@ def test_limits_of_the_node_hold_over_votes_apps_and_restarts(tmp_path: Path) ->
     assert f"{total:.2f}" in text
     assert "may have lied" in text
     assert "Its\nlimit is 3 in all, 2 for one vote" in text
+    # The noise of one of four clients: with the others invented, nothing else protects it.
+    alone = [dataclasses.replace(event, variance=event.variance / 4) for event in found]
+    cost = odp.Guarantee(odp.compose(*alone), "replace_one").epsilon(1e-5)
+    assert cost > 4.0
+    assert f"invented by the server, they would have cost epsilon = {cost:.2f}" in text
 
 
 def test_an_app_cannot_loosen_what_the_node_says(tmp_path: Path) -> None:

@@ -14,16 +14,18 @@ from flwr.app import Message
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import optuna_dp as odp
-from federated.in_process import SPACE, Wire, failing, vote, votes
+from federated.in_process import SPACE, Wire, app, failing, vote, votes
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     FederatedVote,
+    InProcessGrid,
     PlainSum,
     SecAggPlus,
     VoteFailedError,
     masks,
     shamir,
 )
+from optuna_dp.federated.client import evaluation_of
 from optuna_dp.federated.query import VoteQuery, choose_candidates
 from optuna_dp.releasing.publishing import publish
 
@@ -337,3 +339,42 @@ def test_queries_survive_json_exactly() -> None:
 def test_a_vote_for_all_candidates_is_refused(k: int) -> None:
     with pytest.raises(InvalidArgumentError, match="a vote for all of them says nothing"):
         FederatedVote(SPACE, candidates=[{"x": 1.0}, {"x": 2.0}][:k], k=k, epsilon=1.0)
+
+
+def test_an_objective_of_optuna_votes() -> None:
+    """One argument is a trial, whose user attributes are the node's configuration."""
+    tried: list[float] = []
+
+    def objective(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.0, 10.0, step=0.5)
+        trial.report(0.0, 1)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+        tried.append(x)
+        return abs(x - trial.user_attrs["optimum"])
+
+    grid = InProcessGrid(app(objective), [{"optimum": 3.0}] * 40)
+    release = vote(secure_aggregation=PlainSum(), epsilon=20.0).start(grid, grid.server_context())
+    assert release.params in ({"x": 2.5}, {"x": 3.0}, {"x": 3.5})
+    assert len(tried) == 40 * 21
+
+
+@pytest.mark.parametrize("objective", [lambda: 0.0, lambda a, b, c: 0.0])
+def test_an_objective_of_neither_kind_is_refused(objective: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"it must take \(params, context\), or a trial"
+    ):
+        app(objective)
+
+
+def test_defaults_and_bound_arguments_of_an_objective_do_not_count() -> None:
+    def of_trial(trial: Any, epochs: int = 3) -> float:
+        return float(trial.suggest_float("x", 0.0, 10.0) + epochs)
+
+    def of_params(params: Any, context: Any, *more: Any, **options: Any) -> float:
+        return float(params["x"])
+
+    for made, expected in ((of_trial, 4.0), (of_params, 1.0)):
+        evaluate = evaluation_of(made)
+        context = InProcessGrid(app(), [{}]).nodes[1001][1]
+        assert evaluate({"x": 1.0}, context) == expected
