@@ -62,8 +62,8 @@ It has sent {len(answers)} noisy vote(s). Whatever made the server ask for each,
 **differentially private with epsilon = {rounded_up(bound, 4)} and delta = {limits.delta:g}**,
 with respect to {_RELATIONS[limits.adjacency]}. Its
 limit is {limits.total:g} in all, {min(limits.max_epsilon, limits.total):g} for one vote. Planned
-before the first of them was held, all would cost epsilon = {epsilon}. If all other clients had been
-invented by the server, they would have cost epsilon = {without_others}.
+before the first of them was held, all would cost epsilon = {epsilon}. If the server had invented
+all other clients, they would have cost epsilon = {without_others}.
 
 | when (UTC) | run | vote | clients seen | what it took part in |
 |---|---|---|---|---|
