@@ -34,8 +34,9 @@ from optuna_dp.federated import (
     voter,
 )
 from optuna_dp.federated.ledger import MOST_SET_UPS, Answer, FileLedger, now
-from optuna_dp.federated.policy import total_epsilon
+from optuna_dp.federated.policy import View, total_epsilon
 from optuna_dp.federated.query import VoteRefusedError
+from optuna_dp.voting import VotePlan
 
 TOML = """
 max_epsilon = 2.0
@@ -510,3 +511,20 @@ def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:
     for i in (1, 2):
         chosen.start(wire, wire.server_context())
         assert len(calls) == i * 4 * 21
+
+
+def test_the_pages_numbers_of_invented_clients() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "federated.md").read_text()
+    for clients in (10, 50):
+        plan = VotePlan.calibrated(
+            clients=clients, candidates=100, votes=5, epsilon=1.0, delta=1e-5
+        )
+        costs = []
+        for invented in (clients // 5, clients // 2, clients - 1):
+            policy = VotePolicy(max_epsilon=100.0, max_colluding=invented)
+            view = View(True, clients, clients, clients, True)
+            honest = policy.honest(plan, view)
+            assert honest == clients - invented
+            event = SkellamDpEvent(float(plan.share_variance * honest), 5, 100)
+            costs.append(f"{total_epsilon(((event, 1),), 'replace_one', 1e-5):.2f}")
+        assert f"| {clients} | {' | '.join(costs)} |" in page
