@@ -120,3 +120,27 @@ def test_a_plan_says_what_its_clients_can_see() -> None:
     for good in (0, 101):
         with pytest.raises(InvalidArgumentError, match="good"):
             few.chance(10, good=good)
+
+
+@pytest.mark.parametrize(
+    ("clients", "good", "rate"), [(50, 1, 0.47), (50, 4, 0.82), (200, 1, 1.0), (200, 8, 1.0)]
+)
+def test_the_pages_numbers_of_clients_that_suffice(clients: int, good: int, rate: float) -> None:
+    """The how-to's table; a part of it, with fewer votes."""
+    rng = np.random.default_rng(1)
+    plan = VotePlan.calibrated(clients=clients, candidates=100, votes=5, epsilon=1.0, delta=1e-5)
+    sums = simulated_sums(
+        clients=clients,
+        candidates=100,
+        good=good,
+        loss_sd=0.5,
+        votes=[5],
+        repetitions=400,
+        rng=rng,
+    )[5]
+    found, _ = success_rate(sums, good, plan.variance**0.5, rng)
+    assert found == pytest.approx(rate, abs=0.1)
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "federated.md"
+    table = page.read_text().split("| clients | 1 good | 2 | 4 | 8 |")[1].splitlines()
+    row = next(line for line in table if line.startswith(f"| {clients} |"))
+    assert row.split(" | ")[{1: 1, 4: 3, 8: 4}[good]].rstrip(" |") == f"{rate:.2f}"
