@@ -77,7 +77,9 @@ def test_the_statement_says_what_was_checked() -> None:
         "stated": 4,
     }
     statement = release.statement()
-    assert re.search(r"\| Training \| compared: .* \(4 of 4 runs\)\. .*, in 4 of 4 runs \|", statement)
+    assert re.search(
+        r"\| Training \| compared: .* \(4 of 4 runs\)\. .*, in 4 of 4 runs \|", statement
+    )
     assert re.search(r"\| Score \| compared: .* \(4 of 4 runs\) \|", statement)
     assert release.to_json()["spending"] == release.spending
     assert odp.verify(release.to_json()).ok
