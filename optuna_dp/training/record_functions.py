@@ -126,7 +126,13 @@ def over_records(
         # Tied weights have one name, and the tie is kept.
         return torch.func.functional_call(scope, tensors, record, tie_weights=True)
 
-    one = torch.func.grad(of_record) if gradients else of_record
+    def number_of_record(weights: Mapping[str, torch.Tensor], *record: Any) -> torch.Tensor:
+        # Within a transform that differentiates: vmap alone cannot take nn.LSTM.
+        number: torch.Tensor
+        number, _ = torch.func.vjp(lambda values: of_record(values, *record), dict(weights))
+        return number
+
+    one = torch.func.grad(of_record) if gradients else number_of_record
 
     def of_chunk(weights: Mapping[str, torch.Tensor], *records: Any) -> Any:
         axes = (None, *(0 for _ in records))
