@@ -2,7 +2,6 @@ import optuna
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import optuna_dp as odp
 
@@ -12,22 +11,13 @@ plan = odp.plan_budget(epsilon=3.0, delta=1e-5, records=1797, epochs=20, pilots=
 
 
 def objective(trial):
-    run = odp.fidelity(trial)  # what it may spend
+    run = odp.fidelity(trial)  # what this trial may spend
     width = trial.suggest_int("width", 8, 256, log=True)
     model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
-    private, optimizer, batches = odp.opacus.make_private(
-        run,
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=run.learning_rate()),
-        data_loader=DataLoader(TensorDataset(x, y)),
-    )
-    for features, target in batches:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(private(features), target).backward()
-        optimizer.step()
+    trained = odp.train(run, model, (x, y), loss=nn.functional.cross_entropy, score="accuracy")
     if not run.is_pilot:
-        torch.save(model.state_dict(), "model.pt")
-    return run.score((model(x).argmax(1) == y).numpy())  # with noise
+        torch.save(trained.model.state_dict(), "model.pt")
+    return trained.score  # has noise
 
 
 if __name__ == "__main__":
@@ -35,4 +25,4 @@ if __name__ == "__main__":
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     release = odp.release(study)
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
-    print(release.statement())  # for the reviewer
+    print(release.statement())  # for the privacy reviewer

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
+    from optuna_dp.private_selection.densities.convex_projection import (
+        ConvexProjection as ConvexProjection,
+    )
     from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
@@ -87,6 +90,10 @@ if TYPE_CHECKING:
     from optuna_dp.training.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.training.run_plan import RunPlan as RunPlan
+    from optuna_dp.training.schedules import Schedule as Schedule
+    from optuna_dp.training.softmax_regression import SoftmaxRegression as SoftmaxRegression
+    from optuna_dp.training.train import Trained as Trained
+    from optuna_dp.training.train import train as train
     from optuna_dp.utilities.noisy_max_sampler import NoisyMaxSampler as NoisyMaxSampler
     from optuna_dp.utilities.partitions import partition as partition
     from optuna_dp.utilities.propose_test_sampler import ProposeTestSampler as ProposeTestSampler
@@ -116,7 +123,11 @@ _HOMES = {
     "training.rehearsal": (
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
+    "training.schedules": "Schedule",
+    "training.softmax_regression": "SoftmaxRegression",
+    "training.train": "Trained train",
     "planning.selection_plan": "selection_plan",
+    "private_selection.densities.convex_projection": "ConvexProjection",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",

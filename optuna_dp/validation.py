@@ -92,12 +92,29 @@ def any_bounds(value: Any) -> tuple[float, float]:
     return (c, big_c)
 
 
-def warn_of_large_delta(delta: float, records: float) -> None:
+# A delta that is too large for any data set worth protecting.
+LARGE_DELTA = 1e-3
+
+
+def warn_of_large_delta(delta: float, records: float | None) -> None:
     """Warns if delta is no smaller than one over the number of records.
 
     A mechanism that publishes one record drawn at random has that delta and epsilon 0.
+
+    Args:
+        delta: In (0, 1).
+        records: The public number of records; None if it is not known. A delta above 0.001 is
+            warned of then.
     """
-    if delta * records >= 1.0:
+    if records is None and delta > LARGE_DELTA:
+        warnings.warn(
+            f"delta={delta:g} is large: among 1,000 records or more, publishing one whole record, "
+            "drawn at random, would satisfy it. Take delta well below one over the number of "
+            "records.",
+            UserWarning,
+            stacklevel=3,
+        )
+    if records is not None and delta * records >= 1.0:
         warnings.warn(
             f"delta={delta:g} is not below 1/{records:,.0f}, one over the number of records: "
             "publishing one whole record, drawn at random, would satisfy it. Take delta well "

@@ -68,6 +68,7 @@ def check(
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
         from optuna_dp.testing.objective_faults import of_no_main_guard, of_seeds_at_the_top
+        from optuna_dp.testing.source_hints import hints_in_source
 
         with _standard_output_kept():
             report = check_objective(
@@ -82,7 +83,11 @@ def check(
             )
     more = [of_no_main_guard()] if started else []
     more += [of_seeds_at_the_top(seeded)] if seeded else []
-    report = dataclasses.replace(report, findings=(*more, *report.findings))
+    # The whole file, in place of the objective's own lines.
+    more += hints_in_source(Path(path).read_text())
+    kinds = {finding.name for finding in more}
+    kept = [finding for finding in report.findings if finding.name not in kinds]
+    report = dataclasses.replace(report, findings=(*more, *kept))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=0 if report.ok else 1)
 

@@ -143,11 +143,10 @@ def plan_budget(
             "it needs a plan that chooses the batch size itself",
             "Leave out batch_size, or give more epochs instead of work.",
         )
-    if run is None and isinstance(records, int):
-        validation.warn_of_large_delta(float(delta), records)
     training, rate, length, pilot_length = _lengths(
         records, batch_size, epochs, pilot_epochs, run, steps, pilot_steps
     )
+    validation.warn_of_large_delta(float(delta), records)
     if auto and rate is not None and pilot_epochs is None:
         pilot_length = min(length, max(FEWEST_STEPS, round(AUTO_LENGTH * length)))
     split = Split(target, float(delta), neighboring_relation, training, rate, score, score_final)

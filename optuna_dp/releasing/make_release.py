@@ -135,8 +135,8 @@ def release(
         description=description,
         spending=outcome.spending,
     )
-    if description is not None and description.records is not None:
-        warn_of_large_delta(found.delta, description.records)
+    described = None if description is None else description.records
+    warn_of_large_delta(found.delta, described or procedure.planned_records())
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
     remind(evidence)

@@ -31,10 +31,12 @@ from optuna_dp.errors import PlanError
 from optuna_dp.testing.data_reads import Batches
 from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
+from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
 from optuna_dp.training.judgement import RunJudgement, judge
 from optuna_dp.training.run_endings import settle
+from optuna_dp.training.trial_notes import BY_ENGINE, TRAINING, claims
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
@@ -60,6 +62,9 @@ class CheckedRun:
         judgement: What a release would know of it; None without a budget or a score.
         threads: Names of threads of the user's own code that it left at work.
         seconds: How long it took.
+        is_enforced: Whether :func:`optuna_dp.train` made its training.
+        privacy_warnings: What other libraries warned of, where the warning's category names
+            privacy.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -80,6 +85,8 @@ class CheckedRun:
     judgement: RunJudgement | None = None
     threads: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    privacy_warnings: list[str] = field(default_factory=list)
+    is_enforced: bool = False
 
     def outcome(self) -> str:
         """Returns all that follows from the run's randomness, in a form to be compared."""
@@ -165,6 +172,7 @@ class Bench:
                 watching_opacus(found.opacus, found.steps),
                 watching_optimizers(found.steps),
                 storage.watching(trial._trial_id) as reads,
+                noting_privacy_warnings(found.privacy_warnings),
             ):
                 self.randomness.seed(seed)
                 if draws:
@@ -184,6 +192,9 @@ class Bench:
         found.reports, found.reads = dict(frozen.intermediate_values), sorted(reads)
         found.attributes = dict(frozen.user_attrs)
         found.asked = storage.asked
+        found.is_enforced = any(
+            training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
+        )
         found.judgement = self._judged(stage, trial, storage, found.value)
         found.threads = [t.name for t in threading.enumerate() if t not in before and _own(t)]
         return found

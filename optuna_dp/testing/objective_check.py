@@ -23,6 +23,7 @@ from optuna_dp.testing.data_reads import watched
 from optuna_dp.testing.gradient_canaries import GradientCanaries
 from optuna_dp.testing.made_up_data import records_in, variants, with_odd_record
 from optuna_dp.testing.objective_faults import Finding
+from optuna_dp.testing.source_hints import hints_at
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -172,6 +173,7 @@ def check_objective(
     check.run(stages, on, others)
     if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
         check.findings.append(faults.of_no_fidelity())
+    check.findings += hints_at(objective)
     return ObjectiveReport(
         check.found(),
         (*faults.not_checked(check.stages, check.records, check.moved), *check.unknown),

@@ -50,6 +50,7 @@ def of_pair(
 ) -> Iterator[Finding]:
     """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
+    yield from _of_privacy_warnings(runs if first is None else [first, *runs])
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":
@@ -155,6 +156,17 @@ def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
         "generator than noise and batches.",
         certain=certain,
     )
+
+
+def _of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what other libraries warned of: that their own guarantee does not hold."""
+    for text in dict.fromkeys(text for run in runs for text in run.privacy_warnings):
+        yield Finding(
+            "privacy warning",
+            f"A library warned that its guarantee does not hold. {text}",
+            "Give it what it asks for: bounds and norms of the data that are public.",
+            about=text,
+        )
 
 
 def _of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -483,12 +495,20 @@ def not_checked(
     stated = [one for stage, _ in stages for one in alternatives(stage.event)]
     if all(stage.event is None for stage, _ in stages):
         yield "what a run costs: give its event, or the plan."
+    elif all(run.is_enforced for run in runs):
+        pass  # odp.train draws, clips, adds the noise and steps, whatever the objective does.
     elif not any(run.opacus.steps for run in runs):
         yield (
             "noise and steps: no Opacus optimizer was seen. Audit the training "
             "(optuna_dp.testing.audit_training)."
         )
-    if not records:
+    if runs and all(run.is_enforced for run in runs):
+        if not records:
+            yield (
+                "failures on other data, and what is done with the records before odp.train: give "
+                "data= (--data NAME; the objective then takes the data as its second argument)."
+            )
+    elif not records:
         yield (
             "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
             "(--data NAME; the objective then takes the data as its second argument)."

@@ -44,6 +44,9 @@ TRAINING_WORDS = {
     "training used the data is the curator's word",
     NOT_CHECKED: "not checked: the curator's word",
 }
+STATED = (
+    "What was compared is an event that the objective wrote, and not what an accountant recorded"
+)
 SCORE_WORDS = {
     ENFORCED: "enforced: this package computed it record by record and added the noise",
     COMPARED: "compared: this package added the noise to one value for each record; how the "
@@ -58,14 +61,15 @@ class RunJudgement:
 
     Attributes:
         training: One of the three words, for sampling, clipping, noise and steps.
-        score: One of the three words; None if no private score of this run is charged for, or it
-            has none.
+        score: One of the three words; None if the run has no score, or none is charged for.
         asked: Whether the objective asked what the run may spend.
         refusal: Why the run's output cannot be released, whatever anybody says; None if it can.
         excess: What the run shows beyond what is charged for; None if nothing. The curator may
             vouch for it.
         not_compared: What of the run nothing shows; None if nothing. The curator may vouch for it.
         fewer_steps: Whether the training took fewer steps than it may.
+        is_stated: Whether what was compared is an event that the objective wrote, and not what an
+            accountant recorded.
         vouched: What the objective itself vouched for, in its words.
     """
 
@@ -76,6 +80,7 @@ class RunJudgement:
     excess: str | None
     not_compared: str | None
     fewer_steps: bool
+    is_stated: bool
     vouched: tuple[str, ...]
 
     @property
@@ -98,7 +103,7 @@ def judge(
     training = _training_word(spent, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
-    score = _score_word(trial, run, score_claim)
+    score = None if output(trial) is None else _score_word(run, score_claim)
     return RunJudgement(
         training=training,
         score=score,
@@ -107,6 +112,7 @@ def judge(
         excess=_excess(trial, run, output_attributes),
         not_compared=_not_compared(training, score, score_claim),
         fewer_steps=_took_fewer_steps(spent, run),
+        is_stated=training == COMPARED and bool((spent or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
     )
 
@@ -134,11 +140,8 @@ def _own_score(trial: FrozenTrial) -> Mapping[str, Any] | None:
     return None
 
 
-def _score_word(
-    trial: FrozenTrial, run: Fidelity, score_claim: Mapping[str, Any] | None
-) -> str | None:
-    # A pruned run has no score, whatever it reported before.
-    if run.score_noise_multiplier is None or output(trial) is None:
+def _score_word(run: Fidelity, score_claim: Mapping[str, Any] | None) -> str | None:
+    if run.score_noise_multiplier is None:
         return None
     if score_claim is None:
         return NOT_CHECKED

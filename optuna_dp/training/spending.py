@@ -28,17 +28,25 @@ def spent_event(what: Any) -> dp_event.DpEvent:
             ledger; or anything with an event as ``dp_event``, such as a plan of JAX Privacy.
 
     Raises:
-        InvalidArgumentError: If it is none of these, or an accountant that has recorded nothing.
+        InvalidArgumentError: If it is none of these, or one that has recorded nothing.
     """
     # Start-up time: samplers hold plans; dp-accounting is slow.
     from dp_accounting import PrivacyAccountant, dp_event
 
-    if isinstance(what, dp_event.DpEvent):
-        return what
+    event = what
     if isinstance(what, PrivacyAccountant):
-        return what.ledger
-    if isinstance(getattr(what, "dp_event", None), dp_event.DpEvent):
-        return what.dp_event
+        event = what.ledger
+    elif isinstance(getattr(what, "dp_event", None), dp_event.DpEvent):
+        event = what.dp_event
+    if isinstance(event, dp_event.DpEvent):
+        if _is_nothing(event):
+            raise InvalidArgumentError(
+                "what",
+                type(what).__name__,
+                "it has recorded nothing, and a training spends something",
+                "Call run.spent after the training, with the accountant that recorded its steps.",
+            )
+        return event
     if hasattr(getattr(what, "accountant", what), "history"):
         # Lazy: only trainings with Opacus need it.
         from optuna_dp.accounting.opacus import from_opacus
@@ -51,6 +59,28 @@ def spent_event(what: Any) -> dp_event.DpEvent:
         "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, or an "
         "object with a dp_event.",
     )
+
+
+def is_stated(what: Any) -> bool:
+    """Returns whether what was handed in is an event that somebody wrote, and no accountant's."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from dp_accounting import dp_event
+
+    return isinstance(what, dp_event.DpEvent)
+
+
+def _is_nothing(event: Any) -> bool:
+    """Returns whether an event is that of no step at all."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from dp_accounting import dp_event
+
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return event.count == 0 or _is_nothing(event.event)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return all(map(_is_nothing, event.events))
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return _is_nothing(event.event)
+    return isinstance(event, dp_event.NoOpDpEvent)
 
 
 def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:

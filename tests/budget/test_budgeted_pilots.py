@@ -9,7 +9,7 @@ from typing import Any
 import optuna
 import pytest
 from budget.budget_support import X, budget, finished, rungs_of, sampler
-from support import objective, study_of
+from support import asking, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -111,7 +111,7 @@ def with_first_guess(guess: float, on_top: dict[float, float], **kwargs: Any) ->
         x = trial.suggest_float("x", -1.0, 1.0)
         return SCORES[x] if odp.fidelity(trial).rung == 0 else on_top[x]
 
-    study.optimize(scores)
+    study.optimize(asking(scores))
     return study
 
 
@@ -177,9 +177,10 @@ def test_fidelity_and_what_has_none() -> None:
     study = study_of(sampler())
     trial = study.ask()
     assert odp.fidelity(trial) == budget(4, 2).pilot
-    for other in (study_of(odp.RandTuneSampler()).ask(), optuna.create_study().ask()):
-        with pytest.raises(PlanError, match="no budget"):
-            odp.fidelity(other)
+    with pytest.raises(PlanError, match="no plan"):
+        odp.fidelity(optuna.create_study().ask())
+    with pytest.raises(PlanError, match=r"RandTuneSampler\(run=optuna_dp\.RunPlan"):
+        odp.fidelity(study_of(odp.RandTuneSampler()).ask())
     with pytest.raises(PlanError, match="FixedTrial"):
         odp.fidelity(optuna.trial.FixedTrial({"x": 0.0}))
 
@@ -427,7 +428,8 @@ def test_a_rung_waits_for_the_one_below_and_runs_in_parallel() -> None:
     def watches(trial: optuna.Trial) -> float:
         value = objective(trial)
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-        ended_then[trial.number] = sum(t.state.is_finished() for t in trials)
+        before = [t for t in trials if t.number < trial.number]
+        ended_then[trial.number] = sum(t.state.is_finished() for t in before)
         if odp.fidelity(trial).is_pilot:
             meet[odp.fidelity(trial).rung].wait(60)
         return value

@@ -9,6 +9,7 @@ import pytest
 from budget.budget_support import budget
 from optuna.distributions import FloatDistribution
 from scipy import stats
+from support import asking
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -20,8 +21,8 @@ SPACE = {
 PRIOR = odp.around({"noise": 0.3})
 
 
+@asking
 def objective(trial: optuna.Trial) -> float:
-    odp.fidelity(trial)
     noise = trial.suggest_float("noise", 0.001, 100.0, log=True)
     return -abs(math.log(noise / 0.5)) + trial.suggest_float("other", 0.0, 1.0)
 

@@ -7,6 +7,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState
+from support import asking
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
@@ -24,12 +25,14 @@ def study_of(plan: odp.BudgetPlan, **options: Any) -> optuna.Study:
     return optuna.create_study(direction="maximize", sampler=sampler)
 
 
+@asking
 def asks_nothing(trial: optuna.Trial) -> float:
     run = odp.fidelity(trial)
     assert not run.is_pilot
     return run.learning_rate("sgd")
 
 
+@asking
 def asks(trial: optuna.Trial) -> float:
     return odp.fidelity(trial).noise_multiplier + trial.suggest_float("x", 0.0, 1.0)
 
@@ -97,13 +100,12 @@ def test_a_spare_run_takes_the_place_of_one_that_failed() -> None:
     study, calls = study_of(plan), []
 
     def fails_once(trial: optuna.Trial) -> float:
-        odp.fidelity(trial)
         calls.append(trial.number)
         if len(calls) == 1:
             raise RuntimeError
         return 0.5
 
-    study.optimize(fails_once, catch=(RuntimeError,))
+    study.optimize(asking(fails_once), catch=(RuntimeError,))
     assert calls == [0, 1]
     release = odp.release(study)
     assert release.value == 0.5

@@ -59,6 +59,18 @@ def test_nor_in_its_record(plan: odp.BudgetPlan, part: str, name: str) -> None:
             odp.BudgetPlan.from_json(data)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"score": None}, {"score": "disjoint"}, {"neighboring_relation": "replace_one"}]
+)
+def test_nor_whose_records_are_scored_nor_what_is_protected(changes: dict[str, Any]) -> None:
+    """Whoever changes what scores are computed on would be charged for something else."""
+    with pytest.raises(InvalidArgumentError):
+        dataclasses.replace(PLANS["run"], **changes)
+    data = json.loads(json.dumps({**PLANS["run"].to_json(), **changes}))
+    with pytest.raises(OptunaDPError):
+        odp.BudgetPlan.from_json(data)
+
+
 def test_other_plans_may_be_made_of_the_same_runs() -> None:
     plan = PLANS["run"]
     more = dataclasses.replace(plan, paid_last=dataclasses.replace(plan.paid_last, count=3))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -23,7 +25,16 @@ from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedErro
 from optuna_dp.training.spending import costs_no_more
 
 PLAN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=3)
+ONE_RUN = odp.plan_budget(epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0)
 CORRECT = np.arange(1000) < 900
+FOUR_HUNDRED_PILOTS = odp.plan_budget(
+    epsilon=30.0, records=1000, batch_size=64, epochs=1, pilots=400
+)
+
+
+def granted(plan: odp.BudgetPlan = ONE_RUN) -> odp.Fidelity:
+    """What the first trial of a study with this plan may spend."""
+    return odp.fidelity(study_of(sampler(plan)).ask())
 
 
 def trained(run: odp.Fidelity, noise: float = 1.0, steps: float = 1.0) -> Any:
@@ -58,12 +69,33 @@ def only_in(number: int, other: Callable[[optuna.Trial], Any]) -> Callable[[optu
 
 def test_the_statement_says_what_was_checked() -> None:
     release = odp.release(study_with(honest, callbacks=[odp.PrivacyCallback()]))
-    assert release.spending == {"runs": 4, "asked": 4, "checked": 4, "scored": 4}
+    assert release.spending == {
+        "runs": 4,
+        "asked": 4,
+        "training": {"compared": 4},
+        "score": {"compared": 4},
+        "stated": 4,
+    }
     statement = release.statement()
-    assert "checked against the training's own accountant: 4 of 4 runs" in statement
-    assert "added by this package in 4 of 4 runs" in statement
+    assert re.search(
+        r"\| Training \| compared: .* \(4 of 4 runs\)\. .*, in 4 of 4 runs \|", statement
+    )
+    assert re.search(r"\| Score \| compared: .* \(4 of 4 runs\) \|", statement)
     assert release.to_json()["spending"] == release.spending
     assert odp.verify(release.to_json()).ok
+
+
+def test_the_statement_tells_an_accountants_record_from_an_event_that_was_written() -> None:
+    def with_accountant(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(_of_dp_accounting(run))
+        return run.score(CORRECT)
+
+    words = "an event that the objective wrote, and not what an accountant recorded"
+    release = odp.release(study_with(with_accountant))
+    assert "stated" not in release.spending
+    assert words not in release.statement()
+    assert words in odp.release(study_with(honest)).statement()
 
 
 def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:
@@ -95,7 +127,7 @@ def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement()
 
 def test_what_is_said_of_spending_is_in_the_digest() -> None:
     shown = odp.release(study_with(honest)).to_json()
-    shown["spending"]["checked"] = 3
+    shown["spending"]["training"]["compared"] = 3
     assert not odp.verify(shown).ok
 
 
@@ -106,11 +138,37 @@ def by_hand(trial: optuna.Trial) -> float:
     return odp.scoring.private_accuracy(CORRECT, size=1000, noise_multiplier=noise)
 
 
-def test_the_statement_says_what_was_not_checked() -> None:
-    statement = odp.release(study_with(by_hand)).statement()
-    assert "4 of 4 runs asked this package" in statement
-    assert "not checked against the training's own accountant" in statement
-    assert "added by the objective, not checked" in statement
+def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> None:
+    with logged() as lines:
+        study = study_with(by_hand, callbacks=[odp.PrivacyCallback()])
+    assert sum("Nothing shows that a run" in line for line in lines) == 1
+    with pytest.raises(ReleaseRefusedError, match="nothing shows what its training spent"):
+        odp.release(study)
+    release = odp.release(study, vouched="Our own library trains with this noise.")
+    assert release.spending["training"] == release.spending["score"] == {"not checked": 4}
+    statement = release.statement()
+    assert re.search(r"\| Training \| not checked: .* \(4 of 4 runs\) \|", statement)
+    assert "Our own library trains with this noise." in statement
+    assert re.search(
+        r"\*\*Open for the curator:\*\* \d+ rows not stated, 2 rows not checked, 8 promises",
+        statement,
+    )
+    assert odp.verify(release.to_json()).ok
+
+
+def scored_by_hand(trial: optuna.Trial) -> float:
+    run = odp.fidelity(trial)
+    run.spent(trained(run))
+    return by_hand(trial)
+
+
+def test_a_score_that_the_objective_made_is_vouched_for_or_refused() -> None:
+    study = study_with(scored_by_hand)
+    with pytest.raises(ReleaseRefusedError, match=r"not what odp\.train or run\.score returned"):
+        odp.release(study)
+    release = odp.release(study, vouched="private_accuracy with the noise of the run.")
+    assert release.spending["training"] == {"compared": 4}
+    assert release.spending["score"] == {"not checked": 4}
 
 
 def never_asks(trial: optuna.Trial) -> float:
@@ -147,7 +205,7 @@ def test_a_last_run_that_never_asked_can_be_given_up(tmp_path: Path) -> None:
     assert (release.value, release.artifact) == (None, None)
     assert release.params == study.trials[3].params
     assert "gave up its output" in release.statement()
-    assert release.spending == {"runs": 3, "asked": 3, "checked": 3, "scored": 3}
+    assert release.spending["training"] == {"compared": 3}
     with pytest.raises(ReleaseRefusedError, match="released before"):
         odp.release(study, vouched="I looked.")
 
@@ -179,7 +237,7 @@ def test_to_vouch_takes_words(vouched: Any) -> None:
 def test_only_budgets_take_them(option: Any) -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(2)))
     study.optimize(never_asks)
-    with pytest.raises(InvalidArgumentError, match="studies with a budget"):
+    with pytest.raises(InvalidArgumentError, match="plan says what runs are"):
         odp.release(study, odp.gaussian(4.0), **option)
 
 
@@ -204,7 +262,7 @@ def test_a_run_that_spent_too_much_ends_there(more: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("more", [{"noise": 1.01}, {"steps": 0.5}, {"noise": 0.97, "steps": 0.4}])
 def test_a_run_may_spend_less(more: dict[str, float]) -> None:
-    assert odp.release(study_with(spends(**more))).spending["checked"] == 4
+    assert odp.release(study_with(spends(**more))).spending["training"] == {"compared": 4}
 
 
 def hides(trial: optuna.Trial) -> float:
@@ -251,16 +309,101 @@ def _of_dp_accounting(run: odp.Fidelity) -> Any:
     "says", [trained, _of_dp_accounting, _Opacus, lambda run: _WithAnEvent(trained(run))]
 )
 def test_accountants_that_are_understood(says: Callable[[odp.Fidelity], Any]) -> None:
-    PLAN.final.spent(says(PLAN.final))
-    half = says(PLAN.final)
+    run = granted()
+    run.spent(says(run))
+    run = granted()
+    half = says(run)
     with pytest.raises(PlanError, match="spent more"):
-        PLAN.final.spent(half, half)
+        run.spent(half, half)
 
 
 @pytest.mark.parametrize("what", [None, 3.0, "all", object()])
 def test_anything_else_is_no_account(what: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="accountant"):
-        PLAN.final.spent(what)
+        granted().spent(what)
+
+
+def _accountant_without_a_step(run: odp.Fidelity) -> Any:
+    return RdpAccountant()
+
+
+def _engine_without_a_step(run: odp.Fidelity) -> Any:
+    engine = _Opacus(run)
+    engine.history = []
+    return engine
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        _accountant_without_a_step,
+        _engine_without_a_step,
+        lambda run: dp_event.NoOpDpEvent(),
+        lambda run: dp_event.ComposedDpEvent([dp_event.NoOpDpEvent()]),
+        lambda run: dp_event.SelfComposedDpEvent(trained(run), 0),
+    ],
+)
+def test_an_accountant_that_recorded_nothing_is_no_account(
+    says: Callable[[odp.Fidelity], Any],
+) -> None:
+    run = granted()
+    with pytest.raises(InvalidArgumentError):
+        run.spent(says(run))
+
+
+def test_to_compare_the_plan_with_itself_shows_nothing() -> None:
+    run = granted()
+    for what in (run.training, run.event):
+        with pytest.raises(InvalidArgumentError, match="the event of the plan itself"):
+            run.spent(what)
+
+
+def test_a_training_that_goes_on_after_it_was_recorded_is_refused() -> None:
+    def goes_on(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        engine = _Opacus(run)
+        engine.history = [(run.noise_multiplier, run.sample_rate, run.steps // 2)]
+        run.spent(engine)
+        engine.history.append((run.noise_multiplier, run.sample_rate, run.steps))
+        return run.score(CORRECT)
+
+    study = study_of(sampler(ONE_RUN))
+    with pytest.raises(PlanError, match=r"went on after run\.spent"):
+        study.optimize(goes_on)
+    assert study.trials[0].values is not None  # Optuna stores it all the same.
+    for way in ({}, {"vouched": "It is fine."}):
+        with pytest.raises(ReleaseRefusedError, match=r"went on after run\.spent"):
+            odp.release(study, **way)
+    assert odp.release(study, give_up_last_run=True).value is None
+
+
+def test_numbers_of_a_plan_cannot_score_or_spend() -> None:
+    for run in (PLAN.pilot, PLAN.final):
+        with pytest.raises(PlanError, match="no trial was granted"):
+            run.score(CORRECT)
+        with pytest.raises(PlanError, match="no trial was granted"):
+            run.spent(trained(run))
+
+
+def test_a_run_whose_numbers_were_changed_cannot_score_or_spend() -> None:
+    for name, value in {"score_noise_multiplier": 0.1, "steps": 10**6, "records": 500}.items():
+        run = dataclasses.replace(granted(), **{name: value})
+        with pytest.raises(PlanError, match="numbers was changed"):
+            run.score(CORRECT)
+        with pytest.raises(PlanError, match="numbers was changed"):
+            run.spent(trained(run))
+
+
+def test_a_run_of_an_earlier_trial_cannot_score_or_spend() -> None:
+    runs: list[odp.Fidelity] = []
+
+    def keeps_the_first(trial: optuna.Trial) -> float:
+        runs.append(odp.fidelity(trial))
+        runs[0].spent(trained(runs[0]))
+        return runs[0].score(CORRECT)
+
+    with pytest.raises(PlanError, match="Trial 0 has ended"):
+        study_with(keeps_the_first)
 
 
 def test_spending_is_told_once() -> None:
@@ -281,22 +424,23 @@ def test_the_training_is_what_the_plan_says_of_it(score: str | None) -> None:
     )
     for run in (plan.pilot, plan.final):
         assert run.training == trained(run)
-        run.spent(run.training)
 
 
 def test_a_plan_of_a_function_knows_its_training() -> None:
     assert budget(2).final.training == odp.gaussian(2.0)
     with pytest.raises(PlanError, match="spent more"):
-        budget(2).final.spent(odp.gaussian(1.9))
+        granted(budget()).spent(odp.gaussian(1.9))
 
 
 # -- scores -----------------------------------------------------------------------------------
 
 
 def test_a_score_has_the_noise_that_is_paid_for() -> None:
-    run = PLAN.pilot
+    study = study_of(sampler(FOUR_HUNDRED_PILOTS))
+    runs = [odp.fidelity(study.ask()) for _ in range(400)]
+    run = runs[0]
     assert run.score_noise_multiplier is not None
-    scores = [run.score(CORRECT) for _ in range(400)]
+    scores = [run.score(CORRECT) for run in runs]
     # The mean of 400 lies within 5.5 of its standard errors, but once in ten million times; their
     # spread is off by a fifth as seldom.
     spread = run.score_noise_multiplier / 2000
@@ -313,14 +457,53 @@ def test_a_run_has_one_score() -> None:
         study_with(twice)
 
 
+def test_of_many_threads_one_gets_a_score_at_most() -> None:
+    """Of four that ask at once; when two claim at the same moment, neither gets it."""
+    run = granted()
+
+    def score(_: int) -> bool:
+        try:
+            run.score(CORRECT)
+        except PlanError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(score, range(8))) <= 1
+
+
+def test_a_record_with_several_values_counts_once() -> None:
+    """Twenty tokens of each record are right; the noise of the score is that of 1,000 records."""
+    tokens = np.broadcast_to(CORRECT[:, None, None], (1000, 5, 4))
+    assert abs(granted().score(tokens) - 0.9) < 1.0
+    for values, size in ((tokens.reshape(-1), 20_000), (tokens.reshape(-1), None)):
+        with pytest.raises(InvalidArgumentError, match=r"\(n, \.\.\.\)"):
+            granted().score(values, size=size)
+
+
+def test_what_is_scored_on_other_records_is_vouched_for_in_the_statement() -> None:
+    def scores_a_tenth(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(trained(run))
+        return run.score(CORRECT[:100], vouched="The other records have no label.")
+
+    release = odp.release(study_with(scores_a_tenth, ONE_RUN))
+    assert release.spending["score"] == {"not checked": 1}
+    assert "The other records have no label." in release.statement()
+    assert odp.verify(release.to_json()).ok
+
+
 def test_a_run_that_returns_another_number_than_its_score_is_not_counted() -> None:
     def exact(trial: optuna.Trial) -> float:
-        odp.fidelity(trial).score(CORRECT)
+        run = odp.fidelity(trial)
+        run.spent(trained(run))
+        run.score(CORRECT)
         return 0.9
 
-    release = odp.release(study_with(only_in(1, exact)))
-    assert release.spending["scored"] == 3
-    assert "added by this package in 3 of 4 runs" in release.statement()
+    study = study_with(only_in(1, exact))
+    with pytest.raises(ReleaseRefusedError, match=r"not what odp\.train or run\.score") as caught:
+        odp.release(study)
+    assert caught.value.trial_number == 1
 
 
 def test_public_scores_are_exact_and_unpaid_ones_are_not_computed() -> None:
@@ -329,25 +512,46 @@ def test_public_scores_are_exact_and_unpaid_ones_are_not_computed() -> None:
     )
     assert public.final.score(CORRECT) == 0.9
     unpaid = odp.plan_budget(
-        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score_final=False
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0, score_final=False
     )
     assert unpaid.final.score(CORRECT) == 0.0
 
 
+def test_a_last_run_without_a_score_may_return_none() -> None:
+    unpaid = odp.plan_budget(
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0, score_final=False
+    )
+
+    def scoreless(trial: optuna.Trial) -> None:
+        run = odp.fidelity(trial)
+        run.spent(trained(run))
+
+    release = odp.release(study_with(scoreless, unpaid))
+    assert release.value is None
+    assert release.spending["training"] == {"compared": 1}
+
+
 def test_scores_on_other_records_need_their_public_number() -> None:
     plan = odp.plan_budget(
-        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=2, score="disjoint"
+        epsilon=3.0, records=1000, batch_size=64, epochs=5, pilots=0, score="disjoint"
     )
+    run = granted(plan)
     with pytest.raises(InvalidArgumentError, match="public number of validation records"):
-        plan.final.score(CORRECT[:200])
-    assert abs(plan.final.score(np.ones(200, dtype=bool), size=200) - 1.0) < 1.0
+        run.score(CORRECT[:200])
+    assert abs(run.score(np.ones(200, dtype=bool), size=200) - 1.0) < 1.0
 
 
-@pytest.mark.parametrize(("scored", "noticed"), [(1000, False), (850, False), (250, True)])
-def test_scores_on_other_records_than_planned_for_are_noticed(scored: int, noticed: bool) -> None:
-    with logged() as lines:
-        PLAN.final.score(CORRECT[:scored])
-    assert any("training records" in line for line in lines) == noticed
+@pytest.mark.parametrize("scored", [1000, 850, 1200])
+def test_a_score_on_about_the_planned_records_is_computed(scored: int) -> None:
+    assert abs(granted().score(np.ones(scored, dtype=bool)) - scored / 1000) < 1.0
+
+
+@pytest.mark.parametrize(("scored", "size"), [(250, None), (1500, None), (250, 250), (20, 1000)])
+def test_a_score_on_far_other_records_than_planned_for_is_refused(
+    scored: int, size: int | None
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="is no accuracy"):
+        granted().score(np.ones(scored, dtype=bool), size=size)
 
 
 # -- what else a run shows ---------------------------------------------------------------------
@@ -429,7 +633,13 @@ def test_a_statement_says_how_often_a_record_is_detected() -> None:
     """By a test of two normal distributions, which the plan of one noisy answer is."""
     plan = odp.plan_budget(epsilon=1.0, run=lambda noise, steps: odp.gaussian(noise), steps=1,
                            pilots=0, score=None)  # fmt: skip
-    statement = odp.release(study_with(lambda t: odp.fidelity(t).steps * 0.5, plan)).statement()
+
+    def answers(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(odp.gaussian(run.noise_multiplier))
+        return 0.5
+
+    statement = odp.release(study_with(answers, plan)).statement()
     mu = 1 / plan.final.noise_multiplier
     most = 100 * NormalDist().cdf(NormalDist().inv_cdf(0.05) + mu)
     found = re.search(r"detects a present one in at most ([\d.]+) % of cases", statement)

@@ -1,0 +1,121 @@
+"""Hints at what source code shows and a run does not: statistics, splits, checkpoints, seeds.
+
+A name in a source says what may be done with private records, not that it is done. So each finding
+here is a hint, which does not fail a check.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from optuna_dp.testing.objective_faults import Finding
+
+# Calls by the last part of their name: the kind of hint, what may be wrong, and what to do.
+_CALLS = {
+    "fit_transform": (
+        "fitted preprocessing",
+        "computes statistics of the records that it is given. Of private records they have no "
+        "noise, and no guarantee covers them.",
+        "Scale by public constants, or fit on public records.",
+    ),
+    "train_test_split": (
+        "split of the records",
+        "decides by position, or with stratify= by all labels, which records are held back: one "
+        "record then moves others.",
+        "Use optuna_dp.partition, which places each record by itself, or a split that was public "
+        "before.",
+    ),
+    "load_state_dict": (
+        "checkpoint",
+        "may take back an earlier state of the model. If a score without noise decided which, no "
+        "guarantee covers it.",
+        "Keep the last weights, or an average of the last ones.",
+    ),
+}
+# Arguments that hold a seed, and calls whose first argument is one.
+_SEED_ARGUMENTS = {"random_state", "seed", "random_seed"}
+_SEED_CALLS = {
+    *("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed"),
+    *("default_rng", "RandomState", "Random", "PRNGKey", "key"),
+}
+# A fixed split or a study's own seed is no seed of a training's noise.
+_SEEDED_WITHOUT_HARM = {"train_test_split", "KFold", "StratifiedKFold", "TPESampler"}
+
+
+def hints_in_source(source: str) -> list[Finding]:
+    """Returns hints at a Python source, one of each kind, with the lines that they are about.
+
+    Args:
+        source: Of a file or of a function; anything that cannot be parsed gives no hint.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:
+        return []
+    hints = []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for name, (kind, what, change) in _CALLS.items():
+        lines = sorted({call.lineno for call in calls if _called(call) == name})
+        if lines:
+            hints.append(Finding(kind, f"{name} ({_in_words(lines)}) {what}", change, False, name))
+    lines = sorted({call.lineno for call in calls if _has_literal_seed(call)})
+    if lines:
+        hints.append(
+            Finding(
+                "literal seed",
+                f"A number in the source is a seed ({_in_words(lines)}). If noise or batches come "
+                "from it, whoever reads the source can repeat and subtract them.",
+                "Take the seed out, unless it is of public things only, such as a split or the "
+                "first weights.",
+                certain=False,
+                about="literal seed",
+            )
+        )
+    return hints
+
+
+def hints_at(objective: Callable[..., Any]) -> list[Finding]:
+    """Returns hints at the source of an objective; none if its source cannot be had."""
+    try:
+        return hints_in_source(inspect.getsource(objective))
+    except (OSError, TypeError):
+        return []
+
+
+def _called(call: ast.Call) -> str:
+    """Returns the last part of the name that is called."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _has_literal_seed(call: ast.Call) -> bool:
+    name = _called(call)
+    if name in _SEEDED_WITHOUT_HARM:
+        return False
+    return any(map(_is_whole, _seeds(call, name)))
+
+
+def _seeds(call: ast.Call, name: str) -> Iterator[ast.expr]:
+    for keyword in call.keywords:
+        if keyword.arg in _SEED_ARGUMENTS:
+            yield keyword.value
+    if name in _SEED_CALLS and call.args:
+        yield call.args[0]
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, int)
+        and not isinstance(node.value, bool)
+    )
+
+
+def _in_words(lines: list[int]) -> str:
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:5]))}"

@@ -1,0 +1,161 @@
+"""Optimizers of a private training: by name, or made by a function of the user's own.
+
+An optimizer sees noisy gradients only, so any of them is as private as any other. It must step the
+weights that are trained, all of them and nothing else: a step on a weight without noise would not
+be private.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.learning_rate import OPTIMIZERS, check_optimizer
+from optuna_dp.training.schedules import Schedule
+
+if TYPE_CHECKING:
+    import torch
+
+OptimizerFactory = Callable[[Any, float], Any]
+_MOMENTUM, _BETAS, _EPSILON = 0.9, (0.9, 0.999), 1e-8
+_ADAMW_DECAY = 0.01
+
+
+def default_learning_rate(
+    run: Fidelity,
+    optimizer: str | OptimizerFactory,
+    schedule: Schedule,
+    clipping_norm: float,
+) -> float:
+    """Returns the first step's rate where none was given: by the noise that the weights bear.
+
+    It is :meth:`Fidelity.learning_rate`, raised by what the schedule lowers, so that the noise of
+    each weight at the end is the same.
+
+    Args:
+        run: The run.
+        optimizer: The name of an optimizer, or a function that makes one.
+        schedule: The schedule of the rate.
+        clipping_norm: The largest norm of one record's gradient.
+
+    Raises:
+        InvalidArgumentError: If the optimizer is one of the user's own: no rule is known for it.
+    """
+    if not isinstance(optimizer, str):
+        raise InvalidArgumentError(
+            "learning_rate",
+            None,
+            "no rate is known for an optimizer of your own",
+            "Give learning_rate=, the rate of the first step.",
+        )
+    check_optimizer(optimizer)
+    rate = run.learning_rate(optimizer, clipping_norm=clipping_norm)  # type: ignore[arg-type]
+    factors = [schedule.factor(step, run.steps) for step in range(run.steps)]
+    return rate / math.sqrt(sum(factor * factor for factor in factors) / run.steps)
+
+
+def torch_optimizer(
+    optimizer: str | OptimizerFactory, weights: list[torch.nn.Parameter], learning_rate: float
+) -> torch.optim.Optimizer:
+    """Returns an optimizer of PyTorch's for some weights.
+
+    Args:
+        optimizer: A name, or a function from the weights and the rate to an optimizer.
+        weights: The weights that are trained.
+        learning_rate: The rate of the first step.
+
+    Raises:
+        InvalidArgumentError: If it is no optimizer, does not hold these weights, each once, or
+            wants to compute losses by itself.
+    """
+    import torch  # An extra.
+
+    if isinstance(optimizer, str):
+        check_optimizer(optimizer)
+        if optimizer in ("sgd", "momentum"):
+            momentum = _MOMENTUM if optimizer == "momentum" else 0.0
+            return torch.optim.SGD(weights, lr=learning_rate, momentum=momentum)
+        kind = torch.optim.Adam if optimizer == "adam" else torch.optim.AdamW
+        return kind(weights, lr=learning_rate)
+    if not callable(optimizer) or isinstance(optimizer, torch.optim.Optimizer | type):
+        raise InvalidArgumentError(
+            "optimizer",
+            optimizer,
+            f"it must be one of {', '.join(map(repr, OPTIMIZERS))}, or a function that makes an "
+            "optimizer",
+            "For example optimizer=lambda parameters, learning_rate: "
+            "torch.optim.RMSprop(parameters, lr=learning_rate).",
+        )
+    built = optimizer(list(weights), learning_rate)
+    name = type(built).__name__
+    if not isinstance(built, torch.optim.Optimizer):
+        raise InvalidArgumentError(
+            "optimizer", name, "the function must return one of torch.optim's optimizers"
+        )
+    closure = inspect.signature(type(built).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InvalidArgumentError(
+            "optimizer",
+            name,
+            "it computes losses by itself, without noise",
+            "Take one whose step() needs no closure, such as SGD or Adam.",
+        )
+    held = [id(weight) for group in built.param_groups for weight in group["params"]]
+    if sorted(held) != sorted(map(id, weights)):
+        raise InvalidArgumentError(
+            "optimizer",
+            name,
+            "it must hold the parameters that are trained (those that require a gradient), each "
+            "once, and no others",
+            "Make it of the parameters that the function is given.",
+        )
+    return built
+
+
+class ArrayOptimizer:
+    """An optimizer of one numpy array, with PyTorch's rules and defaults.
+
+    Args:
+        name: "sgd", "momentum", "adam" or "adamw".
+        weights: The array, changed in place.
+        learning_rate: The rate of the first step.
+    """
+
+    def __init__(self, name: Any, weights: FloatArray, learning_rate: float) -> None:
+        check_optimizer(name)
+        self._name, self._weights, self._rate = name, weights, learning_rate
+        self._velocity, self._square = np.zeros_like(weights), np.zeros_like(weights)
+        self._steps = 0
+
+    def step(self, gradient: FloatArray, factor: float) -> None:
+        """Takes a step.
+
+        Args:
+            gradient: The noisy gradient, of the weights' shape.
+            factor: What the rate is multiplied by.
+        """
+        self._steps += 1
+        rate = self._rate * factor
+        if self._name in ("sgd", "momentum"):
+            kept = _MOMENTUM if self._name == "momentum" else 0.0
+            self._velocity *= kept
+            self._velocity += gradient
+            self._weights -= rate * self._velocity
+            return
+        if self._name == "adamw":
+            self._weights *= 1.0 - rate * _ADAMW_DECAY
+        for average, value, beta in zip(
+            (self._velocity, self._square), (gradient, gradient * gradient), _BETAS, strict=True
+        ):
+            average *= beta
+            average += (1.0 - beta) * value
+        first, second = (1.0 - beta**self._steps for beta in _BETAS)
+        root = np.sqrt(self._square / second) + _EPSILON
+        self._weights -= rate * (self._velocity / first) / root

@@ -1,0 +1,297 @@
+"""The records of a training: arrays whose first axis is that of the records, or a data set.
+
+The engine draws among all of them, so they must be all the records, each once. What draws by
+itself (a loader, a sampler, an iterable data set) is refused, and so is what holds a record twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp.errors import InvalidArgumentError
+
+_logger = logging.getLogger("optuna_dp")
+# Of the planned number of records: beyond the first a warning, beyond the second a refusal.
+_REMARKABLE_SHARE, _LARGEST_FACTOR = 0.1, 2.0
+
+
+class Records(Protocol):
+    """All the records, each once."""
+
+    def __len__(self) -> int:
+        """Returns how many records there are."""
+        ...
+
+    def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        """Returns some records: their parts, each with the records along its first axis.
+
+        Args:
+            indices: Which records, at least one.
+        """
+
+    def holders(self) -> list[Any]:
+        """Returns the arrays, or the data set and the tensors that it is known to hold."""
+
+
+class ArrayRecords(Records):
+    """Records in arrays.
+
+    Args:
+        parts: The parts of a record; each an array, or a tuple or mapping of arrays, all of the
+            same length.
+        name: The argument that they were given as.
+    """
+
+    def __init__(self, parts: tuple[Any, ...], name: str) -> None:
+        self._parts = parts
+        self._arrays = leaves(parts)
+        for array in self._arrays:
+            if not _is_array(array) or array.ndim == 0:
+                raise InvalidArgumentError(
+                    name,
+                    f"records with a {type(array).__name__}",
+                    "each part must be a tensor or an array with the records along its first axis",
+                    "For example numpy.asarray(y).",
+                )
+        lengths = {len(array) for array in self._arrays}
+        if len(lengths) != 1 or 0 in lengths:
+            raise InvalidArgumentError(
+                name,
+                f"arrays of lengths {sorted(lengths)}",
+                "all parts of the records must have the same length, and there must be a record",
+                "The first axis of each array is that of the records.",
+            )
+        for array in self._arrays:
+            if _shares_memory(array):
+                raise InvalidArgumentError(
+                    name,
+                    f"an array of shape {tuple(array.shape)}",
+                    "two of its records share memory, as repeated records and overlapping windows "
+                    "of one series do; one person may then be in many records",
+                    "Give each person's data once. If every record really is one unit that is "
+                    "protected, give a copy: x.clone(), or numpy.array(x).",
+                )
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+    def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        return tuple(mapped(lambda array: _rows(array, indices), part) for part in self._parts)
+
+    def holders(self) -> list[Any]:
+        return self._arrays
+
+
+class DataSetRecords(Records):
+    """Records in a map-style data set: one item is one record.
+
+    Args:
+        data_set: Anything with a length whose items are found by their index.
+        name: The argument that it was given as.
+    """
+
+    def __init__(self, data_set: Any, name: str) -> None:
+        self._data_set = data_set
+        if not len(data_set):
+            raise InvalidArgumentError(name, data_set, "it must hold a record")
+        origins = _origins(data_set, {})
+        if len(np.unique(origins)) < len(origins):
+            raise InvalidArgumentError(
+                name,
+                type(data_set).__name__,
+                "it holds a record twice, so one person would count twice",
+                "Give each record once. Draw augmentations at random in __getitem__, or average "
+                "them in record_loss.",
+            )
+
+    def __len__(self) -> int:
+        return len(self._data_set)
+
+    def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        import torch  # An extra.
+
+        items = [self._data_set[int(index)] for index in indices]
+        try:
+            batch = torch.utils.data.default_collate(items)
+        except (RuntimeError, TypeError) as error:
+            raise InvalidArgumentError(
+                "records",
+                type(self._data_set).__name__,
+                "its items must be tensors, arrays or numbers of the same shapes, or tuples or "
+                "mappings of them",
+                "Pad the items to one length in __getitem__, and turn texts into numbers.",
+            ) from error
+        return tuple(batch) if isinstance(items[0], tuple | list) else (batch,)
+
+    def holders(self) -> list[Any]:
+        return [self._data_set, *getattr(self._data_set, "tensors", ())]
+
+
+def read_records(records: Any, name: str = "records") -> Records:
+    """Returns records as they were given to :func:`optuna_dp.train`.
+
+    Args:
+        records: A tensor or numpy array, a tuple or mapping of these, or a map-style data set.
+        name: The argument that they were given as.
+
+    Raises:
+        InvalidArgumentError: If it is nothing of the kind, draws by itself, or holds a record
+            twice.
+    """
+    _refuse_what_draws(records, name)
+    if _is_array(records) or isinstance(records, Mapping):
+        return ArrayRecords((records,), name)
+    if isinstance(records, tuple):
+        return ArrayRecords(records, name)
+    # PyTorch's own class for tensors of equal length.
+    if type(records).__name__ == "TensorDataset" and hasattr(records, "tensors"):
+        return ArrayRecords(tuple(records.tensors), name)
+    is_data_set = hasattr(records, "__len__") and hasattr(type(records), "__getitem__")
+    # A text is none, nor a table of pandas, whose items are its columns.
+    is_other = isinstance(records, str | bytes) or hasattr(records, "iloc")
+    if is_data_set and not is_other and "torch" in sys.modules:
+        return DataSetRecords(records, name)
+    raise InvalidArgumentError(
+        name,
+        type(records).__name__,
+        "it must be a tensor or an array, a tuple or mapping of these, or a map-style data set",
+        "For example records=(x, y), with the records along the first axis of each.",
+    )
+
+
+def check_number(records: Records, planned: float, name: str = "records") -> None:
+    """Warns of a number of records unlike the planned one, and refuses one far from it.
+
+    Args:
+        records: The records.
+        planned: The public number that the plan was made for.
+        name: The argument that they were given as.
+
+    Raises:
+        InvalidArgumentError: If it is off by more than a factor of two.
+    """
+    factor = len(records) / planned
+    if abs(factor - 1.0) <= _REMARKABLE_SHARE:
+        return
+    if not 1 / _LARGEST_FACTOR <= factor <= _LARGEST_FACTOR:
+        raise InvalidArgumentError(
+            name,
+            f"{len(records)} records",
+            f"the plan was made for {planned:.0f}, so batches would be far from what it says",
+            "Make the plan for the number that is trained on, rounded if the exact number is "
+            "private: plan_budget(records=...).",
+        )
+    _logger.warning(
+        "The training has more than 10 %% more or fewer %s than the %.0f that its plan was made "
+        "for. Its batches differ from the planned ones in the same proportion.",
+        name,
+        planned,
+    )
+
+
+def mapped(function: Callable[[Any], Any], part: Any) -> Any:
+    """Returns a part of records with a function applied to each of its arrays."""
+    if isinstance(part, Mapping):
+        return {key: mapped(function, value) for key, value in part.items()}
+    if isinstance(part, tuple):
+        return tuple(mapped(function, value) for value in part)
+    return function(part)
+
+
+def leaves(part: Any) -> list[Any]:
+    """Returns the arrays of a part of records."""
+    found: list[Any] = []
+    mapped(found.append, part)
+    return found
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or _is_tensor(value)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _rows(array: Any, indices: npt.NDArray[np.int64]) -> Any:
+    if isinstance(array, np.ndarray):
+        return array[indices]
+    import torch  # An extra.
+
+    return array[torch.from_numpy(indices).to(array.device)]
+
+
+def _shares_memory(array: Any) -> bool:
+    """Returns whether the first two records of an array share memory.
+
+    The strides decide, so a stand-in of the same strides is asked, whatever the device.
+    """
+    if len(array) < 2:
+        return False
+    if isinstance(array, np.ndarray):
+        size, strides = array.itemsize, array.strides
+    else:
+        size = array.element_size()
+        strides = tuple(size * stride for stride in array.stride())
+    if strides[0] == 0:
+        return True
+    strides = tuple(map(abs, strides))
+    lengths = array.shape[1:]
+    span = size + sum(s * (n - 1) for s, n in zip(strides[1:], lengths, strict=True))
+    if strides[0] >= span or 0 in lengths:
+        return False
+    memory = np.empty(span + strides[0], dtype=np.uint8)[:size].view(f"V{size}")
+    pair = np.lib.stride_tricks.as_strided(memory, (2, *lengths), strides)
+    return bool(np.shares_memory(pair[0], pair[1]))
+
+
+def _refuse_what_draws(records: Any, name: str) -> None:
+    """Refuses what draws records by itself: the engine does."""
+    remedies = {
+        "DataLoader": "Give what the loader reads: pass loader.dataset.",
+        "Sampler": "Give the data set that it samples from.",
+        "IterableDataset": "Give a data set whose items are found by their index.",
+    }
+    for library in ("torch.utils.data", "torch.utils.data.sampler"):
+        module = sys.modules.get(library)
+        for kind, remedy in remedies.items():
+            if isinstance(records, getattr(module, kind, ())):
+                raise InvalidArgumentError(
+                    name,
+                    type(records).__name__,
+                    "it draws records by itself, and only the engine's own draws are private",
+                    remedy,
+                )
+
+
+# More than any data set holds.
+_MOST_RECORDS = 1 << 40
+
+
+def _origins(data_set: Any, numbers: dict[Any, int]) -> npt.NDArray[np.int64]:
+    """Returns a number for each item of a data set; equal ones for what is the same item.
+
+    Args:
+        data_set: A data set; PyTorch's subsets and concatenations are looked into.
+        numbers: The numbers of the data sets that were met.
+    """
+    import torch  # An extra.
+
+    if isinstance(data_set, torch.utils.data.Subset):
+        return _origins(data_set.dataset, numbers)[np.asarray(data_set.indices, dtype=np.int64)]
+    if isinstance(data_set, torch.utils.data.ConcatDataset):
+        return np.concatenate([_origins(part, numbers) for part in data_set.datasets])
+    if isinstance(data_set, list):
+        return np.array([id(item) for item in data_set])
+    key: Any = id(data_set)
+    if isinstance(data_set, torch.utils.data.TensorDataset):
+        key = tuple(tensor.data_ptr() for tensor in data_set.tensors)
+    number = numbers.setdefault(key, len(numbers))
+    return number * _MOST_RECORDS + np.arange(len(data_set))

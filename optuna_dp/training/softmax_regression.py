@@ -1,0 +1,145 @@
+"""Private training of a softmax regression in numpy, for those without PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optuna_dp import validation
+from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
+from optuna_dp.training.optimizers import ArrayOptimizer
+from optuna_dp.training.records import Records
+
+_RECORDS_AT_A_TIME = 8192
+
+
+@dataclass
+class SoftmaxRegression:
+    """A softmax regression, to be trained by :func:`optuna_dp.train` without PyTorch.
+
+    Attributes:
+        features: The number of features, at least 1. A constant one among them makes an intercept.
+        classes: The number of classes, at least 2.
+        weights: Shape (features, classes), zeros at first; the training changes them in place.
+
+    Raises:
+        InvalidArgumentError: If a number is not allowed.
+
+    Example:
+        >>> import numpy as np, optuna_dp as odp
+        >>> model = odp.SoftmaxRegression(features=64, classes=10)
+        >>> model.predict(np.ones((3, 64)))
+        array([0, 0, 0])
+    """
+
+    features: int
+    classes: int
+    weights: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        validation.whole("features", self.features, 1)
+        validation.whole("classes", self.classes, 2)
+        self.weights = np.zeros((self.features, self.classes))
+
+    def logits(self, x: npt.ArrayLike) -> FloatArray:
+        """Returns the logits, shape (n, classes), of features of shape (n, features)."""
+        return np.asarray(np.asarray(x, dtype=np.float64) @ self.weights)
+
+    def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Returns the likeliest class of each record, shape (n,)."""
+        return np.asarray(np.argmax(self.logits(x), axis=1))
+
+
+class SoftmaxLearner(Learner):
+    """A softmax regression with its cross entropy; see :class:`Learner`.
+
+    The gradient of one record is the outer product of its features and its errors, so its norm is
+    the product of their norms. Nothing else of the record enters. A record whose numbers are not
+    finite, or whose label is no class, counts as zero.
+
+    Args:
+        model: The model, trained in place.
+        clipping_norm: The largest norm of one record's gradient.
+        chunk_size: How many records' gradients are computed at a time; None for a default.
+    """
+
+    on_processor = True
+
+    def __init__(
+        self, model: SoftmaxRegression, *, clipping_norm: float, chunk_size: int | None
+    ) -> None:
+        self._model = model
+        self._norm = clipping_norm * (1.0 - CLIPPING_MARGIN)
+        self.weights = model.weights.size
+        self.chunk_size = chunk_size or _RECORDS_AT_A_TIME
+        self._optimizer: ArrayOptimizer | None = None
+
+    def try_out(self, records: Records, score_records: Records | None) -> None:
+        for argument, some in (("records", records), ("score_records", score_records)):
+            if some is None:
+                continue
+            parts = some.take(np.zeros(1, dtype=np.int64))
+            shapes = [np.shape(part) for part in parts]
+            if (
+                shapes != [(1, self._model.features), (1,)]
+                or np.asarray(parts[1]).dtype.kind not in "iu"
+                or np.asarray(parts[0]).dtype.kind not in "fiub"
+            ):
+                raise InvalidArgumentError(
+                    argument,
+                    f"parts of shapes {[shape[1:] for shape in shapes]}",
+                    f"it must be (x, y), with x of shape (n, {self._model.features}) and y of "
+                    "shape (n,), whole numbers from 0 on",
+                )
+
+    def begin(self, optimizer: Any, learning_rate: float) -> None:
+        self._optimizer = ArrayOptimizer(optimizer, self._model.weights, learning_rate)
+
+    def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[FloatArray]:
+        total = np.zeros_like(self._model.weights)
+        for chunk in chunks(batch, self.chunk_size):
+            x, y = records.take(chunk)
+            total += self._clipped_sum(np.asarray(x, dtype=np.float64), np.asarray(y))
+        return [total.reshape(-1)]
+
+    def _clipped_sum(self, x: FloatArray, y: npt.NDArray[np.int64]) -> FloatArray:
+        with np.errstate(all="ignore"):
+            logits = x @ self._model.weights
+            errors = np.exp(logits - logits.max(axis=1, keepdims=True))
+            errors /= errors.sum(axis=1, keepdims=True)
+            is_class = (y >= 0) & (y < self._model.classes)
+            errors[np.flatnonzero(is_class), y[is_class]] -= 1.0
+            norms = np.linalg.norm(x, axis=1) * np.linalg.norm(errors, axis=1)
+            factors = np.minimum(1.0, self._norm / norms)
+        counts = is_class & np.isfinite(norms)
+        # Records that do not count are taken out: zero times infinity is no number.
+        return np.asarray(x[counts].T @ (errors[counts] * factors[counts, None]))
+
+    def step(self, gradient: list[FloatArray], factor: float) -> None:
+        assert self._optimizer is not None
+        self._optimizer.step(gradient[0].reshape(self._model.weights.shape), factor)
+
+    def weight_values(self) -> list[FloatArray]:
+        return [self._model.weights.copy()]
+
+    def set_weights(self, values: list[FloatArray]) -> None:
+        self._model.weights[...] = values[0]
+
+    def check_unchanged(self) -> None:
+        """There is nothing but the weights; see :class:`Learner`."""
+
+    def scores(self, records: Records) -> FloatArray:
+        """Returns whether the model is right about each record; see :class:`Learner`."""
+        right = []
+        for chunk in chunks(np.arange(len(records)), self.chunk_size):
+            x, y = records.take(chunk)
+            right.append(self._model.predict(x) == np.asarray(y))
+        return np.concatenate(right).astype(np.float64)
+
+    def close(self) -> None:
+        """There is nothing to put back; see :class:`Learner`."""

@@ -1,0 +1,222 @@
+"""A check that a training moved nothing but the weights that it trains.
+
+Whatever else hangs on a model, its loss or its score can carry records out of a training: running
+statistics, a list of losses, the last batch. So all of it is hashed before and afterwards. Nothing
+is copied.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import secrets
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+_BYTES_AT_A_TIME = 1 << 26
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, range)
+# Their classes and functions hold no records, and their own caches may move.
+_LIBRARIES = ("torch", "transformers", "peft", "numpy", "builtins")
+# Their objects change while a trial is under way, and hold what its notes say.
+_NOT_FOLLOWED = ("optuna", "optuna_dp", "logging", "threading", "tqdm", "weakref")
+
+Fingerprint = dict[str, bytes]
+
+
+def fingerprint(roots: Mapping[str, Any], moving: list[torch.Tensor]) -> Fingerprint:
+    """Returns a digest of each value that can be reached from some objects.
+
+    Args:
+        roots: The objects, by name.
+        moving: The trained tensors. They and what shares their memory are left out.
+    """
+    storages = {_storage(tensor) for tensor in moving}
+    return {path: _value_digest(value, storages) for path, value in reachable(roots)}
+
+
+def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
+    """Returns the name of a value that shares memory with records; None if there is none.
+
+    Args:
+        roots: The objects to look into, by name.
+        records: The arrays and data sets of the records.
+    """
+    same = {id(record) for record in records}
+    intervals = [interval for record in records if (interval := _interval(record)) is not None]
+    for path, value in reachable(roots):
+        if id(value) in same:
+            return path
+        interval = _interval(value)
+        if interval is not None and any(_overlap(interval, other) for other in intervals):
+            return path
+    return None
+
+
+def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields what can be reached from some objects, with a name for each.
+
+    Attributes of objects are followed, and the variables that functions hold. Modules and classes
+    are not, except for what a model's own class holds.
+
+    Args:
+        roots: The objects, by name.
+    """
+    waiting: list[tuple[str, Any]] = list(roots.items())
+    seen: set[int] = set()
+    while waiting:
+        path, value = waiting.pop()
+        yield path, value
+        if not isinstance(value, (*_SCALARS, torch.Tensor)) and id(value) not in seen:
+            seen.add(id(value))
+            waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
+
+
+def difference(before: Fingerprint, after: Fingerprint) -> str | None:
+    """Returns the name of a value that differs, None if all are the same."""
+    changed = [
+        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+    ]
+    return min(changed, key=lambda path: (len(path), path), default=None)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields what an object holds, with the step of the path that leads there."""
+    if isinstance(value, Mapping):
+        for number, (key, part) in enumerate(value.items()):
+            name = key if isinstance(key, str) else f"{number}"
+            yield f"[{name}]", part
+            if not isinstance(key, str):
+                yield f"[{number}].key", key
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield f"[{number}]", part
+    elif isinstance(value, set | frozenset):
+        yield ".elements", tuple(sorted(map(repr, value)))
+    elif isinstance(value, np.ndarray):
+        yield ".elements", value.tolist()
+    elif isinstance(value, types.MethodType):
+        yield ".__self__", value.__self__
+        yield ".__func__", value.__func__
+    elif isinstance(value, types.FunctionType):
+        yield from held_by(value)
+    elif isinstance(value, functools.partial):
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    elif not isinstance(value, types.ModuleType | type) and not _is_of(value, _NOT_FOLLOWED):
+        if hasattr(value, "__dict__"):
+            yield from ((f".{name}", part) for name, part in vars(value).items())
+        for kind in type(value).__mro__:
+            if isinstance(value, torch.nn.Module) and not _is_of(kind, _LIBRARIES):
+                yield from ((f".{kind.__name__}.{n}", v) for n, v in _class_values(kind))
+            for name in _slots(kind):
+                if hasattr(value, name):
+                    yield f".{name}", getattr(value, name)
+
+
+def held_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yields the values that a function holds: its variables, defaults and attributes."""
+    names = function.__code__.co_freevars
+    for name, cell in zip(names, function.__closure__ or (), strict=True):
+        try:
+            yield f".{name}", cell.cell_contents
+        except ValueError:
+            continue  # Not assigned yet.
+    yield ".defaults", function.__defaults__
+    yield ".keyword_defaults", function.__kwdefaults__
+    yield ".attributes", function.__dict__
+    if not _is_of(function, _LIBRARIES):
+        for name in sorted(_global_names(function.__code__)):
+            value = function.__globals__.get(name)
+            if not isinstance(value, types.ModuleType | type):
+                yield f".{name}", value
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    """Returns the names that a function may look up among its globals, inner functions' too."""
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    return set(code.co_names).union(*map(_global_names, inner))
+
+
+def _class_values(kind: type) -> Iterator[tuple[str, Any]]:
+    kinds = (*_SCALARS, torch.Tensor, np.ndarray, list, dict, set, types.FunctionType)
+    for name, value in vars(kind).items():
+        if isinstance(value, kinds) and not (name.startswith("__") and name != "__call__"):
+            yield name, value
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _is_of(value: Any, libraries: tuple[str, ...]) -> bool:
+    kind = value if isinstance(value, type | types.FunctionType) else type(value)
+    return str(kind.__module__).split(".")[0] in libraries
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    """Returns what identifies a tensor's memory."""
+    try:
+        address = tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        address = 0
+    return (tensor.device, address) if address else id(tensor)
+
+
+def _interval(value: Any) -> tuple[Any, int, int] | None:
+    """Returns device, first and last address of an array's memory; None of anything else."""
+    if isinstance(value, np.ndarray):
+        while isinstance(value.base, np.ndarray):
+            value = value.base
+        start = value.__array_interface__["data"][0]
+        return ("cpu", start, start + value.nbytes) if value.nbytes else None
+    if isinstance(value, torch.Tensor) and not _is_wrapped(value):
+        try:
+            storage = value.untyped_storage()
+            start = storage.data_ptr()
+        except (RuntimeError, NotImplementedError):
+            return None
+        return (str(value.device), start, start + storage.nbytes()) if start else None
+    return None
+
+
+def _overlap(first: tuple[Any, int, int], second: tuple[Any, int, int]) -> bool:
+    return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
+
+
+def _value_digest(value: Any, moving: set[Any]) -> bytes:
+    if isinstance(value, torch.Tensor):
+        if _is_wrapped(value):
+            # A tensor that exists inside of a step only; no two of them are the same.
+            return secrets.token_bytes(16)
+        return b"trained" if _storage(value) in moving else _tensor_digest(value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return _digest(f"{value.dtype}{value.shape}", [value.tobytes()])
+    if isinstance(value, _SCALARS) or type(value).__module__ == "torch":
+        return _digest(repr(value))
+    return _digest(type(value).__qualname__)
+
+
+def _tensor_digest(tensor: torch.Tensor) -> bytes:
+    described = f"{tensor.dtype}{tuple(tensor.shape)}{tensor.device.type}{tensor.requires_grad}"
+    try:
+        flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
+    except (RuntimeError, TypeError):
+        return _digest(described, [repr(tensor).encode()])  # Sparse or quantized.
+    return _digest(described, (piece.cpu().numpy() for piece in flat.split(_BYTES_AT_A_TIME)))
+
+
+def _digest(described: str, pieces: Any = ()) -> bytes:
+    digest = hashlib.blake2b(described.encode(), digest_size=16)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()

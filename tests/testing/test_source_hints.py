@@ -1,0 +1,78 @@
+"""``check`` hints at what the source shows, and takes other libraries' privacy warnings."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import optuna_dp as odp
+from optuna_dp.cli import app
+from optuna_dp.testing.source_hints import hints_in_source
+
+FAULTS = {
+    "fitted preprocessing": "x = StandardScaler().fit_transform(x)",
+    "split of the records": "a, b = train_test_split(x, stratify=y, random_state=0)",
+    "checkpoint": "model.load_state_dict(best)",
+    "literal seed": "model = LogisticRegression(epsilon=1.0, random_state=0)",
+}
+
+
+@pytest.mark.parametrize(("kind", "line"), FAULTS.items(), ids=FAULTS)
+def test_each_kind_is_a_hint_with_its_line(kind: str, line: str) -> None:
+    (hint,) = hints_in_source(f"import something\n{line}\n")
+    assert (hint.name, hint.certain) == (kind, False)
+    assert "line 2" in hint.what
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rng = np.random.default_rng()",
+        "torch.manual_seed(secret)",
+        "model.fit(x, y)",
+        "torch.save(model.state_dict(), 'model.pt')",
+        "x = x / 16",
+        "this is no Python",
+    ],
+)
+def test_honest_lines_give_no_hint(line: str) -> None:
+    assert hints_in_source(line) == []
+
+
+class PrivacyLeakWarning(RuntimeWarning):
+    """Has the name of diffprivlib's."""
+
+
+def leaks(trial: Any) -> float:
+    warnings.warn("Data norm has not been specified.", PrivacyLeakWarning, stacklevel=2)
+    return trial.suggest_float("x", 0.0, 1.0)
+
+
+@pytest.mark.parametrize("action", ["ignore", "default"])
+def test_another_librarys_privacy_warning_is_a_fault(action: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter(action, PrivacyLeakWarning)
+        report = odp.check_objective(leaks)
+    assert not report.ok
+    faults = [finding for finding in report.findings if finding.name == "privacy warning"]
+    assert len(faults) == 1
+    assert "Data norm has not been specified." in faults[0].what
+
+
+def test_the_command_reads_the_whole_file(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import random\n"
+        "class Scaler:\n"
+        "    def fit_transform(self, x): return x\n"
+        "x = Scaler().fit_transform([1.0])\n"
+        "def objective(trial):\n"
+        "    return trial.suggest_float('x', 0, 1) + random.gauss(0, 1)\n"
+    )
+    done = CliRunner().invoke(app, ["check", f"{script}:objective"])
+    assert "hint  fitted preprocessing: fit_transform (line 4)" in done.stdout
+    assert done.exit_code == 0

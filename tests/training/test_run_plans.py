@@ -1,0 +1,186 @@
+"""Studies whose runs are all alike and whose sampler knows what a run is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from support import exactly, logged, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+
+RUN = odp.RunPlan(
+    records=1000, batch_size=64, steps=50, noise_multiplier=2.0, score_noise_multiplier=20.0
+)
+X = {"x": FloatDistribution(0.0, 1.0)}
+CORRECT = np.arange(1000) < 900
+SAMPLERS: dict[str, Callable[..., Any]] = {
+    "RandTune": odp.RandTuneSampler,
+    "DP-HyPO": odp.DPHyPOSampler,
+}
+either = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def what_it_did(run: odp.Fidelity, noise: float = 1.0) -> Any:
+    assert run.sample_rate is not None
+    return odp.dp_sgd(
+        noise_multiplier=noise * run.noise_multiplier, sample_rate=run.sample_rate, steps=run.steps
+    )
+
+
+def honest(trial: optuna.Trial) -> float:
+    run = odp.fidelity(trial)
+    trial.suggest_float("x", 0.0, 1.0)
+    run.spent(what_it_did(run))
+    return run.score(CORRECT)
+
+
+def by_hand(trial: optuna.Trial) -> float:
+    odp.fidelity(trial)
+    return trial.suggest_float("x", 0.0, 1.0)
+
+
+def studied(sampler: Callable[..., Any], objective: Any, runs: int = 4) -> optuna.Study:
+    study = study_of(sampler(X, trials=exactly(runs), run=RUN))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    return study
+
+
+@either
+def test_neither_callback_nor_release_is_told_what_a_run_costs(sampler: Any) -> None:
+    release = odp.release(studied(sampler, honest))
+    assert release.guarantee.event.run == RUN.event
+    assert RUN.event == odp.compose(what_it_did(RUN.fidelity), odp.scoring.score_event(20.0))
+    assert release.spending == {"training": "compared", "score": "compared", "stated": True}
+    assert odp.verify(release.to_json()).ok
+
+
+@either
+def test_the_statement_does_not_tell_how_many_runs_there_were(sampler: Any) -> None:
+    """Two studies that differ in T alone have the same rows on what runs did."""
+
+    def rows(runs: int) -> list[str]:
+        statement = odp.release(studied(sampler, honest, runs)).statement()
+        return re.findall(r"^\| (?:Training|Score) \| .*$", statement, re.MULTILINE)
+
+    assert rows(2) == rows(5)
+    assert len(rows(2)) == 2
+
+
+@either
+def test_a_run_that_spends_more_is_refused(sampler: Any) -> None:
+    def spends_more(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(what_it_did(run, noise=0.9))
+        return run.score(CORRECT)
+
+    with pytest.raises(PlanError, match="spent more than the plan allows"):
+        studied(sampler, spends_more)
+
+
+def test_what_is_not_compared_needs_the_curators_word() -> None:
+    with logged() as lines:
+        study = studied(odp.RandTuneSampler, by_hand)
+    assert sum("Nothing shows that a run" in line for line in lines) == 1
+    with pytest.raises(ReleaseRefusedError, match="nothing shows what its training spent"):
+        odp.release(study)
+    release = odp.release(study, vouched="Our own trainer adds the noise.")
+    assert release.spending["training"] == release.spending["score"] == "not checked"
+    assert "Our own trainer adds the noise." in release.statement()
+
+
+def test_runs_of_different_words_need_the_curators_word() -> None:
+    """Which run was which may depend on the hyperparameters, so on how many runs there were."""
+
+    def mixed(trial: optuna.Trial) -> float:
+        if trial.number != 2:
+            return honest(trial)
+        run = odp.fidelity(trial)
+        run.spent(what_it_did(run))
+        return run.score(np.ones(100, dtype=bool), vouched="The rest has no label.")
+
+    study = studied(odp.RandTuneSampler, mixed)
+    with pytest.raises(ReleaseRefusedError, match="may tell how many runs"):
+        odp.release(study)
+    release = odp.release(study, vouched="A tenth of the records has labels.")
+    assert release.spending["score"] == "not checked"
+    assert "The rest has no label." not in release.statement()
+
+
+def test_another_cost_of_a_run_is_refused() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(2), run=RUN))
+    with pytest.raises(PlanError, match="already says what runs cost"):
+        study.optimize(honest, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
+    study = studied(odp.RandTuneSampler, honest)
+    with pytest.raises(InvalidArgumentError, match="already says what runs cost"):
+        odp.release(study, odp.gaussian(4.0))
+
+
+def test_workers_with_other_runs_are_another_design() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3), run=RUN))
+    study.optimize(honest, n_trials=1)
+    other = odp.RunPlan(
+        records=1000, batch_size=64, steps=60, noise_multiplier=2.0, score_noise_multiplier=20.0
+    )
+    study.sampler = odp.RandTuneSampler(trials=exactly(3), run=other)
+    with pytest.raises(PlanError):
+        study.optimize(honest)
+
+
+def test_public_scores_are_exact_and_cost_nothing() -> None:
+    run = odp.RunPlan(records=1000, batch_size=64, steps=50, noise_multiplier=2.0, score=None)
+    assert run.event == what_it_did(run.fidelity)
+    study = study_of(odp.RandTuneSampler(trials=exactly(2), run=run))
+    study.optimize(honest)
+    assert odp.release(study).value == 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("records", 0),
+        ("batch_size", 2000),
+        ("steps", 0),
+        ("noise_multiplier", 0.0),
+        ("score_noise_multiplier", None),
+        ("score_noise_multiplier", -1.0),
+        ("score", "elsewhere"),
+        ("neighboring_relation", "null_client"),
+    ],
+)
+def test_what_is_no_run(name: str, value: Any) -> None:
+    sound: dict[str, Any] = {
+        "records": 1000,
+        "batch_size": 64,
+        "steps": 50,
+        "noise_multiplier": 2.0,
+        "score_noise_multiplier": 20.0,
+    }
+    with pytest.raises(InvalidArgumentError) as refused:
+        odp.RunPlan(**{**sound, name: value})
+    assert refused.value.argument == name
+
+
+def test_an_event_is_no_run() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"PrivacyCallback\(event\)"):
+        odp.RandTuneSampler(run=odp.gaussian(4.0))  # type: ignore[arg-type]
+
+
+def test_a_large_delta_is_warned_of() -> None:
+    study = studied(odp.RandTuneSampler, honest)
+    with pytest.warns(UserWarning, match="publishing one whole record"):
+        odp.release(study, delta=0.3)
+    stated = study_of(odp.RandTuneSampler(trials=exactly(2)))
+    stated.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
+    with pytest.warns(UserWarning, match="delta=0.3 is large"):
+        odp.release(stated, odp.gaussian(4.0), delta=0.3)
+    with pytest.warns(UserWarning, match="publishing one whole record"):
+        odp.plan_budget(
+            epsilon=3.0, delta=0.01, records=np.int64(569), batch_size=64, epochs=5, pilots=0
+        )
