@@ -180,13 +180,15 @@ def make(task: Task, repetitions: int, seed: int = 0) -> Landscape:
 def bare_run(task: Task, noise: float, steps: int) -> Fidelity:
     """A run of this noise and length that nobody pays for."""
     rate = task.batch / task.records
+    training = odp.dp_sgd(noise_multiplier=float(noise), sample_rate=rate, steps=steps)
     return Fidelity(
         noise_multiplier=float(noise),
         steps=steps,
         sample_rate=rate,
         score_noise_multiplier=None,
         batch_size=float(task.batch),
-        event=odp.dp_sgd(noise_multiplier=float(noise), sample_rate=rate, steps=steps),
+        event=training,
+        training=training,
         is_pilot=False,
         rung=0,
     )

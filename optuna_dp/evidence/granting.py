@@ -90,8 +90,8 @@ def _check_began(trial: FrozenTrial, plan: StudyPlan) -> None:
     record = own_slot(trial)
     if record is None or SlotRecord.from_json(record).nonce != plan.nonce:
         raise PlanError(
-            f"Trial {trial.number} was not started by the study's {plan.design.sampler}, so the "
-            "plan does not include it. Train nothing in this trial. Give the study's sampler "
-            "to every optuna.load_study(..., sampler=...) and optuna.create_study(..., "
-            "sampler=...)."
+            # Without its number: the first such trial may tell how many runs there were.
+            f"This trial was not started by the study's {plan.design.sampler}, so the plan does "
+            "not include it. Train nothing in it. Give the study's sampler to every "
+            "optuna.load_study(..., sampler=...) and optuna.create_study(..., sampler=...)."
         )

@@ -89,7 +89,10 @@ def test_the_costs_of_appendix_e_have_todays_bounds(setting: str) -> None:
             noise_multiplier=noise, sample_rate=256 / records, steps=-(-10 * records // 256)
         )
         found = odp.selection_guarantee(run, odp.Geometric(1 / 0.03), density_bounds=bounds)
-        assert found.by_method(1e-5) == pytest.approx(stored, abs=6e-4)
+        today = found.by_method(1e-5)
+        # What is stored is what the page compares; another bound may not be below all of it.
+        assert {name: today[name] for name in stored} == pytest.approx(stored, abs=6e-4)
+        assert found.epsilon(1e-5) == pytest.approx(min(stored.values()), abs=6e-4)
 
 
 def test_the_page_prints_the_costs_of_appendix_e_that_are_stored() -> None:

@@ -146,7 +146,7 @@ def a_trial_added_by_hand() -> odp.Release:
     study.add_trial(create_trial(params={"x": 0.5}, distributions=X, value=9.0))
     other = again(study, WITHOUT_ONE())
     with met("Give the study's sampler to every", PlanError):
-        other.optimize(objective, n_trials=1)
+        other.optimize(lambda trial: odp.fidelity(trial).noise_multiplier, n_trials=1)
     callback = odp.PrivacyCallback()
     with met("Give the study's sampler to each worker"):
         callback(study, study.trials[1])

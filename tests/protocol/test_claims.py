@@ -481,6 +481,6 @@ def test_what_no_sampler_of_the_study_began_is_granted_nothing(when: str) -> Non
 
     with pytest.raises(PlanError, match="was not started by the study's"):
         other.optimize(objective, n_trials=3)
-    with pytest.raises(PlanError, match="the budget does not include it"):
+    with pytest.raises(PlanError, match="the plan does not include it"):
         odp.fidelity(other.ask())
     assert granted == []

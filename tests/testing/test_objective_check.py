@@ -222,9 +222,9 @@ def raises(trial):
 
 
 PLANTED = {
-    "a seed of numpy": (seeds_numpy, ["fixed seed"]),
-    "a seed of random": (seeds_random, ["fixed seed"]),
-    "a generator of its own": (fixed_generator, ["fixed seed", "repeated score"]),
+    "a seed of numpy": (seeds_numpy, ["fixed seed", "literal seed"]),
+    "a seed of random": (seeds_random, ["fixed seed", "literal seed"]),
+    "a generator of its own": (fixed_generator, ["fixed seed", "repeated score", "literal seed"]),
     "exact accuracy": (exact, ["exact score"]),
     "exact in single precision": (exact_in_single_precision, ["exact score"]),
     "the best so far": (best_so_far, ["other trials"]),

@@ -138,8 +138,8 @@ HONEST = {
         lambda trial: score(train(trial, noise=2 * NOISE, epochs=1)), EVENT),
 }  # fmt: skip
 PLANTED = {
-    "torch.manual_seed": (seeded, "fixed seed"),
-    "noise_generator": (generator_made_in_the_run, "fixed seed"),
+    "torch.manual_seed": (seeded, "fixed seed", "literal seed"),
+    "noise_generator": (generator_made_in_the_run, "fixed seed", "literal seed"),
     "exact accuracy": (exact, "exact score"),
     "exact loss": (exact_loss, "exact score"),
     "half the noise": (half_the_noise, "too little noise"),
@@ -165,9 +165,9 @@ def test_nothing_is_found_in_honest_trainings(name) -> None:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_in_trainings_is_found_and_nothing_else(name) -> None:
-    objective, expected = PLANTED[name]
+    objective, *expected = PLANTED[name]
     report = odp.check_objective(objective, EVENT)
-    assert [found.name for found in report.findings] == [expected], str(report)
+    assert [found.name for found in report.findings] == expected, str(report)
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5], ids=["honest", "half the noise"])
