@@ -166,7 +166,7 @@ def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
 
 def test_no_seed_repeats_a_training() -> None:
     def trained() -> Any:
-        np.random.seed(0)  # noqa: NPY002
+        np.random.seed(0)
         return _softmax_after_training(batch_size=50.0).weights
 
     assert not np.array_equal(trained(), trained())
