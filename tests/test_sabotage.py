@@ -24,6 +24,7 @@ import pytest
 import trusted_base
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
+from support import simulated
 
 import optuna_dp as odp
 from optuna_dp.evidence.run_record import RunRecord
@@ -148,8 +149,10 @@ def budget_study() -> tuple[odp.Release, float]:
     granted: list[odp.Fidelity] = []
 
     def objective(trial: optuna.Trial) -> float:
-        granted.append(odp.fidelity(trial))
-        return trial.suggest_float("x", 0, 1) + 0.1 * np.random.default_rng().normal()
+        run = odp.fidelity(trial)
+        granted.append(run)
+        run.spent(simulated(run))
+        return run.score([trial.suggest_float("x", 0, 1)] * 500)
 
     study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
     study.enqueue_trial({"x": 0.5})

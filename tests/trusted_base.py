@@ -1,6 +1,4 @@
-"""The files that a guarantee depends on. ``python tests/trusted_base.py`` lists them.
-
-With ``--write`` it also brings the counts in docs/explanation/trusted-base.md up to date.
+"""The files that a guarantee depends on. ``python tests/trusted_base.py`` lists them with sizes.
 
 They are found by following imports, those inside functions included, from the sampler that draws
 the runs, the callback that records what a run costs, and the release. What stands in UNTRUSTED is
@@ -9,14 +7,9 @@ left out: tests/test_sabotage.py breaks these files one by one and finds every g
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from import_graph import code_lines, neighbours
-
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "trusted-base.md"
 
 _RELEASE = "releasing/make_release.py"
 _SELECTION = (
@@ -32,7 +25,7 @@ _CHOICE = ("accounting/kinds/approximate.py", "utilities/procedure.py", _RELEASE
 # Where each procedure begins. A budget's events are in its plan, so its callback records nothing
 # that the release uses.
 STARTS: dict[str, tuple[str, ...]] = {
-    "budget": ("budget/sampler.py", "budget/grants.py", "budget/procedure.py", _RELEASE),
+    "budget": ("budget/sampler.py", "evidence/granting.py", "budget/procedure.py", _RELEASE),
     "private selection": ("private_selection/rand_tune.py", *_SELECTION),
     "with density bounds": ("private_selection/dp_hypo.py", *_SELECTION),
     "choice among utilities": (
@@ -65,9 +58,9 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/run_profile.py", "accounting/kinds/bounded_range.py"): (
         "choice among utilities",
     ),
-    ("budget/fidelity.py", "accounting/kinds/worst_case.py"): _RARE,
-    ("budget/spending.py", "accounting/opacus.py"): _RARE,
-    ("budget/spending.py", "accounting/run_rdp.py"): _RARE,
+    ("training/run_events.py", "accounting/kinds/worst_case.py"): _RARE,
+    ("training/spending.py", "accounting/opacus.py"): _RARE,
+    ("training/spending.py", "accounting/run_rdp.py"): _RARE,
     ("private_selection/event.py", _HISTORY): ("with density bounds",),
     ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
     ("private_selection/event.py", "private_selection/bounds/renyi.py"): _RARE,
@@ -110,7 +103,6 @@ UNTRUSTED = (
     "accounting/reading_points.py",
     "attacks/",
     "budget/choice.py",  # Any function of the pilots' outputs.
-    "budget/learning_rate.py",  # Advice: any rate costs the same.
     "cli/",
     "dashboard.py",
     "digits.py",
@@ -122,14 +114,20 @@ UNTRUSTED = (
     "models/scores.py",
     "models/surrogate.py",
     "planning/",
+    "private_selection/densities/convex_projection.py",  # shares.enforce has the last word.
     "protocol/retries.py",
     "releasing/describing.py",
     "releasing/notebook.py",
     "releasing/publishing.py",
     "releasing/registry.py",
     "releasing/reminders.py",
+    "releasing/renyi_shown.py",
     "releasing/verification.py",
     "testing/",
+    # Advice: any learning rate costs the same, whether it falls or not.
+    "training/learning_rate.py",
+    "training/rehearsal.py",
+    "training/schedules.py",
     "visualization/",
 )
 # The guarantee of a vote depends on what the clients send, so these are its own.
@@ -174,12 +172,6 @@ def lines(files: Iterable[str]) -> int:
     return sum(code_lines(file) for file in files)
 
 
-def row(procedure: str) -> str:
-    """The row of a procedure in the page."""
-    files, words = trusted(procedure), statement(procedure)
-    return f"| {procedure} | {len(files)} | {lines(files):,} | {lines(words):,} |"
-
-
 def main() -> None:
     for procedure in STARTS:
         files, words = trusted(procedure), statement(procedure)
@@ -187,12 +179,6 @@ def main() -> None:
         for file in files:
             print(f"{code_lines(file):6}  {file}")
         print(f"        and for its statement {len(words)} files, {lines(words)} lines")
-    if "--write" in sys.argv[1:]:
-        text = PAGE.read_text()
-        for procedure in STARTS:
-            old = rf"^\| {procedure} \| \d+ \| [\d,]+ \| [\d,]+ \|$"
-            text = re.sub(old, row(procedure), text, flags=re.MULTILINE)
-        PAGE.write_text(text)
 
 
 if __name__ == "__main__":

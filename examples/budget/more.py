@@ -102,20 +102,25 @@ def searched(problem: Problem, data: Split, epsilon: float, arm: str) -> float:
     tests: dict[float, float] = {}
 
     def objective(trial: optuna.Trial) -> float:
+        paid = None
         if arm == "budget":
             paid = odp.fidelity(trial)
             last = plan_of(epsilon).final
             factor = paid.learning_rate() / last.learning_rate() if problem.scaled else 1.0
             run = Run(paid.noise_multiplier, RATE, paid.steps, factor)
-            noise = paid.score_noise_multiplier
-            assert noise is not None
         else:
             run = Run(noise_of_selection(epsilon), RATE, STEPS)
-            noise = score_noise(run.noise_multiplier)
         private, test = problem.fit(data, problem.suggest(trial), run)
-        score = odp.scoring.private_accuracy(
-            private == data.private[1], size=SIZE.records, noise_multiplier=noise
-        )
+        correct = private == data.private[1]
+        if paid is None:
+            noise = score_noise(run.noise_multiplier)
+            score = odp.scoring.private_accuracy(
+                correct, size=SIZE.records, noise_multiplier=noise
+            )
+        else:
+            about = {"sample_rate": run.sample_rate, "steps": run.steps}
+            paid.spent(odp.dp_sgd(noise_multiplier=run.noise_multiplier, **about))
+            score = paid.score(correct)
         tests[score] = float(np.mean(test == data.test[1]))
         return score
 

@@ -34,9 +34,11 @@ if __name__ == "__main__":
     )
 
     def objective(trial: optuna.Trial) -> float:
-        noise = odp.fidelity(trial).noise_multiplier  # Yours: train with it, score with noise.
-        rng = np.random.default_rng()
-        return -abs(trial.suggest_float("x", 0.0, 1.0) - 0.6) + 0.01 * noise * rng.normal()
+        run = odp.fidelity(trial)
+        x = trial.suggest_float("x", 0.0, 1.0)  # Yours: train, and hand in what that spent.
+        noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
+        run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps))
+        return run.score(np.full(2000, 1.0 - abs(x - 0.6)))
 
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     print(odp.release(study).params)

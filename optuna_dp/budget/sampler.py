@@ -129,10 +129,13 @@ class BudgetSampler(SlotSampler):
         >>> plan = odp.plan_budget(
         ...     epsilon=3.0, records=20_000, batch_size=256, epochs=10, pilots=(4, 2)
         ... )
-        >>> study = optuna.create_study(sampler=odp.BudgetSampler(plan))
+        >>> study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
         >>> def objective(trial):
-        ...     run = odp.fidelity(trial)  # train with run.noise_multiplier for run.steps
-        ...     return trial.suggest_float("x", -1, 1) ** 2
+        ...     run = odp.fidelity(trial)  # what it may spend
+        ...     x = trial.suggest_float("x", -1, 1)  # train here; then hand in what that spent
+        ...     noise, rate, steps = run.noise_multiplier, run.sample_rate, run.steps
+        ...     run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps))
+        ...     return run.score([abs(x) < 0.5] * 20_000)  # one value per record; adds the noise
         >>> study.optimize(objective)  # stops by itself
         >>> release = odp.release(study)
         >>> len(release.pilots), release.params == study.trials[6].params

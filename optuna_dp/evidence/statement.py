@@ -11,6 +11,11 @@ from optuna_dp.protocol.plan import Design
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
+# Where every training is enforced, the statement knows how records were sampled.
+SAMPLING_ENFORCED = (
+    "enforced: each record joined each step independently, with the planned chance (Poisson "
+    "sampling)"
+)
 RELATIONS = {
     "add_or_remove_one": "adding or removing one record",
     "replace_one": "replacing one record by another",
@@ -50,3 +55,15 @@ class Description(ABC):
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         """Returns what it says of what happened, from what is released, by heading."""
         return {}
+
+
+def sampling_row(content: Mapping[str, Any], is_enforced: bool) -> dict[str, str]:
+    """Returns the row on how records were sampled, where the software drew every batch.
+
+    Args:
+        content: What is released; what the curator said of the sampling stays as it is.
+        is_enforced: Whether the software drew the batches of every run.
+    """
+    if not is_enforced or content.get("description", {}).get("sampling"):
+        return {}
+    return {"Sampling as performed": SAMPLING_ENFORCED}

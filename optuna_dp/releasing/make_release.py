@@ -65,10 +65,12 @@ def release(
             succeed (a broken objective, a machine that died, stopping early), for a cause that
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
-        vouched: For a study with a budget of which a run shows what nothing recorded vouches for:
-            it never asked :func:`optuna_dp.fidelity` what it may spend, or it has reported values,
-            several values or attributes that nothing pays for. How you know that the guarantee
-            covers it, in words that the statement prints.
+        vouched: For a study whose plan says what a run is, if a run shows what nothing recorded
+            vouches for: it never asked :func:`optuna_dp.fidelity` what it may spend, handed in
+            nothing that its training spent, returned another number than ``odp.train`` or
+            ``run.score`` made, or has reported values, several values or attributes that nothing
+            pays for. How you know that the guarantee covers it, in words that the statement
+            prints.
         give_up_last_run: For a study with a budget: the last run's score and model are not
             released, only its hyperparameters, which were chosen before it began.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import logging
 import math
@@ -14,7 +16,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,15 +24,19 @@ from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.storages import InMemoryStorage
-from optuna.trial import FrozenTrial, Trial, create_trial
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from optuna_dp.budget.sampler import BudgetSampler
+from optuna_dp.errors import PlanError
 from optuna_dp.testing.data_reads import Batches
 from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
+from optuna_dp.training.judgement import RunJudgement, judge
+from optuna_dp.training.run_endings import settle
+from optuna_dp.training.trial_notes import BY_ENGINE, TRAINING, claims
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
@@ -54,8 +59,10 @@ class CheckedRun:
         draws: Where it drew random numbers; empty if that was not looked at.
         batches: Who joined its batches, as far as that was looked at.
         asked: Whether it asked for its fidelity.
+        judgement: What a release would know of it; None without a budget or a score.
         threads: Names of threads of the user's own code that it left at work.
         seconds: How long it took.
+        is_enforced: Whether :func:`optuna_dp.train` made its training.
         privacy_warnings: What other libraries warned of, where the warning's category names
             privacy.
     """
@@ -75,9 +82,11 @@ class CheckedRun:
     draws: Draws = field(default_factory=Draws)
     batches: Batches = field(default_factory=Batches)
     asked: bool = False
+    judgement: RunJudgement | None = None
     threads: list[str] = field(default_factory=list)
     seconds: float = 0.0
     privacy_warnings: list[str] = field(default_factory=list)
+    is_enforced: bool = False
 
     def outcome(self) -> str:
         """Returns all that follows from the run's randomness, in a form to be compared."""
@@ -183,8 +192,25 @@ class Bench:
         found.reports, found.reads = dict(frozen.intermediate_values), sorted(reads)
         found.attributes = dict(frozen.user_attrs)
         found.asked = storage.asked
+        found.is_enforced = any(
+            training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
+        )
+        found.judgement = self._judged(stage, trial, storage, found.value)
         found.threads = [t.name for t in threading.enumerate() if t not in before and _own(t)]
         return found
+
+    def _judged(
+        self, stage: Stage, trial: Trial, storage: WatchedStorage, value: float | None
+    ) -> RunJudgement | None:
+        """Returns what a release would know of a run; see :func:`judge`."""
+        if self._plan is None or value is None:
+            return None
+        # What is found then is written into the trial, and the judgement says it.
+        with contextlib.suppress(PlanError):
+            settle(trial.study, storage.get_trial(trial._trial_id))
+        ended = copy.copy(storage.get_trial(trial._trial_id))
+        ended.state, ended.values = TrialState.COMPLETE, [value]
+        return judge(ended, self._plan.fidelity(stage.number))
 
     def _ask(self, stage: Stage, like: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
         storage = WatchedStorage()
@@ -201,7 +227,8 @@ class Bench:
             study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
         while trial.number < stage.number:
-            study.tell(trial, 0.5)
+            # Not told: nothing ran, so the sampler has nothing to say of it.
+            storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, [0.5])
             trial = study.ask()
         # The sampler has begun this trial; its parameters may come from anywhere.
         study.sampler = _giving({} if like is None else like.params)
@@ -240,7 +267,7 @@ class _TimeLimitReached(BaseException):
     """Not an Exception, so that an objective which catches those ends as well."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
     if seconds is None or not can_be_limited():
         yield
@@ -285,7 +312,7 @@ def _score(run: Callable[[], Any]) -> tuple[float | None, str, str]:
     return float(value), "", ""
 
 
-@contextmanager
+@contextlib.contextmanager
 def quiet_optuna() -> Iterator[None]:
     """Keeps Optuna's lines about trials of the check away, and its notes on experiments."""
     level = optuna.logging.get_verbosity()
@@ -309,7 +336,7 @@ class WatchedStorage(InMemoryStorage):
         self._own: int | None = None
         self._seen: set[str] = set()
 
-    @contextmanager
+    @contextlib.contextmanager
     def watching(self, own: int) -> Iterator[set[str]]:
         """Yields the names of methods by which trials other than ``own`` are read meanwhile."""
         self._own, self._seen = own, set()

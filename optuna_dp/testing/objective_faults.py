@@ -62,6 +62,7 @@ def of_pair(
         yield from of_lengths(runs, stage)
     if stage.event is not None:
         yield from _of_opacus(runs, stage)
+    yield from _of_conduct(runs)
 
 
 def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:
@@ -213,6 +214,30 @@ def _steps(stage: Stage) -> int:
 def _paid(stage: Stage) -> int:
     """Returns for how many noisy answers the event pays beside the score."""
     return 0 if stage.event is None else max(0, answers_in(stage.event) - 1)
+
+
+def _of_conduct(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
+    """Yields what a release would say of runs of a study with a budget."""
+    for run in runs:
+        # What one says of an objective that never asked has a finding of its own.
+        if run.judgement is None or not run.asked:
+            continue
+        if run.judgement.refusal is not None:
+            yield Finding(
+                "refused at release",
+                f"release() refuses such a run: {run.judgement.refusal}",
+                "No word of the curator's changes that.",
+            )
+            return
+        if run.judgement.not_compared is not None:
+            yield Finding(
+                "not compared",
+                "release() refuses such a run unless you vouch for it: "
+                f"{run.judgement.not_compared}",
+                "Otherwise say why the plan is kept: release(study, vouched='...').",
+                certain=False,
+            )
+            return
 
 
 def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
@@ -470,12 +495,20 @@ def not_checked(
     stated = [one for stage, _ in stages for one in alternatives(stage.event)]
     if all(stage.event is None for stage, _ in stages):
         yield "what a run costs: give its event, or the plan."
+    elif all(run.is_enforced for run in runs):
+        pass  # odp.train draws, clips, adds the noise and steps, whatever the objective does.
     elif not any(run.opacus.steps for run in runs):
         yield (
             "noise and steps: no Opacus optimizer was seen. Audit the training "
             "(optuna_dp.testing.audit_training)."
         )
-    if not records:
+    if runs and all(run.is_enforced for run in runs):
+        if not records:
+            yield (
+                "failures on other data, and what is done with the records before odp.train: give "
+                "data= (--data NAME; the objective then takes the data as its second argument)."
+            )
+    elif not records:
         yield (
             "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
             "(--data NAME; the objective then takes the data as its second argument)."

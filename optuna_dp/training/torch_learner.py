@@ -13,6 +13,7 @@ import torch
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.training.gradient_norms import at_least_single, squared_norms
 from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
@@ -22,9 +23,6 @@ from optuna_dp.training.unchanged import difference, fingerprint, holder_of
 # Of the gradients of the records that are computed at a time.
 _GRADIENT_BYTES = 256 * 2**20
 _MOST_RECORDS_AT_A_TIME = 1024
-# Squares are added up in runs of so many numbers in single precision, and those sums in double.
-# PyTorch's own norm of 40 million equal numbers is off by 2 %.
-_NORM_RUN = 1024
 # Of a data set whose items may have different shapes, before the training.
 _RECORDS_LOOKED_AT = 16
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
@@ -166,7 +164,7 @@ class TorchLearner(Learner):
 
     def _zeros(self) -> list[torch.Tensor]:
         return [
-            torch.zeros(weight.numel(), dtype=_at_least_single(weight.dtype), device=weight.device)
+            torch.zeros(weight.numel(), dtype=at_least_single(weight.dtype), device=weight.device)
             for weight in self._trained
         ]
 
@@ -178,8 +176,8 @@ class TorchLearner(Learner):
             by_name[name].flatten(1) if by_name[name].ndim > 1 else by_name[name].unsqueeze(1)
             for name in self._names
         ]
-        gradients = [gradient.to(_at_least_single(gradient.dtype)) for gradient in gradients]
-        squares = torch.stack([_squared_norms(gradient) for gradient in gradients]).sum(0)
+        gradients = [gradient.to(at_least_single(gradient.dtype)) for gradient in gradients]
+        squares = torch.stack([squared_norms(gradient) for gradient in gradients]).sum(0)
         factors = (self._norm / squares.sqrt()).clamp(max=1.0)
         finite = torch.isfinite(squares)
         if not bool(finite.all()):
@@ -276,29 +274,6 @@ def _renew_lists_of_weights(model: torch.nn.Module) -> None:
         if isinstance(part, torch.nn.RNNBase):
             for name, parameter in part.named_parameters(recurse=False):
                 setattr(part, name, parameter)
-
-
-def _squared_norms(gradients: torch.Tensor) -> torch.Tensor:
-    """Returns the squared L2 norm of each row in double precision, shape (records,).
-
-    Args:
-        gradients: One gradient in each row.
-    """
-    runs = gradients.shape[1] // _NORM_RUN
-    end = runs * _NORM_RUN
-    head = gradients[:, :end].unflatten(1, (runs, _NORM_RUN)) if runs else gradients[:, None, :0]
-    norms = torch.cat(
-        [
-            torch.linalg.vector_norm(head, dim=2),
-            torch.linalg.vector_norm(gradients[:, end:], dim=1, keepdim=True),
-        ],
-        dim=1,
-    )
-    return norms.double().square().sum(1)
-
-
-def _at_least_single(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _check_model(model: Any) -> None:

@@ -22,7 +22,7 @@ import pytest
 from budget.budget_support import budget
 from optuna.trial import Trial, TrialState, create_trial
 from scipy import stats
-from support import ask
+from support import ask, tell
 
 import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE as BUDGET
@@ -49,7 +49,8 @@ KINDS = ["rand_tune"] * 10 + ["rand_tune of a space"] * 6 + ["dp_hypo"] + ["budg
 
 def well(trial: Trial) -> float:
     ask(trial)
-    return trial.suggest_float("x", 0.0, 1.0)
+    score: float = tell(trial, trial.suggest_float("x", 0.0, 1.0))
+    return score
 
 
 @dataclass

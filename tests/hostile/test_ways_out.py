@@ -34,11 +34,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def spends(trial: Trial) -> float:
-    odp.fidelity(trial)
-    return objective(trial)
-
-
 def of_budget(plan: odp.BudgetPlan = PLAN, **options: Any) -> optuna.Study:
     return study_of(odp.BudgetSampler(plan, **options))
 
@@ -74,7 +69,7 @@ def nothing_has_run() -> odp.Release:
     study = of_budget()
     with met("Run study.optimize first"):
         odp.release(study)
-    study.optimize(spends)
+    study.optimize(objective)
     return odp.release(study)
 
 
@@ -83,29 +78,29 @@ def an_enqueued_pilot_and_nothing_has_run() -> odp.Release:
     study.enqueue_trial({"x": 0.25})
     with met("Run study.optimize first"):
         odp.release(study)
-    study.optimize(spends)
+    study.optimize(objective)
     assert odp.release(study).pilots[0]["params"] == {"x": 0.25}
     return odp.release(study)
 
 
 def pilots_are_to_come() -> odp.Release:
     study = of_budget()
-    study.optimize(spends, n_trials=1)
+    study.optimize(objective, n_trials=1)
     with met("ontinue with study.optimize"):
         odp.release(study)
-    study.optimize(spends)
+    study.optimize(objective)
     return odp.release(study)
 
 
 def a_workers_death(plan: odp.BudgetPlan, number: int) -> odp.Release:
     study = of_budget(plan)
     if number:
-        study.optimize(spends, n_trials=number)
-    spends(study.ask())  # And its worker dies.
+        study.optimize(objective, n_trials=number)
+    objective(study.ask())  # And its worker dies.
     with met("optuna-dp recover"):
         odp.release(study)
     odp.recover(study, fail=[number])
-    study.optimize(spends)
+    study.optimize(objective)
     return odp.release(study)
 
 
@@ -129,57 +124,57 @@ def a_dead_last_run_with_one_to_spare() -> odp.Release:
 def no_pilot_with_a_score() -> odp.Release:
     study = of_budget()
     with met("study.enqueue_trial({...}), and continue with study.optimize", PlanError):
-        study.optimize(lambda trial: math.nan * spends(trial))
+        study.optimize(lambda trial: math.nan * objective(trial))
     study.enqueue_trial({"x": 0.25})
-    study.optimize(spends)
+    study.optimize(objective)
     assert odp.release(study).params == {"x": 0.25}
     return odp.release(study)
 
 
 def enqueued_after_the_end() -> odp.Release:
     study = of_budget()
-    study.optimize(spends)
+    study.optimize(objective)
     study.enqueue_trial({"x": 0.25})
     with met("with_training", PlanError):
-        study.optimize(spends)
+        study.optimize(objective)
     return odp.release(study).with_training(PLAN.final.event)
 
 
 def a_trial_added_by_hand() -> odp.Release:
     study = of_budget()
-    study.optimize(spends, n_trials=1)
+    study.optimize(objective, n_trials=1)
     study.add_trial(create_trial(params={"x": 0.5}, distributions=X, value=9.0))
     other = again(study, WITHOUT_ONE())
     with met("Give the study's sampler to every", PlanError):
-        other.optimize(spends, n_trials=1)
+        other.optimize(objective, n_trials=1)
     callback = odp.PrivacyCallback()
     with met("Give the study's sampler to each worker"):
         callback(study, study.trials[1])
-    study.optimize(spends, callbacks=[callback])
+    study.optimize(objective, callbacks=[callback])
     assert "not covered" in odp.release(study).attributes
     return odp.release(study)
 
 
 def a_worker_with_another_plan() -> odp.Release:
     study = of_budget()
-    study.optimize(spends, n_trials=1)
+    study.optimize(objective, n_trials=1)
     with met("the same sampler with the same arguments", PlanError):
-        again(study, odp.BudgetSampler(SPARE)).optimize(spends)
-    again(study, odp.BudgetSampler(PLAN)).optimize(spends)
+        again(study, odp.BudgetSampler(SPARE)).optimize(objective)
+    again(study, odp.BudgetSampler(PLAN)).optimize(objective)
     return odp.release(study)
 
 
 def a_callback_with_a_cost_of_its_own() -> odp.Release:
     study = of_budget()
     with met("PrivacyCallback() without a run", PlanError):
-        study.optimize(spends, callbacks=[odp.PrivacyCallback(RUN)])
-    study.optimize(spends, callbacks=[odp.PrivacyCallback()])
+        study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return odp.release(study)
 
 
 def a_cost_given_to_release() -> odp.Release:
     study = of_budget()
-    study.optimize(spends)
+    study.optimize(objective)
     with met("Leave it out", OptunaDPError):
         odp.release(study, RUN)
     return odp.release(study)
@@ -187,7 +182,7 @@ def a_cost_given_to_release() -> odp.Release:
 
 def another_relation() -> odp.Release:
     study = of_budget()
-    study.optimize(spends)
+    study.optimize(objective)
     with met("Leave out neighboring_relation"):
         odp.release(study, neighboring_relation="replace_one")
     return odp.release(study)
@@ -196,42 +191,47 @@ def another_relation() -> odp.Release:
 def another_relation_in_the_callback() -> odp.Release:
     study = of_budget()
     with met("Leave out neighboring_relation", PlanError):
-        study.optimize(spends, callbacks=[odp.PrivacyCallback(neighboring_relation="replace_one")])
-    study.optimize(spends, callbacks=[odp.PrivacyCallback()])
+        study.optimize(
+            objective, callbacks=[odp.PrivacyCallback(neighboring_relation="replace_one")]
+        )
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return odp.release(study)
 
 
 def several_objectives_and_nobody_who_chooses() -> odp.Release:
     study = optuna.create_study(directions=["maximize"] * 2, sampler=odp.BudgetSampler(PLAN))
     with met("it must be a function of a list of (params, values)", OptunaDPError):
-        study.optimize(lambda trial: (spends(trial), 0.0))
+        study.optimize(lambda trial: (objective(trial), 0.0))
     chooses = odp.BudgetSampler(PLAN, choose=lambda pilots: pilots[0][0])
     study = optuna.create_study(directions=["maximize"] * 2, sampler=chooses)
-    study.optimize(lambda trial: (spends(trial), 0.0))
-    return odp.release(study)
+    study.optimize(lambda trial: (objective(trial), 0.0))
+    # Of several scores the plan charges for one.
+    with met("release(study, vouched='...')"):
+        odp.release(study)
+    return odp.release(study, vouched="the second value is a constant")
 
 
 def two_last_runs_at_once() -> odp.Release:
     study = of_budget(SPARE)
-    study.optimize(spends, n_trials=2)
+    study.optimize(objective, n_trials=2)
     last = study.ask()
-    spends(last)
+    score = objective(last)
     with met("Tell its result first", WaitError):
         study.ask()
-    study.tell(last, 0.5)
-    study.optimize(spends)
+    study.tell(last, score)
+    study.optimize(objective)
     return odp.release(study)
 
 
 def two_pilots_at_once_that_follow_each_other() -> odp.Release:
     study = of_budget()
     first, second = study.ask(), study.ask()
-    value = spends(first)
+    value = objective(first)
     with met("Tell its result first", WaitError):
-        spends(second)
+        objective(second)
     study.tell(first, value)
-    study.tell(second, spends(second))
-    study.optimize(spends)
+    study.tell(second, objective(second))
+    study.optimize(objective)
     return odp.release(study)
 
 
@@ -241,7 +241,7 @@ def a_storage_that_holds_a_release() -> odp.Release:
     assert PUBLISHED_KEY in public.get_all_studies()[0].system_attrs
     study = study_of(odp.BudgetSampler(PLAN), storage=public)
     with met("in another storage", PlanError):
-        study.optimize(spends)
+        study.optimize(objective)
     return nothing_has_run()
 
 
@@ -249,7 +249,7 @@ def a_plan_that_nobody_wrote() -> odp.Release:
     study = of_budget()
     study.add_trial(create_trial(params={"x": 0.5}, distributions=X, value=9.0))
     with met("Start a new study", PlanError):
-        study.optimize(spends)
+        study.optimize(objective)
     with met("Start a new study"):
         odp.release(study)
     return nothing_has_run()
@@ -258,7 +258,7 @@ def a_plan_that_nobody_wrote() -> odp.Release:
 def a_run_that_two_workers_have_won() -> odp.Release:
     """Nothing of it is released; its guarantee and the run's event once more compose."""
     study = of_budget()
-    study.optimize(spends)
+    study.optimize(objective)
     for worker in ("one", "other"):
         rewrite(study, 1, f"{CLAIM_KEY}:1:{worker}", WON)
     with met("Guarantee.compose"):
@@ -426,13 +426,13 @@ def a_copy() -> odp.Release:
 def a_copy_that_went_on() -> odp.Release:
     sampler = odp.BudgetSampler(PLAN)
     study = study_of(sampler, study_name="original")
-    study.optimize(spends, n_trials=2)
+    study.optimize(objective, n_trials=2)
     where: Any = study._storage
     names = {"from_study_name": "original", "to_study_name": "copy"}
     optuna.copy_study(from_storage=where, to_storage=where, **names)
     copy = optuna.load_study(study_name="copy", storage=where, sampler=sampler)
-    copy.optimize(spends)
-    study.optimize(spends)
+    copy.optimize(objective)
+    study.optimize(objective)
     with met("Release 'original', and show nothing of this one"):
         odp.release(copy)
     return odp.release(study)
@@ -506,7 +506,7 @@ def test_ctrl_c_in_the_last_run_leaves_what_was_paid_for(
     plan: odp.BudgetPlan, caplog: pytest.LogCaptureFixture
 ) -> None:
     def stopped(trial: Trial) -> float:
-        value = spends(trial)
+        value = objective(trial)
         if trial.number == 2:
             raise KeyboardInterrupt
         return value
@@ -517,7 +517,7 @@ def test_ctrl_c_in_the_last_run_leaves_what_was_paid_for(
     said = "the budget has no other one"
     assert (said in caplog.text) == (plan is PLAN)
     caplog.clear()
-    study.optimize(spends)
+    study.optimize(objective)
     release = odp.release(study)
     assert len(release.pilots) == 2
     assert release.params is not None
@@ -534,7 +534,7 @@ def test_ctrl_c_in_the_last_run_leaves_what_was_paid_for(
 def test_after_a_last_run_with_a_result_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     study = of_budget()
     for _ in range(2):
-        study.optimize(spends)
+        study.optimize(objective)
     assert "last run failed" not in caplog.text
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from support import simulated
 
 import optuna_dp as odp
 from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
@@ -92,6 +93,7 @@ def test_a_study_without_pilots_runs_the_first_guess() -> None:
 
     def objective(trial: optuna.Trial) -> float:
         run = odp.fidelity(trial)
+        run.spent(simulated(run))
         seen.append(trial.suggest_float("x", 0, 1))
         return run.score(np.ones(134, dtype=bool))
 

@@ -13,7 +13,7 @@ import optuna
 import pytest
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
-from support import RUN, budget_sampler, exactly, refused, rewrite, study_of
+from support import RUN, ask, budget_sampler, exactly, refused, rewrite, study_of, tell
 
 import optuna_dp as odp
 from optuna_dp import polling
@@ -45,9 +45,9 @@ def released(study: optuna.Study, name: str) -> odp.Release:
 
 def run_of(trial: Trial) -> float:
     """An objective for all procedures, whose utilities lie in [0, 1]."""
-    if "plan" in repr(trial.study.sampler):
-        odp.fidelity(trial)
-    return trial.suggest_float("x", 0.0, 1.0, step=0.125)
+    ask(trial)
+    score: float = tell(trial, trial.suggest_float("x", 0.0, 1.0, step=0.125))
+    return score
 
 
 class GivesTwice(InMemoryStorage):

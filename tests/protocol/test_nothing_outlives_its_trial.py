@@ -16,7 +16,7 @@ import optuna
 import pytest
 from budget.budget_support import budget
 from optuna.trial import TrialState
-from support import RUN, ask, exactly, study_of
+from support import RUN, ask, exactly, study_of, tell
 
 import optuna_dp as odp
 from optuna_dp.protocol.records import SLOT_KEY, read_plan
@@ -58,7 +58,7 @@ def live(study: optuna.Study, rng: random.Random) -> list[float]:
             study.tell(trial, state=TrialState.PRUNED)
             continue
         if not abandons:
-            study.tell(trial, rng.random())
+            study.tell(trial, tell(trial, rng.random()))
     if rng.random() < 0.5:
         study.ask()  # ... and nobody ever asks it for a parameter.
     return drawn

@@ -71,10 +71,10 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
         sampler = odp.RandTuneSampler(trials=exactly(5))
     run = RUN if kind == "rand_tune" else None
     study = study_of(sampler)
-    study.optimize(spends, n_trials=3)
+    study.optimize(objective, n_trials=3)
     copies = [copy_of(study, sampler) for _ in range(3)]
     for one in copies[:2]:
-        one.optimize(spends)
+        one.optimize(objective)
     # A copy of which nothing else is known is a study that was moved.
     alone = optuna.storages.InMemoryStorage()
     optuna.copy_study(
@@ -86,17 +86,11 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
         odp.release(copies[1], run)
     assert "Release 'copy 1', and show nothing of this one" in str(caught.value)
     # The original has gone on in no other way so far; once it has, it is the one.
-    study.optimize(spends)
+    study.optimize(objective)
     for one in copies[:2]:
         with pytest.raises(ReleaseRefusedError, match="both have made more runs"):
             odp.release(one, run)
     odp.release(study, run)
-
-
-def spends(trial: optuna.Trial) -> float:
-    if isinstance(trial.study.sampler, odp.BudgetSampler):
-        odp.fidelity(trial)
-    return objective(trial)
 
 
 def test_a_copy_of_a_released_study_gives_the_same_release() -> None:

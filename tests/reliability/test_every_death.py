@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.storages import InMemoryStorage
-from support import RUN, ask, exactly
+from support import RUN, ask, exactly, tell
 
 import optuna_dp as odp
 from optuna_dp import polling
@@ -58,7 +58,8 @@ def work(storage: InMemoryStorage, kind: str, runs: list[int]) -> None:
         ask(trial)
         x = trial.suggest_float("x", -1.0, 1.0)
         runs.append(trial.number)
-        return -((x - 0.3) ** 2)
+        score: float = tell(trial, -((x - 0.3) ** 2))
+        return score
 
     sampler = SAMPLERS[kind](exactly(COUNT))
     optuna.load_study(study_name="study", storage=storage, sampler=sampler).optimize(objective)

@@ -39,6 +39,7 @@ from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.trial import Trial, TrialState, create_trial
 from scipy.optimize import brentq
 from scipy.stats import norm
+from support import tell
 
 import optuna_dp as odp
 from optuna_dp.errors import OptunaDPError, ReleaseRefusedError, UnfinishedStudyError
@@ -142,7 +143,7 @@ class World:
                 raise KeyboardInterrupt
             if how < 0.16:
                 raise optuna.TrialPruned
-            return math.nan if how < 0.2 else value
+            return math.nan if how < 0.2 else float(tell(trial, value))
 
         return objective
 

@@ -19,6 +19,7 @@ import no_disk
 import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
+from support import ask, tell
 
 import optuna_dp as odp
 from optuna_dp.budget.paid_runs import PaidRuns
@@ -71,6 +72,7 @@ def granted_to(trial: optuna.Trial) -> float | None:
     """The noise that a run is granted; None where the plan does not say what a run costs."""
     if not isinstance(trial.study.sampler, odp.BudgetSampler):
         return None
+    ask(trial)
     return float(odp.fidelity(trial).noise_multiplier)
 
 
@@ -81,7 +83,8 @@ def noting(ledger: Ledger) -> Callable[[optuna.Trial], float]:
         granted = granted_to(trial)
         x = trial.suggest_float("x", -1.0, 1.0)
         ledger.append((trial.number, granted))
-        return 1.0 - (x - 0.3) ** 2 / 2
+        score: float = tell(trial, 1.0 - (x - 0.3) ** 2 / 2)
+        return score
 
     return objective
 
@@ -227,7 +230,8 @@ def live_and_die(job: Job, fate: Fate, diary: str, longest_run: float, seed: int
             fate.meet("began")
             time.sleep(rng.uniform(0, longest_run))
             fate.tick(before=False)
-            return -((x - 0.3) ** 2)
+            score: float = tell(trial, -((x - 0.3) ** 2))
+            return score
 
         study.optimize(objective)
     except BaseException as error:

@@ -126,10 +126,10 @@ def test_no_record_counts_for_more_than_the_norm(dtype: str, weights: int) -> No
 
 def test_the_norm_of_many_equal_numbers_is_right() -> None:
     """Where PyTorch's own norm in single precision is off by 2 %."""
-    from optuna_dp.training.torch_learner import _squared_norms
+    from optuna_dp.training.gradient_norms import squared_norms
 
     count = 20_000_000
-    (square,) = _squared_norms(torch.full((1, count), 0.1))
+    (square,) = squared_norms(torch.full((1, count), 0.1))
     exact = count * float(torch.tensor(0.1)) ** 2
     assert abs(math.sqrt(float(square) / exact) - 1.0) < 5e-6
 

@@ -1,0 +1,189 @@
+"""Sets up a training with Opacus that is what a plan charges for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from optuna_dp import validation
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.opacus.familiar_names import answer_familiar_names
+from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.run_endings import check_at_end
+from optuna_dp.training.trial_notes import BY_OPACUS, TRAINING, claim
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import DataLoader
+
+    from optuna_dp.opacus.batches import Batches
+
+# Chance that any step of a run draws more records than its physical batches have room for.
+_CHANCE_OF_TOO_MANY = 1e-9
+
+
+def make_private(
+    run: Fidelity,
+    *,
+    module: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    data_loader: DataLoader[Any],
+    clipping_norm: float = 1.0,
+    physical_batch_size: int | None = None,
+    **familiar: Any,
+) -> tuple[Any, Any, Batches]:
+    """Returns module, optimizer and batches of a training that spends what a run may spend.
+
+    For loops that :func:`optuna_dp.train` cannot take over, such as Lightning's and the Hugging
+    Face Trainer's. In place of ``opacus.PrivacyEngine.make_private``, and of the loop over
+    epochs::
+
+        run = odp.fidelity(trial)
+        private, optimizer, batches = odp.opacus.make_private(
+            run, module=model, optimizer=optimizer, data_loader=loader
+        )
+        for x, y in batches:  # all steps of the run
+            optimizer.zero_grad()
+            loss(private(x), y).backward()
+            optimizer.step()
+
+    The loop is the user's own code, so the statement says *compared*, not *enforced*.
+
+    Guarantees:
+        * Every record joins the batch of a step with probability ``run.sample_rate``,
+          independently. Each record's gradient is clipped, each step has noise of
+          ``run.noise_multiplier`` clipping norms and is divided by the plan's batch size. There
+          are at most ``run.steps`` steps, one for each batch, and one training in a trial.
+        * Batches and noise come from the operating system's randomness: no seed repeats them.
+        * What was spent is read from Opacus' accountant when the trial ends. The run is refused if
+          no step was taken, if anything but the noisy steps changed the weights, or if anything
+          else in the module changed: buffers, frozen weights, tensors in attributes. However the
+          loop was left, ``break`` included, what it had spent is recorded.
+        * The gradient of a record does not depend on its companions, as far as one test shows. The
+          first two batches share some records, and are computed at the same weights. The gradients
+          of these records have to be equal, or no step is taken. The two noisy steps follow after
+          the second batch. Dropout layers are switched off in these two batches.
+
+    What the test cannot see: a dependence that those two batches do not show, such as one that
+    begins later in the training. Where random numbers are drawn by functional dropout, by the
+    ``collate_fn`` or by the loop, it cannot see a dependence on the number of companions.
+
+    What nothing here sees: numbers that the module keeps outside tensors, what the loop prints or
+    stores, weights that were trained on the records before this call, and what was computed from
+    all records beforehand.
+
+    No batch is empty: if no record was drawn, the loop gets one whose gradient is dropped. The
+    first two batches have some more such records.
+
+    Args:
+        run: What :func:`optuna_dp.fidelity` returned in this trial.
+        module: The model, in train mode, made in this trial; its parameters are trained in place.
+        optimizer: An optimizer of all parameters that require a gradient. Pass
+            ``lr=run.learning_rate(...)``.
+        data_loader: Where the records come from: its data set, collate function and workers are
+            used. Its batch size, ``shuffle`` and ``drop_last`` are not: the plan decides them.
+        clipping_norm: Largest L2 norm of one record's gradient; positive and finite.
+        physical_batch_size: Largest number of records that are computed at once; None for the
+            batch of a step as it is drawn. The records of a step are then delivered in several
+            batches, always equally many, so there are ``len(batches)`` batches, and the weights
+            move at the last one of each step. The first two batches may have an eighth and ten
+            records more. So may others, with a chance of 1e-9 in a run, and all of them if the
+            data set has more records than the plan.
+        familiar: Nothing. Arguments of Opacus are answered with what to write here.
+
+    Returns:
+        The model to call, the optimizer to step, and the batches: ``len(batches)`` of them, which
+        can be gone through once. Whoever leaves the loop and begins again goes on where it was
+        left.
+
+    Raises:
+        MissingExtraError: If Opacus is not installed.
+        InvalidArgumentError: If an argument is not allowed. The plan was made from ``run`` and
+            does not know a sampling rate. The module cannot be trained so, has normalisation
+            layers that mix records, or was trained by another run. Parameters that require a
+            gradient are not in the optimizer. The loader has a sampler of its own, records twice,
+            or less than half or more than twice the records of the plan.
+        PlanError: If no trial was granted the run, or it has trained already. Later, in the loop,
+            when a batch has no step or a step has no batch, and for all that is refused above.
+    """
+    answer_familiar_names(familiar)
+    if not isinstance(run, Fidelity):
+        raise InvalidArgumentError(
+            "run", run, "it must be what optuna_dp.fidelity(trial) returned"
+        )
+    if run.sample_rate is None or run.batch_size is None:
+        raise InvalidArgumentError(
+            "run",
+            run,
+            "its plan was made from a function and does not know how batches are drawn",
+            "Use opacus.PrivacyEngine and hand it to run.spent(engine).",
+        )
+    norm = validation.positive("clipping_norm", clipping_norm)
+    if physical_batch_size is not None:
+        physical_batch_size = validation.whole("physical_batch_size", physical_batch_size, 1)
+    try:
+        # An extra.
+        import opacus  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("opacus", "opacus") from error
+    # An extra: these need torch and Opacus.
+    from optuna_dp.opacus.batches import Batches
+    from optuna_dp.opacus.companions import SHOWN_RECORDS
+    from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
+    from optuna_dp.opacus.record_source import record_source
+    from optuna_dp.opacus.set_up import TRAINED_BY, hooked, trained_weights
+    from optuna_dp.opacus.watched_training import WatchedTraining
+
+    trial = run.granted_trial()
+    weights = trained_weights(module, optimizer)
+    source = record_source(data_loader, run.records)
+    pieces = _batches_of_a_step(run, source.size, physical_batch_size)
+    private = hooked(module)
+    try:
+        training_claim = claim(trial, TRAINING, by=BY_OPACUS)
+    except BaseException:
+        private.to_standard_module()
+        raise
+    for parameter in weights:
+        setattr(parameter, TRAINED_BY, trial.number)
+    training = WatchedTraining(
+        run,
+        training_claim,
+        module,
+        weights,
+        source,
+        pieces,
+        min(SHOWN_RECORDS, physical_batch_size or SHOWN_RECORDS),
+    )
+    check_at_end(trial, training)
+    noisy = NoisyOptimizer(
+        optimizer,
+        noise_multiplier=run.noise_multiplier,
+        clipping_norm=norm,
+        expected_batch_size=run.batch_size,
+        watching=training,
+    )
+    return private, noisy, Batches(training, data_loader, run.batch_size)
+
+
+def _batches_of_a_step(run: Fidelity, records: int, physical_batch_size: int | None) -> int:
+    """Returns in how many batches the records of a step are delivered, always as many.
+
+    It follows from public numbers, so a schedule that counts batches depends on no record.
+
+    Args:
+        run: What the run may spend.
+        records: The number of records, if the plan knows no public one.
+        physical_batch_size: The largest number of records that are computed at once.
+    """
+    # Start-up time: scipy.stats is slow to load.
+    from scipy.stats import binom
+
+    # The companion check needs two batches.
+    least = 2 if run.steps == 1 else 1
+    if physical_batch_size is None:
+        return least
+    planned = records if run.records is None else max(1, round(run.records))
+    most = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned, run.sample_rate)
+    return max(least, math.ceil(float(most) / physical_batch_size))

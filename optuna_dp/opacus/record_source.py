@@ -1,0 +1,135 @@
+"""The records of a training, from a data loader of which only the order is replaced."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.training.records import check_number, read_records
+
+
+class RecordSource:
+    """The records of a data loader, by their indices.
+
+    Args:
+        data_loader: A loader with one of torch's default samplers.
+
+    Attributes:
+        size: The number of records.
+    """
+
+    def __init__(self, data_loader: DataLoader[Any]) -> None:
+        self._loader = data_loader
+        self._dataset: Any = data_loader.dataset
+        self.size = len(self._dataset)
+
+    def items(self, indices: Iterable[int]) -> list[Any]:
+        """Returns records as the data set has them."""
+        chosen = [int(index) for index in indices]
+        if callable(getattr(self._dataset, "__getitems__", None)):
+            return list(self._dataset.__getitems__(chosen))
+        return [self._dataset[index] for index in chosen]
+
+    def together(self, items: Sequence[Any]) -> Any:
+        """Returns records as one batch."""
+        collate: Callable[[Sequence[Any]], Any] = self._loader.collate_fn
+        return collate(items)
+
+    def batches(self, indices: Iterable[list[int]]) -> Iterator[Any]:
+        """Returns batches with the records of these indices, loaded by the loader's workers."""
+        settings = self._loader
+        # Seeds of workers come from it, and the script's own generator is left alone.
+        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        return iter(
+            DataLoader(
+                self._dataset,
+                batch_sampler=indices,
+                collate_fn=settings.collate_fn,
+                num_workers=settings.num_workers,
+                pin_memory=settings.pin_memory,
+                timeout=settings.timeout,
+                worker_init_fn=settings.worker_init_fn,
+                multiprocessing_context=settings.multiprocessing_context,
+                prefetch_factor=settings.prefetch_factor,
+                generator=generator,
+            )
+        )
+
+
+def record_source(data_loader: Any, planned: float | None) -> RecordSource:
+    """Returns the records of a data loader.
+
+    Args:
+        data_loader: The user's.
+        planned: The public number of records that the plan was made for; None if unknown.
+
+    Raises:
+        InvalidArgumentError: If the loader says how batches are drawn, a record is in its data set
+            twice, or there are less than half or more than twice the records of the plan.
+    """
+    if not isinstance(data_loader, DataLoader):
+        raise InvalidArgumentError(
+            "data_loader",
+            type(data_loader).__name__,
+            "it must be a torch.utils.data.DataLoader",
+            "Write DataLoader(dataset).",
+        )
+    _refuse_samplers(data_loader)
+    records = read_records(data_loader.dataset, "data_loader")
+    if planned is not None:
+        check_number(records, planned)
+    return RecordSource(data_loader)
+
+
+def _refuse_samplers(loader: DataLoader[Any]) -> None:
+    remedy = (
+        "Write DataLoader(dataset, batch_size=...), with shuffle=True or without. To train on "
+        "some records only, give DataLoader(Subset(dataset, indices)), and plan with their "
+        "number."
+    )
+    if isinstance(loader.dataset, IterableDataset):
+        raise InvalidArgumentError(
+            "data_loader",
+            f"a loader of {type(loader.dataset).__name__}",
+            "records of an IterableDataset have no index, so none can be drawn by chance",
+            "Give a data set with __len__ and __getitem__, such as the list of its records.",
+        )
+    batch_sampler, sampler = loader.batch_sampler, loader.sampler
+    if loader.batch_size is None and batch_sampler is None:
+        raise InvalidArgumentError(
+            "data_loader",
+            "a loader with batch_size=None",
+            "an item of its data set would be a batch, and the plan counts records",
+            remedy,
+        )
+    if loader.batch_size is None or type(batch_sampler) is not BatchSampler:
+        raise InvalidArgumentError(
+            "data_loader",
+            f"a loader with batch_sampler={type(batch_sampler).__name__}",
+            "the plan decides how batches are drawn: each record joins each batch by chance",
+            remedy,
+        )
+    own = type(sampler) is SequentialSampler or (
+        type(sampler) is RandomSampler
+        and not sampler.replacement
+        and sampler.num_samples == len(loader.dataset)
+    )
+    if not own:
+        raise InvalidArgumentError(
+            "data_loader",
+            f"a loader with sampler={type(sampler).__name__}",
+            "the plan decides how records are drawn: each joins each batch with the same chance, "
+            "so a sampler could only be ignored",
+            remedy,
+        )

@@ -1,0 +1,331 @@
+"""What a training with Opacus did is judged when its trial ends, however its loop was left."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from opacus_support import (
+    PLAN,
+    Begun,
+    begin,
+    cross_entropy,
+    dense,
+    parts,
+    refused_at_the_end,
+    torch,
+    train,
+)
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, PlanError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def started(**settings: Any) -> tuple[Begun, Any, Any, Any, Any]:
+    begun, given = begin(), parts(**settings)
+    private, optimizer, batches = odp.opacus.make_private(begun.run, **given)
+    return begun, private, optimizer, batches, given
+
+
+def step(private: Any, optimizer: Any, batch: Any) -> None:
+    optimizer.zero_grad()
+    cross_entropy(private, batch).backward()
+    optimizer.step()
+
+
+def test_a_whole_training_is_recorded_and_finished() -> None:
+    begun, private, optimizer, batches, _ = started()
+    assert not begun.is_finished
+    assert train(private, optimizer, batches) == len(batches) == begun.run.steps
+    begun.end()
+    assert begun.is_finished
+    assert begun.recorded_steps == begun.run.steps
+
+
+def broken_off(private: Any, optimizer: Any, batches: Any) -> None:
+    for number, batch in enumerate(batches):
+        step(private, optimizer, batch)
+        if number == 3:
+            break
+
+
+def sliced(private: Any, optimizer: Any, batches: Any) -> None:
+    for batch in itertools.islice(batches, 4):
+        step(private, optimizer, batch)
+
+
+def zipped(private: Any, optimizer: Any, batches: Any) -> None:
+    for _, batch in zip(range(4), batches, strict=False):
+        step(private, optimizer, batch)
+
+
+def zipped_the_other_way(private: Any, optimizer: Any, batches: Any) -> None:
+    for batch, _ in zip(batches, range(4), strict=False):
+        step(private, optimizer, batch)
+
+
+def in_two_passes(private: Any, optimizer: Any, batches: Any) -> None:
+    for _ in range(2):
+        for batch in itertools.islice(batches, 2):
+            step(private, optimizer, batch)
+
+
+@pytest.mark.parametrize("loop", [broken_off, sliced, zipped, zipped_the_other_way, in_two_passes])
+def test_a_loop_that_is_left_is_recorded_with_its_steps(loop: Any) -> None:
+    begun, private, optimizer, batches, _ = started()
+    loop(private, optimizer, batches)
+    begun.end()
+    assert begun.is_finished
+    assert begun.recorded_steps == 4
+
+
+def test_a_look_at_a_batch_costs_nothing() -> None:
+    begun, private, optimizer, batches, _ = started()
+    first = next(iter(batches))
+    again = next(iter(batches))
+    assert torch.equal(first[0], again[0])
+    assert train(private, optimizer, batches) == begun.run.steps
+    begun.end()
+    assert begun.recorded_steps == begun.run.steps
+
+
+def test_a_second_pass_is_refused_and_so_is_a_step_without_a_batch() -> None:
+    begun, private, optimizer, batches, _ = started()
+    train(private, optimizer, batches)
+    with pytest.raises(PlanError, match="loop over epochs"):
+        train(private, optimizer, batches)
+    optimizer.zero_grad()
+    private(torch.ones(4, 5)).sum().backward()
+    with pytest.raises(PlanError, match="Step once for each batch"):
+        optimizer.step()
+    begun.end()
+    assert begun.recorded_steps == begun.run.steps
+
+
+def test_a_second_training_in_a_trial_is_refused_before_its_first_step() -> None:
+    begun, *_ = started()
+    with pytest.raises(PlanError, match="has begun its training already"):
+        odp.opacus.make_private(begun.run, **parts())
+
+
+def test_numbers_of_a_plan_cannot_train() -> None:
+    with pytest.raises(PlanError, match="no trial was granted"):
+        odp.opacus.make_private(PLAN.final, **parts())
+
+
+def test_a_training_without_a_step_is_refused_at_the_end() -> None:
+    begun, private, _, _batches, given = started()
+    with refused_at_the_end(begun, "no step with noise was taken"):
+        # The optimizer that was handed in, on a loader of one's own.
+        for batch in itertools.islice(given["data_loader"], 3):
+            step(private, given["optimizer"], batch)
+
+
+def test_one_batch_alone_is_no_step() -> None:
+    begun, private, optimizer, batches, _ = started()
+    with refused_at_the_end(begun, "takes effect with the second"):
+        step(private, optimizer, next(iter(batches)))
+
+
+def test_the_optimizer_that_was_handed_in_may_not_step() -> None:
+    _, private, _, batches, given = started()
+    with pytest.raises(PlanError, match="had no step"):
+        train(private, given["optimizer"], batches)
+
+
+@pytest.mark.parametrize("zero", ["optimizer", "module"])
+def test_a_second_optimizer_is_refused(zero: str) -> None:
+    begun, private, optimizer, batches, given = started()
+    second = torch.optim.Adam(given["module"].parameters(), lr=0.01)
+
+    def both() -> None:
+        for batch in batches:
+            (optimizer if zero == "optimizer" else given["module"]).zero_grad()
+            cross_entropy(private, batch).backward()
+            optimizer.step()
+            second.step()
+
+    with pytest.raises(PlanError, match="changed by something other than the noisy steps"):
+        both()
+    with pytest.raises(PlanError, match="changed by something other"):
+        begun.end()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda module: module.weight.data.add_(1e-7),
+        lambda module: module.load_state_dict({k: v * 2 for k, v in module.state_dict().items()}),
+        lambda module: module.requires_grad_(False),
+        lambda module: setattr(module, "weight", torch.nn.Parameter(torch.ones(3, 5))),
+        lambda module: setattr(module, "kept", torch.ones(3)),
+    ],
+)
+def test_weights_that_change_after_the_last_step_are_refused(change: Any) -> None:
+    begun, private, optimizer, batches, given = started()
+    train(private, optimizer, batches)
+    with refused_at_the_end(begun, "changed|replaced"):
+        change(given["module"])
+
+
+def test_moving_a_model_and_loading_its_own_weights_changes_nothing() -> None:
+    begun, private, optimizer, batches, given = started()
+    train(private, optimizer, batches)
+    module = given["module"]
+    module.load_state_dict({k: v.clone() for k, v in module.state_dict().items()})
+    module.eval().cpu()
+    begun.end()
+    assert begun.is_finished
+
+
+class RunningMean(torch.nn.Module):  # type: ignore[misc]
+    """Keeps a statistic of the records, as a buffer or as an attribute."""
+
+    def __init__(self, as_buffer: bool) -> None:
+        super().__init__()
+        self.layer = dense()
+        if as_buffer:
+            self.register_buffer("mean", torch.zeros(5))
+        else:
+            self.mean = torch.zeros(5)
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("as_buffer", [True, False])
+def test_a_running_statistic_is_refused_at_the_first_step(as_buffer: bool) -> None:
+    begun, private, optimizer, batches, _ = started(module=RunningMean(as_buffer))
+    with refused_at_the_end(begun, "'mean' of the module has changed"):
+        pass_until_refused(private, optimizer, batches, "'mean' of the module has changed")
+
+
+def pass_until_refused(private: Any, optimizer: Any, batches: Any, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        train(private, optimizer, batches)
+
+
+def test_a_frozen_weight_that_moves_is_refused() -> None:
+    module = torch.nn.Sequential(dense(5, 5), dense())
+    module[0].requires_grad_(False)
+    begun, private, optimizer, batches, _ = started(module=module)
+    train(private, optimizer, batches)
+    with refused_at_the_end(begun, r"'0.bias' of the module has changed"):
+        module[0].bias.add_(1.0)
+
+
+def skipping(private: Any, optimizer: Any, batches: Any) -> None:
+    for number, batch in enumerate(batches):
+        if number == 2:
+            continue
+        step(private, optimizer, batch)
+
+
+def adding_up(private: Any, optimizer: Any, batches: Any) -> None:
+    for number, batch in enumerate(batches):
+        cross_entropy(private, batch).backward()
+        if number % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def signalling(private: Any, optimizer: Any, batches: Any) -> None:
+    for number, batch in enumerate(batches):
+        optimizer.signal_skip_step(number % 4 < 3)
+        step(private, optimizer, batch)
+
+
+def managing_memory(private: Any, optimizer: Any, batches: Any) -> None:
+    from opacus.utils.batch_memory_manager import BatchMemoryManager
+
+    with BatchMemoryManager(
+        data_loader=batches, max_physical_batch_size=8, optimizer=optimizer
+    ) as pieces:
+        train(private, optimizer, pieces)
+
+
+def backward_twice(private: Any, optimizer: Any, batches: Any) -> None:
+    for batch in batches:
+        for _ in range(2):
+            cross_entropy(private, batch).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        (skipping, "leave none out"),
+        (adding_up, "physical_batch_size"),
+        (signalling, "physical_batch_size"),
+        (managing_memory, "physical_batch_size"),
+        (backward_twice, "call backward.. once"),
+    ],
+)
+def test_one_batch_has_one_step(loop: Any, words: str) -> None:
+    _, private, optimizer, batches, _ = started()
+    with pytest.raises(PlanError, match=words):
+        loop(private, optimizer, batches)
+
+
+def test_nothing_has_to_be_cleared() -> None:
+    begun, private, optimizer, batches, _ = started()
+    for batch in batches:
+        cross_entropy(private, batch).backward()
+        optimizer.step()
+    begun.end()
+    assert begun.is_finished
+
+
+def test_a_refusal_that_is_caught_is_a_refusal_still() -> None:
+    begun, private, optimizer, batches, given = started()
+    passes = iter(batches)
+    for _ in range(3):
+        step(private, optimizer, next(passes))
+    batch = next(passes)
+    with torch.no_grad():
+        given["module"].weight.zero_()
+    for _ in range(2):
+        with pytest.raises(PlanError, match="changed by something other"):
+            step(private, optimizer, batch)
+    with refused_at_the_end(begun, "changed by something other"):
+        pass
+    assert begun.recorded_steps == 3
+
+
+def test_no_step_after_the_end_of_the_trial() -> None:
+    begun, private, optimizer, batches, _ = started()
+    for batch in itertools.islice(batches, 3):
+        step(private, optimizer, batch)
+    begun.end()
+    with pytest.raises(PlanError, match="has ended"):
+        step(private, optimizer, next(iter(batches)))
+
+
+def test_the_accountant_may_be_handed_in_and_another_one_may_not() -> None:
+    begun, private, optimizer, batches, _ = started()
+    train(private, optimizer, batches)
+    begun.run.spent(batches.accountant)
+    with pytest.raises(PlanError, match=r"has trained by odp\.opacus\.make_private"):
+        begun.run.spent(odp.dp_sgd(noise_multiplier=9.0, sample_rate=0.01, steps=1))
+    begun.end()
+    assert begun.is_finished
+
+
+def test_one_module_for_all_trials_is_refused_before_the_run_is_charged() -> None:
+    first, private, optimizer, batches, given = started()
+    train(private, optimizer, batches)
+    first.end()
+    second = begin()
+    with pytest.raises(InvalidArgumentError, match="inside the objective"):
+        odp.opacus.make_private(second.run, **given)
+    private.to_standard_module()
+    with pytest.raises(InvalidArgumentError, match="inside the objective"):
+        odp.opacus.make_private(second.run, **given)
+    assert second.claims == []
+    # The trial is as free as it was.
+    odp.opacus.make_private(second.run, **parts())
