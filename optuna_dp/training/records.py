@@ -113,6 +113,12 @@ class DataSetRecords(Records):
     def __len__(self) -> int:
         return len(self._data_set)
 
+    def has_some_of(self, other: DataSetRecords) -> bool:
+        """Returns whether some records are in another data set as well, as far as can be seen."""
+        numbers: dict[Any, int] = {}
+        own, others = (_origins(data._data_set, numbers) for data in (self, other))
+        return bool(np.isin(own, others).any())
+
     def take(self, indices: npt.NDArray[np.int64]) -> tuple[Any, ...]:
         import torch  # An extra.
 
@@ -195,6 +201,33 @@ def check_number(records: Records, planned: float, name: str = "records") -> Non
     )
 
 
+def check_disjoint(records: Records, scored: Records) -> None:
+    """Refuses records to score that are among those that are trained on, where that can be seen.
+
+    Args:
+        records: The training's records.
+        scored: The records to score.
+
+    Raises:
+        InvalidArgumentError: If some of them are the same.
+    """
+    if isinstance(records, ArrayRecords) and isinstance(scored, ArrayRecords):
+        pairs = ((a, b) for a in records.holders() for b in scored.holders())
+        is_shared = any(_overlap(first, second) for first, second in pairs)
+    elif isinstance(records, DataSetRecords) and isinstance(scored, DataSetRecords):
+        is_shared = records.has_some_of(scored)
+    else:
+        return
+    if is_shared:
+        raise InvalidArgumentError(
+            "score_records",
+            "some of the training's records",
+            "the plan scores on records that are never trained on, and one of these shares memory "
+            "with the training's",
+            "Give other records, or plan with score='training'.",
+        )
+
+
 def mapped(function: Callable[[Any], Any], part: Any) -> Any:
     """Returns a part of records with a function applied to each of its arrays."""
     if isinstance(part, Mapping):
@@ -250,6 +283,14 @@ def _shares_memory(array: Any) -> bool:
     memory = np.empty(span + strides[0], dtype=np.uint8)[:size].view(f"V{size}")
     pair = np.lib.stride_tricks.as_strided(memory, (2, *lengths), strides)
     return bool(np.shares_memory(pair[0], pair[1]))
+
+
+def _overlap(first: Any, second: Any) -> bool:
+    """Returns whether two arrays share memory of the processor."""
+    try:
+        return np.shares_memory(np.asarray(first), np.asarray(second))
+    except (RuntimeError, TypeError):
+        return False  # On a GPU, or of a type that numpy does not have.
 
 
 def _refuse_what_draws(records: Any, name: str) -> None:

@@ -21,7 +21,7 @@ from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 from optuna_dp.training.optimizers import OptimizerFactory, default_learning_rate
-from optuna_dp.training.records import Records, check_number, read_records
+from optuna_dp.training.records import Records, check_disjoint, check_number, read_records
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
@@ -358,6 +358,7 @@ def _scored_records(
             "the plan does not know how many records are scored",
             "Give their public number, fixed beforehand and not their exact number.",
         )
+    check_disjoint(records, scored)
     size = validation.whole("score_size", score_size, 1)
     check_number(scored, size, "score_records")
     return _ScoredRecords(scored, size)

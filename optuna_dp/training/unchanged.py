@@ -12,6 +12,8 @@ import functools
 import hashlib
 import secrets
 import types
+import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -67,12 +69,13 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         roots: The objects, by name.
     """
     waiting: list[tuple[str, Any]] = list(roots.items())
-    seen: set[int] = set()
+    # With the objects themselves: an id is of one object only as long as it exists.
+    seen: dict[int, Any] = {}
     while waiting:
         path, value = waiting.pop()
         yield path, value
         if not isinstance(value, (*_SCALARS, torch.Tensor)) and id(value) not in seen:
-            seen.add(id(value))
+            seen[id(value)] = value
             waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
 
 
@@ -92,7 +95,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"[{name}]", part
             if not isinstance(key, str):
                 yield f"[{number}].key", key
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | deque):
         for number, part in enumerate(value):
             yield f"[{number}]", part
     elif isinstance(value, set | frozenset):
@@ -109,12 +112,38 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, types.ModuleType | type) and not _is_of(value, _NOT_FOLLOWED):
         if hasattr(value, "__dict__"):
             yield from ((f".{name}", part) for name, part in vars(value).items())
+        if not isinstance(value, torch.nn.Module) and _pickles_by_itself(type(value)):
+            yield ".state", _state(value)
         for kind in type(value).__mro__:
             if isinstance(value, torch.nn.Module) and not _is_of(kind, _LIBRARIES):
                 yield from ((f".{kind.__name__}.{n}", v) for n, v in _class_values(kind))
             for name in _slots(kind):
                 if hasattr(value, name):
                     yield f".{name}", getattr(value, name)
+
+
+def _pickles_by_itself(kind: type) -> bool:
+    """Returns whether objects of a class hold more than their attributes."""
+    names = ("__reduce__", "__reduce_ex__", "__getstate__")
+    return "__dict__" not in dir(kind) or any(
+        getattr(kind, name, None) is not getattr(object, name, None) for name in names
+    )
+
+
+def _state(value: Any) -> Any:
+    """Returns what an object is pickled as besides its attributes, such as a text's characters.
+
+    None of what cannot be pickled, such as a generator. What it holds is not seen.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pickling of iterators is deprecated.
+            reduced = value.__reduce_ex__(2)
+    except Exception:
+        return None
+    if not isinstance(reduced, tuple):
+        return None
+    return [tuple(part) if isinstance(part, Iterator) else part for part in reduced[1:]]
 
 
 def held_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:

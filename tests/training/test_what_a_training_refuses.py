@@ -6,6 +6,8 @@ Nothing is charged then: the trial has not claimed its training, and may train a
 from __future__ import annotations
 
 import functools
+import io
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +111,8 @@ class Keeping(nn.Module):
         self.last: Any = None
         self.calls = 0
         self.memory = np.zeros(1)
+        self.queue: deque[Any] = deque(maxlen=3)
+        self.text = io.StringIO()
 
     def forward(self, x: Any) -> Any:
         self.keep(self, x)
@@ -119,6 +123,8 @@ KEPT: dict[str, Callable[[Any, Any], None]] = {
     "a list": lambda model, x: model.kept.append(x),
     "an attribute": lambda model, x: setattr(model, "last", x),
     "a number": lambda model, x: setattr(model, "calls", model.calls + len(x)),
+    "a deque": lambda model, x: model.queue.append(len(model.queue)),
+    "a text": lambda model, x: model.text.write("x"),
     "an array": lambda model, x: model.memory.__iadd__(1.0),
     "a new attribute": lambda model, x: setattr(model, f"of_call_{model.calls}", x),
 }

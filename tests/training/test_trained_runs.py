@@ -1,0 +1,452 @@
+"""What a training leaves behind: its claims, its score, its model, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from granted import NO_NOISE, claimed, granted
+from support import logged
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils.data import Subset, TensorDataset  # noqa: E402
+
+import optuna_dp as odp  # noqa: E402
+from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
+from optuna_dp.training.schedules import Schedule  # noqa: E402
+from optuna_dp.training.trial_notes import BY_ENGINE, SCORE, TRAINING  # noqa: E402
+
+N = 60
+X = torch.randn(N, 4)
+Y = (X[:, 0] > 0).long()
+cross_entropy = nn.functional.cross_entropy
+EXACT = {"noise_multiplier": NO_NOISE, "score_noise_multiplier": 0.1}
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.2), nn.Linear(5, 2))
+
+
+def train(run: odp.Fidelity, module: Any = None, records: Any = (X, Y), **arguments: Any) -> Any:
+    if "record_loss" not in arguments:
+        arguments.setdefault("loss", cross_entropy)
+    return odp.train(run, model() if module is None else module, records, **arguments)
+
+
+def test_a_training_claims_its_trial_before_the_first_step_and_finishes_after_the_last() -> None:
+    run = granted(N, batch_size=10.0, steps=3)
+    claims_at_steps = []
+
+    class Watching(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            claims_at_steps.append([dict(training) for training in claimed(run, TRAINING)])
+            return super().step(closure)
+
+    trained = train(
+        run,
+        optimizer=lambda weights, rate: Watching(weights, lr=rate),
+        learning_rate=0.1,
+        score="accuracy",
+    )
+    at_set_up, *at_steps = claims_at_steps
+    assert at_set_up == []
+    assert [len(claims) for claims in at_steps] == [1, 1, 1]
+    assert all(not claims[0].get("finished") for claims in at_steps)
+    ((training,), (score,)) = claimed(run, TRAINING), claimed(run, SCORE)
+    assert training == {
+        "number": 0, "by": BY_ENGINE, "steps": 3, "noise": "secure", "finished": True
+    }  # fmt: skip
+    assert score == {"number": 0, "by": BY_ENGINE, "value": trained.score, "finished": True}
+
+
+def test_a_second_training_in_a_trial_is_refused_and_trains_nothing() -> None:
+    run = granted(N)
+    train(run)
+    module = model()
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    with pytest.raises(PlanError, match="has begun its training already"):
+        train(run, module)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_of_many_threads_one_trains_at_most() -> None:
+    run = granted(N, batch_size=5.0)
+    trained, refused = [], []
+
+    def work() -> None:
+        try:
+            trained.append(train(run))
+        except PlanError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(trained) <= 1
+    assert len(trained) + len(refused) == 6
+
+
+def test_the_numbers_of_a_plan_cannot_train() -> None:
+    plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=20, epochs=10, pilots=0)
+    with pytest.raises(PlanError, match="no trial was granted"):
+        train(plan.final)
+
+
+def test_a_plan_made_from_a_function_cannot_train() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise / math.sqrt(steps)), steps=10,
+        pilots=0,
+    )  # fmt: skip
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    with pytest.raises(InvalidArgumentError, match="does not know how batches are drawn"):
+        train(odp.fidelity(study.ask()))
+
+
+# A loss and a score, each of one record and of two.
+CALLS_AT_SET_UP = 4
+
+
+class KeepingLater(nn.Module):
+    """It keeps nothing while it is tried out, and something afterwards.
+
+    That it counts its calls is not seen: a generator's state is hidden.
+    """
+
+    def __init__(self, keep: Any) -> None:
+        super().__init__()
+        self.layer, self.frozen = nn.Linear(4, 2), nn.Linear(4, 2).requires_grad_(False)
+        self.kept: list[Any] = []
+        self.register_buffer("state", torch.zeros(2))
+        # PyTorch itself refuses to write into a tensor from within a step; numpy does not ask.
+        self.memory_of_state = self.state.numpy()
+        self.memory_of_frozen = self.frozen.weight.detach().numpy()
+        self.keep, self.calls = keep, (call for call in range(1_000))
+
+    def forward(self, x: Any) -> Any:
+        if next(self.calls) >= CALLS_AT_SET_UP:
+            self.keep(self, x)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda module, x: module.kept.append(1.0),
+        lambda module, x: setattr(module, "last", x),
+        lambda module, x: module.memory_of_state.__iadd__(1.0),
+        lambda module, x: module.memory_of_frozen.__iadd__(1.0),
+        lambda module, x: setattr(module, "training", False),
+    ],
+)
+def test_a_training_that_moved_anything_else_is_an_error_and_unfinished(keep: Any) -> None:
+    run = granted(N)
+    with pytest.raises(PlanError, match="The training changed model"):
+        train(run, KeepingLater(keep), score="accuracy")
+    assert [training.get("finished") for training in claimed(run, TRAINING)] == [None]
+    assert claimed(run, SCORE) == []
+
+
+def test_frozen_parts_buffers_and_modes_are_as_before() -> None:
+    norm = nn.BatchNorm1d(4).eval().requires_grad_(False)
+    norm.running_mean.fill_(0.3)
+    module = nn.Sequential(norm, nn.Linear(4, 5), nn.Dropout(0.1), nn.Linear(5, 2))
+    module[1].requires_grad_(False)
+    state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    modes = [part.training for part in module.modules()]
+    trained = train(granted(N), module, score="accuracy")
+    assert trained.model is module
+    assert [part.training for part in module.modules()] == modes
+    moved = {name for name, t in module.state_dict().items() if not torch.equal(t, state[name])}
+    assert moved == {"3.weight", "3.bias"}
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_a_recurrent_model_works_after_its_training() -> None:
+    module = nn.LSTM(4, 2, batch_first=True)
+    series = torch.randn(N, 5, 4)
+    train(granted(N), module, (series,), record_loss=lambda m, x: m(x[None])[0].square().mean())
+    again = nn.LSTM(4, 2, batch_first=True)
+    again.load_state_dict(module.state_dict())
+    weights = module._flat_weights
+    assert all(any(w is p for p in module.parameters()) for w in weights)
+    assert torch.equal(module(series)[0], again(series)[0])
+
+
+def test_nothing_of_the_records_is_shown_or_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    run = granted(N, batch_size=10.0, steps=7)
+    with logged() as lines, logged("optuna") as others:
+        train(run, score="accuracy", show_progress=True)
+    shown = capfd.readouterr()
+    assert lines == others == []
+    assert shown.out == ""
+    steps = shown.err.replace("\r", "\n").split("\n")
+    assert [line for line in steps if line] == [
+        f"private training: step {step} of 7" for step in range(1, 8)
+    ]
+    train(granted(N, batch_size=10.0), score="accuracy")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_number_of_records_unlike_the_planned_one_is_warned_of() -> None:
+    with logged() as lines:
+        train(granted(50, batch_size=10.0))
+    assert ["more than 10 %" in line for line in lines] == [True]
+    assert "60" not in lines[0]
+    with logged() as lines:
+        train(granted(58, batch_size=10.0))
+    assert lines == []
+
+
+def exact_score(score: float, right: int, size: int) -> None:
+    """Within the noise of a tenth of a contribution: 1e-9 at six deviations."""
+    assert abs(score - right / size) < 6.2 * 0.1 / (2 * size)
+
+
+def identity(classes: int = 2) -> nn.Module:
+    """A model whose outputs are its inputs, with a weight that hardly moves."""
+    layer = nn.Linear(classes, classes)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(classes))
+        layer.bias.zero_()
+    return layer
+
+
+STILL: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 1e-12}
+
+
+def test_the_score_is_the_share_of_right_records_with_the_noise_of_the_plan() -> None:
+    x = torch.tensor([[2.0, 1.0]] * 30 + [[1.0, 2.0]] * 20)
+    y = torch.tensor([0] * 50)
+    run = granted(50, **EXACT)
+    exact_score(train(run, identity(), (x, y), score="accuracy", **STILL).score, 30, 50)
+    # Divided by the public number, whatever the number of records.
+    run = granted(48, **EXACT)
+    exact_score(train(run, identity(), (x, y), score="accuracy", **STILL).score, 24 + 5, 48)
+
+
+def test_the_noise_of_the_score_is_the_plans() -> None:
+    x, y = torch.tensor([[2.0, 1.0]] * 8), torch.zeros(8, dtype=torch.long)
+    scores = []
+    for _ in range(60):
+        run = granted(8, noise_multiplier=NO_NOISE, score_noise_multiplier=40.0)
+        module = odp.SoftmaxRegression(2, 2)
+        scores.append(odp.train(run, module, (x, y), score="accuracy").score)
+    # A deviation of 2.5; the bound is for 1e-6, and finds half the noise.
+    assert 0.55 < np.std(scores) / (40.0 / 16.0) < 1.6
+
+
+def test_a_score_is_clipped_and_what_is_no_number_counts_as_zero() -> None:
+    values = torch.tensor([0.5, 7.0, -3.0, math.nan, math.inf, -math.inf, 1.0, 0.0])
+    run = granted(8, **EXACT)
+    trained = train(
+        run,
+        nn.Linear(1, 1),
+        (values,),
+        record_loss=lambda m, value: m(torch.zeros(1)),
+        record_score=lambda m, value: value + 0.0 * m(torch.zeros(1)).squeeze(),
+        **STILL,
+    )
+    exact_score(trained.score, 3.5, 8)  # type: ignore[arg-type]
+
+
+def test_a_record_with_many_targets_counts_once() -> None:
+    pixels = torch.zeros(10, 2, 3, 3)
+    pixels[:, 1] = 1.0
+    targets = torch.zeros(10, 3, 3, dtype=torch.long)
+    targets[:5, 0] = 1  # A third of the pixels of half the records.
+    module = nn.Conv2d(2, 2, 1)
+    with torch.no_grad():
+        module.weight.copy_(torch.eye(2).reshape(2, 2, 1, 1))
+        module.bias.zero_()
+    run = granted(10, **EXACT)
+    score = train(run, module, (pixels, targets), score="accuracy", **STILL).score
+    exact_score(score, 5 / 3, 10)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1)])
+def test_one_output_is_a_logit(shape: tuple[int, ...]) -> None:
+    x = torch.tensor([[1.0], [2.0], [-1.0], [-2.0], [3.0], [-3.0]])
+    y = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 1.0]).reshape(shape)
+    module = identity(1)
+    loss = nn.functional.binary_cross_entropy_with_logits
+    run = granted(6, **EXACT)
+    trained = train(
+        run, module, (x, y), loss=lambda o, t: loss(o.reshape(t.shape), t), score="accuracy",
+        **STILL,
+    )  # fmt: skip
+    exact_score(trained.score, 4, 6)
+
+
+def test_scoring_is_in_evaluation_mode_also_for_transformers() -> None:
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.9)
+            self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.encoder(x).mean(1)
+
+    module = Classifier()
+    x, y = torch.randn(20, 3, 4), torch.randint(0, 4, (20,))
+    trained = train(granted(20, **EXACT), module, (x, y), score="accuracy", **STILL)
+    assert module.training
+    right = int((module.eval()(x).argmax(1) == y).sum())
+    exact_score(trained.score, right, 20)
+
+
+def test_a_plan_without_a_score_scores_nothing() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, records=N, batch_size=20, epochs=10, pilots=1, score_final=False
+    )
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    scores = []
+    for _ in range(2):
+        trial = study.ask()
+        run = odp.fidelity(trial)
+        scores.append(train(run, score="accuracy").score)
+        study.tell(trial, scores[-1])
+    assert scores[0] != 0.0
+    assert scores[1] == 0.0
+    assert claimed(run, SCORE) == []
+    assert train(granted(N)).score is None
+
+
+def test_disjoint_records_are_scored_by_their_public_number() -> None:
+    x, y = torch.tensor([[2.0, 1.0]] * 21), torch.tensor([0] * 14 + [1] * 7)
+    run = granted(N, score="disjoint", **EXACT)
+    records = torch.randn(N, 2), Y
+    scored = {"score": "accuracy", "score_records": (x, y)}
+    for arguments, argument in (
+        ({"score": "accuracy"}, "score_records"),
+        (scored, "score_size"),
+        ({**scored, "score_size": 100}, "score_records"),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            train(run, identity(), records, **arguments)
+        assert caught.value.argument == argument
+    trained = train(run, identity(), records, **scored, score_size=20, **STILL)
+    # Divided by 20, with the middle of the range for the record too many.
+    assert abs(trained.score - (0.5 + (14 - 10.5) / 20)) < 0.01
+
+
+def test_training_records_are_no_disjoint_records() -> None:
+    run = granted(N, score="disjoint", **EXACT)
+    with pytest.raises(InvalidArgumentError, match="shares memory with the training's") as caught:
+        train(run, score="accuracy", score_records=(X[10:], Y[10:]), score_size=50)
+    assert caught.value.argument == "score_records"
+
+
+def test_training_items_are_no_disjoint_records() -> None:
+    whole = TensorDataset(X, Y)
+    parts = Subset(whole, range(40)), Subset(whole, range(40, N))
+    arguments = {"score": "accuracy", "score_size": 20}
+    train(
+        granted(40, score="disjoint", **EXACT), None, parts[0], score_records=parts[1], **arguments
+    )
+    run = granted(40, score="disjoint", **EXACT)
+    overlapping = Subset(whole, range(39, N - 1))
+    with pytest.raises(InvalidArgumentError, match="never trained on"):
+        train(run, None, parts[0], score_records=overlapping, **arguments)
+
+
+def test_public_records_are_scored_exactly() -> None:
+    x, y = torch.tensor([[2.0, 1.0]] * 21), torch.tensor([0] * 14 + [1] * 7)
+    run = granted(N, score=None, noise_multiplier=NO_NOISE)
+    records = torch.randn(N, 2), Y
+    trained = train(run, identity(), records, score="accuracy", score_records=(x, y), **STILL)
+    assert trained.score == pytest.approx(14 / 21, abs=1e-12)
+    assert claimed(run, SCORE) == []
+
+
+def test_data_sets_of_items_are_trained_on() -> None:
+    whole = TensorDataset(X, Y)
+    for records in (
+        whole,
+        Subset(whole, range(N)),
+        [(X[i], int(Y[i])) for i in range(N)],
+        (X.numpy().astype(np.float64), Y.numpy()),
+    ):
+        trained = train(granted(N, **EXACT), None, records, score="accuracy")
+        assert trained.score is not None
+
+
+def test_which_noise_it_was_is_recorded() -> None:
+    for secure, word in ((None, "secure"), (True, "secure"), (False, "generator")):
+        run = granted(N)
+        train(run, secure_noise=secure)
+        assert [training["noise"] for training in claimed(run, TRAINING)] == [word]
+
+
+@pytest.mark.parametrize(
+    ("weights", "batch_size", "on_processor", "is_affordable"),
+    [
+        (1_000, 1.0, True, True),
+        (10_000_000, 10.0, True, False),
+        (10_000_000, 1_000.0, True, True),
+        (10_000_000, 1_000.0, False, False),
+        (1_000, 1_000.0, False, True),
+    ],
+)
+def test_secure_noise_is_the_default_where_it_is_cheap(
+    weights: int, batch_size: float, on_processor: bool, is_affordable: bool
+) -> None:
+    from optuna_dp.training.noise import is_affordable as affordable
+
+    assert affordable(weights, batch_size, on_processor) is is_affordable
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_no_seed_of_torch_repeats_a_training(secure: bool) -> None:
+    def weights() -> Any:
+        torch.manual_seed(0)
+        np.random.seed(0)
+        module = nn.Linear(4, 2)
+        train(granted(N, batch_size=20.0), module, secure_noise=secure)
+        return module.weight.detach()
+
+    assert not torch.equal(weights(), weights())
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_the_noise_of_tensors_has_its_scale(secure: bool) -> None:
+    module = nn.Linear(100, 100)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    run = granted(N, noise_multiplier=3.0, steps=4, batch_size=12.0)
+    train(
+        run,
+        module,
+        (torch.zeros(N, 100), torch.zeros(N, 100)),
+        loss=lambda output, target: 0.0 * output.sum(),
+        optimizer="sgd",
+        learning_rate=0.5,
+        clipping_norm=2.0,
+        schedule=Schedule("constant"),
+        secure_noise=secure,
+    )
+    deviation = 0.5 * 3.0 * 2.0 / 12.0 * math.sqrt(4)
+    for values in (module.weight, module.bias):
+        n = values.numel()
+        variance = float(values.detach().double().square().mean())
+        # 1e-6; finds a scale that is off by 7 % (weights).
+        assert abs(variance / deviation**2 - 1.0) < 5.2 * math.sqrt(2.0 / n)
+
+
+def test_the_default_rate_keeps_the_noise_of_a_weight_whatever_the_schedule() -> None:
+    deviations = []
+    for schedule in (Schedule("constant"), Schedule("linear"), Schedule("cosine")):
+        module = odp.SoftmaxRegression(40, 50)
+        run = granted(20, steps=40, noise_multiplier=2.0, batch_size=4.0)
+        odp.train(run, module, (np.zeros((20, 40)), np.zeros(20, dtype=int)), schedule=schedule)
+        deviations.append(module.weights.std())
+    assert deviations == pytest.approx([0.3] * 3, rel=0.09)
