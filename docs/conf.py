@@ -1,6 +1,7 @@
 """Sphinx configuration."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import optuna_dp
@@ -30,6 +31,10 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 exclude_patterns = ["_build", "_extensions"]
 autodoc_typehints = "description"
+# Extras whose classes the reference names; without them their names stand for them.
+autodoc_mock_imports = [
+    package for package in ("flwr", "cryptography", "pytest") if find_spec(package) is None
+]
 autodoc_member_order = "bysource"
 napoleon_custom_sections = [("Guarantees", "params_style")]
 doctest_global_setup = """

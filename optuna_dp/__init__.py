@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
+    from optuna_dp.private_selection.densities.convex_projection import (
+        ConvexProjection as ConvexProjection,
+    )
     from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
@@ -124,6 +127,7 @@ _HOMES = {
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",
     "planning.selection_plan": "selection_plan",
+    "private_selection.densities.convex_projection": "ConvexProjection",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",

@@ -54,6 +54,7 @@ def annotate(study: Study, *, attack: bool = True) -> None:
 
     ====================  =========================================================================
     privacy-profile       guaranteed epsilon against delta, with the strongest known attack beneath
+    renyi-divergence      guaranteed Renyi divergence against its order, if a finite one is known
     epsilon-by-trials     the runs so far (or iterations) against the guarantee; not noisy max
     ====================  =========================================================================
 
@@ -80,6 +81,7 @@ def annotate(study: Study, *, attack: bool = True) -> None:
     board.save_note(study, curators_note(study))
     figures: dict[str, Callable[[Study], go.Figure]] = {
         "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=attack),
+        "renyi-divergence": plots.plot_renyi_divergence,
         "epsilon-by-trials": plots.plot_epsilon_by_trials,
     }
     _draw(board, study, study, figures)
@@ -92,9 +94,9 @@ class DashboardCallback:
     seconds more because it looks for attacks. Storages in memory are left alone: they have no
     readers but this process.
 
-    Give it after :class:`optuna_dp.PrivacyCallback`, which records what a run costs. Studies of
-    :class:`optuna_dp.ProposeTestSampler` and :class:`optuna_dp.NoisyMaxSampler` need this one
-    only.
+    Give it after :class:`optuna_dp.PrivacyCallback`, which records what a run costs. In studies
+    of :class:`optuna_dp.ProposeTestSampler` and :class:`optuna_dp.NoisyMaxSampler`, whose plan
+    has the whole cost, it needs no other callback.
 
     Guarantees:
         * It never ends a study: what cannot be drawn is logged as a warning.
@@ -136,8 +138,8 @@ class DashboardCallback:
 def annotate_published(study: Study, release: Release) -> None:
     """Writes the statement and public plots into a published study, if the extra is installed.
 
-    The plots: guaranteed epsilon against delta; what publishing so many runs costs; the noisy
-    votes, if it was a vote.
+    The plots: guaranteed epsilon against delta; Renyi divergence against its order; what
+    publishing so many runs costs; the noisy votes, if it was a vote.
 
     Guarantees:
         * What is written is a function of the release alone.
@@ -152,6 +154,7 @@ def annotate_published(study: Study, release: Release) -> None:
     board.save_note(study, published_note(release))
     figures: dict[str, Callable[[Release], go.Figure]] = {
         "privacy-profile": functools.partial(plots.plot_privacy_profile, attack=False),
+        "renyi-divergence": plots.plot_renyi_divergence,
         "epsilon-by-trials": plots.plot_epsilon_by_trials,
         "votes": plots.plot_votes,
     }

@@ -16,6 +16,7 @@ __all__ = [
     "MissingExtraError",
     "OptunaDPError",
     "PlanError",
+    "ProjectionError",
     "ReleaseRefusedError",
     "SeedWarning",
     "UnfinishedStudyError",
@@ -93,6 +94,10 @@ class ExactScoreWarning(UserWarning):
 
 class PlanError(OptunaDPError):
     """The recorded plan of a study is missing, corrupted, or not this worker's plan."""
+
+
+class ProjectionError(OptunaDPError):
+    """No solver has found a density within the bounds, so no run was drawn."""
 
 
 class ReleaseRefusedError(OptunaDPError):

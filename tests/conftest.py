@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib.util
+
 import no_disk
 import optuna
 import pytest
@@ -18,6 +20,13 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 no_disk.install()
+
+
+def pytest_report_header() -> str:
+    """Says whether odp.train is tested with PyTorch, which is an extra."""
+    if importlib.util.find_spec("torch") is None:
+        return 'odp.train with PyTorch: not tested here; pip install -e ".[test,torch]" has it'
+    return "odp.train with PyTorch: tested"
 
 
 @pytest.fixture(autouse=True)

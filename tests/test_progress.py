@@ -11,6 +11,7 @@ import pytest
 from support import RUN, exactly, objective, study_of
 
 import optuna_dp as odp
+from optuna_dp.numbers_shown import rounded_up
 
 
 class Terminal(io.StringIO):
@@ -33,7 +34,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, sampler: Any, run: Any = RUN, *, tty:
 def test_it_says_what_is_guaranteed_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(monkeypatch, odp.RandTuneSampler(trials=exactly(5)), tty=True)
     epsilon = odp.selection_guarantee(RUN, exactly(5)).epsilon(1e-5)
-    assert f"epsilon {epsilon:.3f}" in text
+    assert f"epsilon {rounded_up(epsilon, 3)}" in text
     # What stays on the screen is what follows the last return of the carriage: blanks.
     assert text.replace("\x1b[A", "").rstrip("\r").split("\r")[-1].strip() == ""
 
@@ -57,7 +58,7 @@ def test_pilots_are_counted_and_no_line_is_wider_than_a_terminal(
     ]
     assert max(map(len, lines)) <= 79
     epsilon = plan.guarantee.epsilon(plan.delta)
-    assert all(f"epsilon {epsilon:.3f} at delta 1e-05." in line for line in lines)
+    assert all(f"epsilon {rounded_up(epsilon, 3)} at delta 1e-05." in line for line in lines)
 
 
 def test_nothing_is_written_where_a_file_would_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:

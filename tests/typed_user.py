@@ -11,8 +11,11 @@ from optuna_dp.errors import ReleaseRefusedError
 
 
 def objective(trial: optuna.Trial) -> float:
-    noise = odp.fidelity(trial).noise_multiplier or 1.0
-    return trial.suggest_float("learning_rate", 1e-3, 1.0, log=True) / noise
+    run = odp.fidelity(trial)
+    rate = trial.suggest_float("learning_rate", 1e-3, 1.0, log=True)
+    noise, sample_rate = run.noise_multiplier, run.sample_rate or 1.0
+    run.spent(odp.dp_sgd(noise_multiplier=noise, sample_rate=sample_rate, steps=run.steps))
+    return run.score([rate < 0.1] * 20_000)
 
 
 def search(sampler: optuna.samplers.BaseSampler) -> odp.Release | None:
@@ -22,7 +25,7 @@ def search(sampler: optuna.samplers.BaseSampler) -> odp.Release | None:
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(run, delta=1e-6)])
     try:
-        return odp.release(study)
+        return odp.release(study, vouched="what only the curator knows")
     except ReleaseRefusedError as error:
         print(error.trial_number, error.fix)
         return None
@@ -53,7 +56,14 @@ def main() -> None:
     pilots = odp.BudgetSampler(charged, choose=lambda outputs: outputs[0][0])
     pruner = odp.WithinTrialPruner(optuna.pruners.ThresholdPruner(lower=0.0))
     print(pruner, odp.partition(1000, 10).shape)
-    for sampler in (pilots, odp.DPHyPOSampler(schedule="batch"), odp.RandTuneSampler()):
+    each = odp.RunPlan(
+        records=20_000,
+        batch_size=256,
+        steps=100,
+        noise_multiplier=1.0,
+        score_noise_multiplier=20.0,
+    )
+    for sampler in (pilots, odp.DPHyPOSampler(schedule="batch"), odp.RandTuneSampler(run=each)):
         release = search(sampler)
         if release is not None:
             print(report(release))

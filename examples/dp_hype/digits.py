@@ -35,7 +35,7 @@ DIGITS = DataSet("digits")
 app = ClientApp()
 
 
-@voter(app, policy=VotePolicy(max_epsilon=1e6, server="trusted"))
+@voter(app, policy=VotePolicy(max_epsilon=1e6, server="trusted", ledger="run"))
 def objective(params: dict[str, Any], context: Context) -> float:
     """What the client has measured before; all candidates are trained at once, for speed."""
     return float(SCORES[int(context.node_config["client"])][params["candidate"]])

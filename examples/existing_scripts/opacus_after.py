@@ -1,4 +1,4 @@
-"""After: the same network, trained and tuned within a budget. Its epsilon is that of everything."""
+"""After: the same network, tuned within a budget. Its epsilon is that of everything."""
 
 import optuna
 import torch

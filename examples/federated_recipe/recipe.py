@@ -19,14 +19,21 @@ import logging
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from sklearn.datasets import load_digits
 
 import optuna_dp as odp
-from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, VotePolicy, voter
+from optuna_dp.federated import (
+    FederatedVote,
+    InProcessGrid,
+    PlainSum,
+    VotePolicy,
+    VoteStrategy,
+    voter,
+)
 
 SPACE = {
     "learning_rate": FloatDistribution(1e-3, 10.0, log=True),
@@ -61,7 +68,7 @@ def train(weights: np.ndarray, x: np.ndarray, y: np.ndarray, params: dict[str, A
     return weights
 
 
-@voter(app, policy=VotePolicy(max_epsilon=10.0, server="trusted"))
+@voter(app, policy=VotePolicy(max_epsilon=10.0, server="trusted", ledger="run"))
 def objective(params: dict[str, Any], context: Context) -> float:
     """What a few rounds on the client's own data come to, by their loss on a part of them."""
     x, y = own_data(context)
@@ -108,21 +115,22 @@ def run(clients: int, rounds: int, noise_multiplier: float, epsilon: float) -> o
         clients=clients,
         secure_aggregation=PlainSum(),
     )
-    recipe = vote.start(grid, grid.server_context())
-    print(f"recipe: {recipe.params}, epsilon {recipe.guarantee.epsilon(DELTA):.3f}")
-
-    strategy = DifferentialPrivacyServerSideFixedClipping(
+    private_training = DifferentialPrivacyServerSideFixedClipping(
         FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=clients),
         noise_multiplier=noise_multiplier,
         clipping_norm=CLIP,
         num_sampled_clients=clients,
     )
+    # The vote is held before the first round, and its winner is in every client's configuration.
+    strategy = VoteStrategy(vote, private_training, grid.server_context())
     result = strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord([np.zeros((PIXELS.shape[1], 10))]),
         num_rounds=rounds,
-        train_config=ConfigRecord(dict(recipe.params or {})),
     )
+    recipe = strategy.release
+    assert recipe is not None
+    print(f"recipe: {recipe.params}, epsilon {recipe.guarantee.epsilon(DELTA):.3f}")
     weights = result.arrays.to_numpy_ndarrays()[0]
     # Every client takes part in every round, so a round is one Gaussian mechanism about clients:
     # the noise is noise_multiplier times what one client's clipped update moves the sum by.

@@ -14,7 +14,7 @@ from optuna_dp.federated import FederatedVote, InProcessGrid, PlainSum, VotePoli
 
 # No server is there to be distrusted, so clients answer plain sums, which are quick.
 app = ClientApp()
-voter(app, policy=VotePolicy(max_epsilon=5.0, server="trusted"))(objective)
+voter(app, policy=VotePolicy(max_epsilon=5.0, server="trusted", ledger="run"))(objective)
 
 
 def main() -> None:

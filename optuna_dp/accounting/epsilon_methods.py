@@ -4,8 +4,10 @@ Events are those that :class:`optuna_dp.Guarantee` has found to be supported.
 
 ====================  =========================================================================
 ``data_profile``      privacy-profile bound of selection (docs/explanation/profile-bound.md)
-``history_profile``   the same for policies that see private outputs only: the smaller of the two
-                      bounds (pointwise-bound.md, history-bound.md)
+``rank_profile``      the same, tight for every law of T (docs/explanation/rank-profile.md)
+``all_runs``          all runs of a selection composed, where there are few at most
+``history_profile``   that of selection for policies that see private outputs only: the smaller of
+                      the two bounds (pointwise-bound.md, history-bound.md)
 ``rdp``               Renyi DP (rdp-of-selection.md); dp-accounting for other events
 ``pure``              pure epsilon, at any delta
 ``profile``           dominating pairs of events that are not selections

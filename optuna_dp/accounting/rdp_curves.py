@@ -117,6 +117,20 @@ def rdp_to_epsilon(orders: npt.ArrayLike, rdp: npt.ArrayLike, delta: float) -> f
     return epsilon
 
 
+def best_order(orders: npt.ArrayLike, rdp: npt.ArrayLike, delta: float) -> float | None:
+    """Returns the order at which the conversion to epsilon at ``delta`` is smallest.
+
+    None where no order has a finite divergence. Which order it is decides about no guarantee.
+    """
+    a = np.asarray(orders, dtype=np.float64)
+    r = np.asarray(rdp, dtype=np.float64)
+    if not np.any(np.isfinite(r)):
+        return None
+    with np.errstate(invalid="ignore"):
+        epsilons = r + np.log1p(-1.0 / a) - np.log(delta * a) / (a - 1.0)
+    return float(a[int(np.argmin(epsilons))])
+
+
 def rdp_to_delta(orders: npt.ArrayLike, rdp: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
     """Returns deltas such that the mechanism is (epsilon, delta)-DP, for many epsilons at once.
 

@@ -172,6 +172,7 @@ class Budget(Procedure):
             needed = needed or bool(doubt)
             judgements.append(judgement)
         fewer = sum(judgement.fewer_steps for judgement in judgements)
+        stated = sum(judgement.is_stated for judgement in judgements)
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
             "runs": len(judgements),
@@ -179,6 +180,7 @@ class Budget(Procedure):
             "training": _counts([judgement.training for judgement in judgements]),
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
+            **({"stated": stated} if stated else {}),
             **({"vouched": vouched} if needed else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),
         }

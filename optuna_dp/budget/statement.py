@@ -9,7 +9,13 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS, WORDS
+from optuna_dp.training.judgement import (
+    ENFORCED,
+    SCORE_WORDS,
+    STATED,
+    TRAINING_WORDS,
+    WORDS,
+)
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -125,6 +131,8 @@ took, when they ended, logs, or attributes and reported values outside the state
             "Training": _by_word(spending["training"], TRAINING_WORDS, runs),
         }
         rows |= sampling_row(content, set(spending["training"]) == {ENFORCED})
+        if spending.get("stated"):
+            rows["Training"] += f". {STATED}, in {spending['stated']} of {runs} runs"
         if spending.get("fewer_steps"):
             rows["Training"] += (
                 f". {spending['fewer_steps']} of them took fewer steps than planned: the curator "

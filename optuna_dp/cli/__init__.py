@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import optuna_dp
-from optuna_dp.cli import budget, check, demo, plan, studies
+from optuna_dp.cli import budget, check, demo, plan, studies, vote
 from optuna_dp.cli.common import Command, Commands
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 for command, group, summary in (
     (budget.budget, "Plan", "Plan pilots and a last run for an epsilon; write a script."),
     (plan.plan, "Plan", "Compare private selections of a secret number of runs."),
+    (vote.vote, "Plan", "Plan a vote among clients: which lead shows through the noise."),
     (demo.demo, "Run", "Train a private classifier of digits, and compare."),
     (studies.recover, "Run", "List open trials; mark those of dead workers as failed."),
     (studies.release, "Release", "Release the result of a finished study."),

@@ -258,15 +258,13 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
 
 _SEARCHED = """\
     # The learning rate follows from this number, so it may differ between pilots and last run.
+    # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    weights = train(
-        run.learning_rate("sgd", noise_per_weight=noise),
-        1.0,  # clipping norm, for features of size about 1
+    rate = run.learning_rate("sgd", noise_per_weight=noise)
+    trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
 """
 _FIXED = """\
-    weights = train(
-        run.learning_rate("sgd"),  # from public numbers, for features of size about 1
-        1.0,  # clipping norm
+    trained = odp.train(run, model, (x, y), score="accuracy")
 """
 _AROUND = """\
 # The first pilot uses the value computed from public numbers, the others are around it.
@@ -289,35 +287,20 @@ plan = odp.plan_budget(ARGUMENTS)
 # HERE: your records. These are made up, and there are as many as the plan says.
 rng = np.random.default_rng()
 x = rng.normal(size=(RECORDS, 10))
-y = (x @ rng.normal(size=10) > 0).astype(float)
-
-
-def train(learning_rate, clipping_norm, noise_multiplier, steps, sample_rate):
-    """HERE: your model. DP-SGD as in the plan: Poisson samples, clipping, noise."""
-    weights = np.zeros(x.shape[1])
-    for _ in range(steps):
-        batch = rng.random(len(x)) < sample_rate
-        gradients = (1 / (1 + np.exp(-x[batch] @ weights)) - y[batch])[:, None] * x[batch]
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        gradients *= np.minimum(1, clipping_norm / np.maximum(norms, 1e-12))
-        noise = rng.normal(0, noise_multiplier * clipping_norm, weights.shape)
-        weights -= learning_rate * (gradients.sum(axis=0) + noise) / (sample_rate * len(x))
-    return weights
+y = (x @ rng.normal(size=10) > 0).astype(int)
 
 
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
+    # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
+    # loss=torch.nn.functional.cross_entropy.
+    model = odp.SoftmaxRegression(x.shape[1], 2)
     # The learning rate follows from this number, so it may differ between pilots and last run.
+    # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    weights = train(
-        run.learning_rate("sgd", noise_per_weight=noise),
-        1.0,  # clipping norm, for features of size about 1
-        run.noise_multiplier,
-        run.steps,
-        run.sample_rate,
-    )
-    # If your training has a privacy accountant: run.spent(accountant)
-    return run.score((x @ weights > 0) == (y > 0))
+    rate = run.learning_rate("sgd", noise_per_weight=noise)
+    trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
+    return trained.score  # has noise
 
 
 # The first pilot uses the value computed from public numbers, the others are around it.

@@ -235,6 +235,8 @@ the guarantee above. To compose this release with others, use `Guarantee.compose
 
 METHODS = {
     "data_profile": "privacy-profile bound of selection",
+    "rank_profile": "privacy-profile bound of selection by ranks of outputs",
+    "all_runs": "composition of all runs that there may be",
     "history_profile": "privacy-profile bound for policies that see private outputs only",
     "rdp": "Rényi differential privacy of selection",
     "pure": "pure differential privacy",

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import SAMPLING_ENFORCED
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
 
+# Where every training is enforced, the statement knows how records were sampled.
+SAMPLING_ENFORCED = (
+    "enforced: each record joined each step independently, with the planned chance (Poisson "
+    "sampling)"
+)
 RELATIONS = {
     "add_or_remove_one": "adding or removing one record",
     "replace_one": "replacing one record by another",

@@ -14,7 +14,9 @@ loaded when it is first used, and says so if Flower is missing.
 ``plain_sum``  sums of votes that the server sees
 ``secagg``     sums by Flower's SecAgg+
 ``masks``      keys bound to what clients were shown, and strong masks, for Flower's SecAgg+
+``shamir``     the shares of secrets, for many clients at once
 ``server``     the vote from the server's side
+``strategy``   the same as a strategy of Flower, before a training
 ``in_process`` clients in this very process, for tests and simulations
 """
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from optuna_dp.federated.policy import VotePolicy as VotePolicy
     from optuna_dp.federated.secagg import SecAggPlus as SecAggPlus
     from optuna_dp.federated.server import FederatedVote as FederatedVote
+    from optuna_dp.federated.strategy import VoteStrategy as VoteStrategy
     from optuna_dp.voting.plan import VoteFailedError as VoteFailedError
 
 _HOME_OF = {
@@ -43,6 +46,7 @@ _HOME_OF = {
     "SecAggPlus": "optuna_dp.federated.secagg",
     "VoteFailedError": "optuna_dp.voting.plan",
     "VotePolicy": "optuna_dp.federated.policy",
+    "VoteStrategy": "optuna_dp.federated.strategy",
     "client_statement": "optuna_dp.federated.client_statement",
     "voter": "optuna_dp.federated.client",
 }

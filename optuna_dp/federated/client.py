@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import math
@@ -18,13 +19,14 @@ from flwr.common import ndarrays_to_parameters
 from flwr.common.constant import ErrorCode
 from flwr.common.typing import Code, FitRes, Status
 from flwr.compat.common import recorddict_compat
+from optuna.trial import FixedTrial
 
 from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.federated import masks, secure_messages
-from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, Step, now
-from optuna_dp.federated.policy import NODE_CONFIG_KEY, View, VotePolicy
+from optuna_dp.federated.ledger import Answer, FileLedger, Ledger, StateLedger, now
+from optuna_dp.federated.policy import NODE_CONFIG_KEY, RUN_LEDGER, View, VotePolicy
 from optuna_dp.federated.query import VOTE_RECORD, Params, VoteQuery, VoteRefusedError
 from optuna_dp.voting.ballots import ballot
 from optuna_dp.voting.skellam_noise import Skellam
@@ -35,20 +37,27 @@ _STATE = "optuna_dp_vote"
 # The one thing a client says when something goes wrong: an exception's text may quote the data.
 _REFUSED = "refused"
 
-Objective = TypeVar("Objective", bound=Callable[[Params, Context], float])
+Evaluation = Callable[[Params, Context], float]
+# Called with the parameters and the context, or as an objective of Optuna with a trial.
+Objective = TypeVar("Objective", bound=Callable[..., float])
 
 
 def voter(
     app: ClientApp,
     *,
     max_epsilon: float | None = None,
+    ledger: str | None = None,
     policy: VotePolicy | None = None,
 ) -> Callable[[Objective], Objective]:
     """Returns a decorator that lets ``app`` answer votes with an objective of its client's data.
 
+    The objective is called with the parameters of a candidate and Flower's context, or, if it
+    takes one argument, as an objective of Optuna: with an ``optuna.trial.FixedTrial``, whose user
+    attributes are the node's configuration.
+
     A client answers within its limits only: those of the file that the node's configuration names
-    as ``vote-policy`` (:meth:`.VotePolicy.from_file`), and those given here. Without either it
-    answers nothing.
+    as ``vote-policy`` (:meth:`.VotePolicy.from_file`), and those given here. Without either, or
+    without a ledger, it answers nothing.
 
     Guarantees:
         * Nothing leaves but the noisy vector of votes, masked under SecAgg+: no losses, no
@@ -66,29 +75,39 @@ def voter(
     Args:
         app: The client app. Messages "query.vote" and "query.vote_secagg" are taken; training
             and evaluation stay free.
-        max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon)``.
+        max_epsilon: Short for ``policy=VotePolicy(max_epsilon=max_epsilon, ledger=ledger)``.
+        ledger: Only with ``max_epsilon``: a file, or ``"run"``.
         policy: Limits of the app, in addition to the node's.
 
     Raises:
-        InvalidArgumentError: If ``max_epsilon`` is not positive, or both are given.
+        InvalidArgumentError: If ``max_epsilon`` is not positive, or given beside ``policy``, or
+            ``ledger`` without ``max_epsilon``; when an objective is decorated that takes neither
+            one argument nor two.
 
     Example:
         >>> from flwr.clientapp import ClientApp  # doctest: +SKIP
         >>> app = ClientApp()  # doctest: +SKIP
-        >>> @voter(app, max_epsilon=1.0)  # doctest: +SKIP
+        >>> @voter(app, max_epsilon=1.0, ledger="run")  # doctest: +SKIP
         ... def objective(params, context):
         ...     return (params["x"] - context.node_config["optimum"]) ** 2
     """
     if max_epsilon is not None:
         if policy is not None:
             raise InvalidArgumentError("max_epsilon", max_epsilon, "policy has one already")
-        policy = VotePolicy(max_epsilon=max_epsilon)
+        policy = VotePolicy(max_epsilon=max_epsilon, ledger=ledger)
+    elif ledger is not None:
+        raise InvalidArgumentError(
+            "ledger", ledger, "it goes with max_epsilon", "Give the policy a ledger."
+        )
 
     def register(objective: Objective) -> Objective:
+        evaluate = evaluation_of(objective)
+
         def plain(message: Message, context: Context) -> Message:
             text = secure_messages.query_text(message)
-            view = View(False, VoteQuery.from_json(text).plan.clients, 0, False)
-            vote = answer_to(text, view, secrets.token_hex(16), objective, context, policy)
+            clients = VoteQuery.from_json(text).plan.clients  # of whom nothing can be seen
+            view = View(False, clients, clients, 0, False)
+            vote = answer_to(text, view, secrets.token_hex(16), evaluate, context, policy)
             return Message(
                 RecordDict({VOTE_RECORD: ArrayRecord({"sum": Array(vote)})}), reply_to=message
             )
@@ -97,7 +116,7 @@ def voter(
             def vote(asked: Message, own: Context) -> Message:
                 text, view = secure_messages.query_of(own), secure_messages.seen(own)
                 once = f"vote {secure_messages.sum_name(own)}"
-                return _as_fit_result(answer_to(text, view, once, objective, own, policy), asked)
+                return _as_fit_result(answer_to(text, view, once, evaluate, own, policy), asked)
 
             secure_messages.check(message, context)
             stage = secure_messages.stage_of(message)
@@ -106,6 +125,8 @@ def voter(
                 _charge(query, secure_messages.promised(message), _policies(context, policy))
             elif stage in ("share_keys", "unmask"):
                 _once(stage, context, policy)
+            if stage == "share_keys":
+                secure_messages.sort_keys(message)
             before = masks.view.set(secure_messages.view_of(message, context))
             try:
                 if stage == "collect_masked_vectors":
@@ -116,6 +137,8 @@ def voter(
                 masks.view.reset(before)
             if stage == "setup":
                 secure_messages.remember(message, context)
+                name = secure_messages.set_up_name(context)
+                _ledger(context, _policies(context, policy)).begin(name)
             return cast(Message, reply)
 
         app.query("vote")(_discreet(plain))
@@ -123,6 +146,36 @@ def voter(
         return objective
 
     return register
+
+
+def evaluation_of(objective: Callable[..., float]) -> Evaluation:
+    """Returns the objective as a function of parameters and context.
+
+    Raises:
+        InvalidArgumentError: If it takes neither one argument nor two.
+    """
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        name
+        for name, parameter in inspect.signature(objective).parameters.items()
+        if parameter.kind in kinds and parameter.default is inspect.Parameter.empty
+    ]
+    if len(needed) == 2:
+        return objective
+    if len(needed) != 1:
+        raise InvalidArgumentError(
+            "objective",
+            f"a function of {', '.join(needed) or 'nothing'}",
+            "it must take (params, context), or a trial alone",
+        )
+
+    def with_trial(params: Params, context: Context) -> float:
+        trial = FixedTrial(params)
+        for name, value in context.node_config.items():
+            trial.set_user_attr(name, value)
+        return objective(trial)
+
+    return with_trial
 
 
 def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
@@ -155,14 +208,19 @@ def _policies(context: Context, own: VotePolicy | None) -> list[VotePolicy]:
             f"this client has no limits: name a file as {NODE_CONFIG_KEY!r} in the node's "
             "configuration, or give voter(max_epsilon=...)"
         )
+    if all(policy.ledger is None for policy in found):
+        raise VoteRefusedError(
+            "this client has no ledger, and whoever starts runs could ask it in each of them: "
+            "name a file as the policy's ledger, or say ledger='run' if its limits are for one "
+            "run only"
+        )
     return found
 
 
 def _ledger(context: Context, policies: Sequence[VotePolicy]) -> Ledger:
-    for policy in policies:
-        if policy.ledger is not None:
-            return FileLedger(policy.ledger)
-    return StateLedger(context)
+    """The first file that is named; else the run's state."""
+    files = [p.ledger for p in policies if p.ledger is not None and p.ledger != RUN_LEDGER]
+    return FileLedger(files[0]) if files else StateLedger(context)
 
 
 def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> SkellamDpEvent:
@@ -174,7 +232,7 @@ def answer_to(
     text: str,
     view: View,
     once: str,
-    objective: Callable[[Params, Context], float],
+    objective: Evaluation,
     context: Context,
     own: VotePolicy | None,
 ) -> IntArray:
@@ -192,6 +250,7 @@ def answer_to(
         attempts=query.plan.attempts,
         event=event,
         clients=view.clients,
+        share_units=query.plan.share_units,
         server=server,
     )
 
@@ -213,8 +272,8 @@ def _once(stage: str, context: Context, own: VotePolicy | None) -> None:
     Shares of one secret for two lists of clients, or two answers about who has dropped out, could
     give away both masks of a client.
     """
-    step = Step(f"{stage} {secure_messages.set_up_name(context)}")
-    _ledger(context, _policies(context, own)).append(step)
+    ledger = _ledger(context, _policies(context, own))
+    ledger.take(secure_messages.set_up_name(context), stage)
 
 
 def _digest(text: str) -> str:
@@ -224,7 +283,7 @@ def _digest(text: str) -> str:
 def _own_ballot(
     query: VoteQuery,
     digest: str,
-    objective: Callable[[Params, Context], float],
+    objective: Evaluation,
     context: Context,
 ) -> IntArray:
     """Returns this client's ballot; a retry asks the same query and trains nothing again."""
@@ -240,9 +299,7 @@ def _own_ballot(
     return result
 
 
-def _score(
-    objective: Callable[[Params, Context], float], params: Params, context: Context
-) -> float:
+def _score(objective: Evaluation, params: Params, context: Context) -> float:
     try:
         return float(objective(dict(params), context))
     except KeyboardInterrupt:

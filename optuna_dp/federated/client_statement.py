@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from optuna_dp.accounting.event_words import in_words
+from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.markdown import numbered
 from optuna_dp.federated.ledger import Answer, FileLedger
-from optuna_dp.federated.policy import VotePolicy, total_epsilon
+from optuna_dp.federated.policy import RUN_LEDGER, VotePolicy, total_epsilon
 from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.voting.plan import UNITS, rounded_down
 
 _SERVERS = {
     "malicious": "The server may have lied. What is counted is the noise of the honest clients "
@@ -19,8 +22,10 @@ _SERVERS = {
     "asked the very same (docs/explanation/voting.md, the theorem). The cryptography that keeps "
     "them to it was not broken.",
     "semi-honest": "The server followed the protocol: it may have looked at everything it "
-    "got, and told no client anything false.",
-    "trusted": "The server is trusted with this client's noisy votes.",
+    "got, and told no client anything false, such as how many clients take part where they share "
+    "secrets with a part of the others only.",
+    "trusted": "The server is trusted with this client's noisy votes, and with the number of "
+    "clients whose votes it adds.",
 }
 _RELATIONS = {
     "replace_one": "replacing all data of this client by any other data",
@@ -42,11 +47,13 @@ def client_statement(policy: VotePolicy | str | Path) -> str:
         >>> print(client_statement("/etc/optuna-dp/votes.toml"))  # doctest: +SKIP
     """
     limits = policy if isinstance(policy, VotePolicy) else VotePolicy.from_file(policy)
-    if limits.ledger is None:
-        raise InvalidArgumentError("policy", policy, "it must name a ledger")
-    answers = FileLedger(limits.ledger).answers()
+    if limits.ledger in (None, RUN_LEDGER):
+        raise InvalidArgumentError("policy", policy, "it must name a file as its ledger")
+    answers = FileLedger(str(limits.ledger)).answers()
     counts = tuple(Counter(answer.event for answer in answers).items())
     epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)
+    alone = tuple(Counter(_of_own_share(answer) for answer in answers).items())
+    without_others = rounded_up(total_epsilon(alone, limits.adjacency, limits.delta), 4)
     bound = max([limits.total, *([limits.spent(answers)] if answers else [])])
     rows = "\n".join(_row(answer) for answer in answers)
     return f"""# Votes of this client
@@ -55,7 +62,8 @@ It has sent {len(answers)} noisy vote(s). Whatever made the server ask for each,
 **differentially private with epsilon = {rounded_up(bound, 4)} and delta = {limits.delta:g}**,
 with respect to {_RELATIONS[limits.adjacency]}. Its
 limit is {limits.total:g} in all, {min(limits.max_epsilon, limits.total):g} for one vote. Planned
-before the first of them was held, all would cost epsilon = {epsilon}.
+before the first of them was held, all would cost epsilon = {epsilon}. If the server had invented
+all other clients, they would have cost epsilon = {without_others}.
 
 | when (UTC) | run | vote | clients seen | what it took part in |
 |---|---|---|---|---|
@@ -65,6 +73,12 @@ before the first of them was held, all would cost epsilon = {epsilon}.
 
 {numbered(_assumptions(limits, answers))}
 """
+
+
+def _of_own_share(answer: Answer) -> SkellamDpEvent:
+    """What the answer costs with the noise of this client alone."""
+    variance = rounded_down(Fraction(answer.share_units, UNITS))
+    return SkellamDpEvent(variance, answer.event.votes, answer.event.candidates)
 
 
 def _row(answer: Answer) -> str:

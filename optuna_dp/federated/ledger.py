@@ -1,10 +1,14 @@
 """The ledger of a client: each answer is written down before it leaves, and never forgotten.
 
-A file that is only appended to: a line that says what it is, then a line of JSON for every answer
-and for every other step that is taken once, each with a digest of itself and of the line before. A
-lock makes "read, judge, write" one step, also for several processes on one node. Every file that
-is not such lines, whole and in order, is refused: what cannot be seen is in
-``docs/explanation/voting.md``.
+A file that is only appended to: a line that says what it is, then a line of JSON for every answer,
+each with a digest of itself and of the line before. A lock makes "read, judge, write" one step,
+also for several processes on one node. Every file that is not such lines, whole and in order, is
+refused: what cannot be seen is in ``docs/explanation/voting.md``.
+
+Beside it lies a small file of the latest set-ups of secure sums, and of what was done in each: a
+client takes each step of a set-up once. A server may ask for any number of set-ups, and the file
+does not grow with them. The steps of a set-up that is not in the file are refused, so its loss
+costs nothing but the sums that are under way.
 """
 
 from __future__ import annotations
@@ -29,8 +33,13 @@ from optuna_dp.federated.query import VoteRefusedError
 from optuna_dp.json_records import Record, stored
 
 _STATE = "optuna_dp_ledger"
+_SET_UPS_STATE = "optuna_dp_set_ups"
 _HEADER = {"format": "optuna-dp vote ledger", "version": 1}
 _CHAIN = "digest"
+# Set-ups that are remembered, the latest. A client is in one at a time, or in a few where several
+# runs use one ledger at once.
+MOST_SET_UPS = 64
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def _vote_event(data: Any) -> SkellamDpEvent:
@@ -41,26 +50,11 @@ def _vote_event(data: Any) -> SkellamDpEvent:
 
 
 @dataclass(frozen=True)
-class Step(Record):
-    """One step of a secure sum that is taken once.
-
-    Attributes:
-        once: A name of what must not be done twice.
-    """
-
-    once: str
-
-    @classmethod
-    def refusal(cls, data: Any, why: str, fix: str = "") -> VoteRefusedError:
-        """Returns the error for a line that is not one of a ledger."""
-        return VoteRefusedError(f"the ledger is damaged: {why}")
-
-
-@dataclass(frozen=True)
-class Answer(Step):
+class Answer(Record):
     """One vote that was sent.
 
     Attributes:
+        once: A name of the sum that it is in: no other answer of the ledger has it.
         time: When, UTC, ISO 8601.
         run: Flower's number of the run.
         vote: The vote's name.
@@ -69,9 +63,11 @@ class Answer(Step):
         attempts: How many attempts that has.
         event: What the answer costs.
         clients: How many clients were seen.
+        share_units: Variance of one client's share of the noise, in units of 2^-24.
         server: What was thought of the server, see :class:`.VotePolicy`.
     """
 
+    once: str
     time: str
     run: int
     vote: str
@@ -80,11 +76,13 @@ class Answer(Step):
     attempts: int
     event: SkellamDpEvent = field(metadata=stored(write=event_to_json, read=_vote_event))
     clients: int
+    share_units: int
     server: str
 
-
-def _step(data: dict[str, Any]) -> Step:
-    return (Answer if "event" in data else Step).from_json(data)
+    @classmethod
+    def refusal(cls, data: Any, why: str, fix: str = "") -> VoteRefusedError:
+        """Returns the error for a line that is not one of a ledger."""
+        return VoteRefusedError(f"the ledger is damaged: {why}")
 
 
 def now() -> str:
@@ -95,16 +93,33 @@ def now() -> str:
 Check = Callable[[Sequence[Answer]], None]
 
 
+SetUps = dict[str, list[str]]
+
+
 class Ledger(Protocol):
     """Where answers are written down."""
 
-    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
+    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
         """Writes an answer down if ``check`` of all answers, this one last, does not raise.
 
         Without ``write`` it is only looked whether it would be.
 
         Raises:
-            VoteRefusedError: If the same was done before, or the ledger cannot be read.
+            VoteRefusedError: If the same was answered before, or the ledger cannot be read.
+        """
+
+    def begin(self, set_up: str) -> None:
+        """Writes down that a set-up of a secure sum has begun; the oldest one is forgotten.
+
+        Raises:
+            VoteRefusedError: If it cannot be written.
+        """
+
+    def take(self, set_up: str, step: str) -> None:
+        """Writes down a step of a set-up, which is taken once.
+
+        Raises:
+            VoteRefusedError: If it was taken before, or the set-up is not one of the latest.
         """
 
 
@@ -114,13 +129,27 @@ class StateLedger(Ledger):
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
+    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
         records = self._context.state.config_records
         lines: list[Any] = list(records.get(_STATE, ConfigRecord()).get("lines", []))  # type: ignore[arg-type]
-        _check_all([_step(json.loads(line)) for line in lines], step, check)
+        _check_all([Answer.from_json(json.loads(line)) for line in lines], answer, check)
         if write:
-            lines.append(json.dumps(step.to_json()))
+            lines.append(json.dumps(answer.to_json()))
             records[_STATE] = ConfigRecord({"lines": lines})
+
+    def begin(self, set_up: str) -> None:
+        self._write(begun(self._set_ups(), set_up))
+
+    def take(self, set_up: str, step: str) -> None:
+        self._write(taken(self._set_ups(), set_up, step))
+
+    def _set_ups(self) -> SetUps:
+        record = self._context.state.config_records.get(_SET_UPS_STATE)
+        return set_ups_in("" if record is None else str(record["text"]))
+
+    def _write(self, set_ups: SetUps) -> None:
+        record = ConfigRecord({"text": json.dumps(set_ups)})
+        self._context.state.config_records[_SET_UPS_STATE] = record
 
 
 class FileLedger(Ledger):
@@ -128,6 +157,7 @@ class FileLedger(Ledger):
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        self._set_ups_path = self._path.with_name(f"{self._path.name}.set-ups")
 
     def answers(self) -> list[Answer]:
         """Returns what was answered so far; nothing if there is no file yet.
@@ -138,28 +168,58 @@ class FileLedger(Ledger):
         if not self._path.exists():
             return []
         with self._locked() as file:
-            return _answers(_read(file)[0])
+            return _read(file)[0]
 
-    def append(self, step: Step, check: Check | None = None, *, write: bool = True) -> None:
-        if not os.path.lexists(self._path):
-            self._create()
-        with self._locked() as file:
-            steps, last = _read(file)
-            _check_all(steps, step, check)
+    def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
+        with self._locked(create=True) as file:
+            answers, last = _read(file)
+            _check_all(answers, answer, check)
             if not write:
                 return
             end = os.lseek(file, 0, os.SEEK_END)
             try:
-                _write(file, _line(last, step.to_json()))
+                _write(file, _line(last, answer.to_json()))
             except OSError as error:
                 os.ftruncate(file, end)  # a part of a line
                 raise VoteRefusedError(f"the ledger cannot be written: {error}") from None
 
+    def begin(self, set_up: str) -> None:
+        with self._locked(create=True):
+            self._write_set_ups(begun(self._set_ups(), set_up))
+
+    def take(self, set_up: str, step: str) -> None:
+        with self._locked(create=True):
+            self._write_set_ups(taken(self._set_ups(), set_up, step))
+
+    def _set_ups(self) -> SetUps:
+        try:
+            return set_ups_in(self._set_ups_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+    def _write_set_ups(self, set_ups: SetUps) -> None:
+        """Replaces the file at once: a crash leaves the old one or the new one."""
+        draft = self._draft(self._set_ups_path)
+        try:
+            file = os.open(draft, _NEW_FILE, 0o600)
+            try:
+                _write(file, json.dumps(set_ups).encode())
+            finally:
+                os.close(file)
+            os.replace(draft, self._set_ups_path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise VoteRefusedError(f"the ledger's set-ups cannot be written: {error}") from None
+
+    @staticmethod
+    def _draft(path: Path) -> Path:
+        return path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+
     def _create(self) -> None:
         """Makes a ledger without answers, at once and whole, unless another process just has."""
-        draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
+        draft = self._draft(self._path)
         try:
-            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            file = os.open(draft, _NEW_FILE, 0o600)
             try:
                 _write(file, _line(b"", _HEADER))
                 with contextlib.suppress(FileExistsError):
@@ -176,9 +236,11 @@ class FileLedger(Ledger):
             raise VoteRefusedError(f"the ledger cannot be made: {error}") from None
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _locked(self, *, create: bool = False) -> Iterator[int]:
         import fcntl  # Lazy: Windows has none, and clients without a file do not need it.
 
+        if create and not os.path.lexists(self._path):
+            self._create()
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -199,8 +261,8 @@ def _line(previous: bytes, record: dict[str, Any]) -> bytes:
     return json.dumps({**record, _CHAIN: digest}, sort_keys=True).encode() + b"\n"
 
 
-def _read(file: int) -> tuple[list[Step], bytes]:
-    """The steps in a file, and its last line; refuses every other file."""
+def _read(file: int) -> tuple[list[Answer], bytes]:
+    """The answers in a file, and its last line; refuses every other file."""
     with os.fdopen(os.dup(file), "rb") as copy:
         copy.seek(0)
         lines = copy.read().splitlines(keepends=True)
@@ -226,7 +288,7 @@ def _read(file: int) -> tuple[list[Step], bytes]:
             raise VoteRefusedError(f"the ledger is damaged in line {i + 1}: {error!r}") from None
         records.append(record)
         previous = line
-    return [_step(record) for record in records[1:]], previous
+    return [Answer.from_json(record) for record in records[1:]], previous
 
 
 def _write(file: int, data: bytes) -> None:
@@ -235,12 +297,44 @@ def _write(file: int, data: bytes) -> None:
     os.fsync(file)
 
 
-def _check_all(steps: Sequence[Step], step: Step, check: Check | None) -> None:
-    if any(step.once == earlier.once for earlier in steps):
+def _check_all(answers: Sequence[Answer], answer: Answer, check: Check) -> None:
+    if any(answer.once == earlier.once for earlier in answers):
         raise VoteRefusedError("the server asks again for what this client has answered before")
-    if check is not None:
-        check(_answers([*steps, step]))
+    check([*answers, answer])
 
 
-def _answers(steps: Sequence[Step]) -> list[Answer]:
-    return [step for step in steps if isinstance(step, Answer)]
+def begun(set_ups: SetUps, name: str) -> SetUps:
+    """Returns the latest set-ups with a new one, in which nothing was done."""
+    return dict([*set_ups.items(), (name, [])][-MOST_SET_UPS:])
+
+
+def taken(set_ups: SetUps, name: str, step: str) -> SetUps:
+    """Returns the set-ups with a step of one.
+
+    Raises:
+        VoteRefusedError: If it was taken before, or the set-up is not among them.
+    """
+    steps = set_ups.get(name)
+    if steps is None:
+        raise VoteRefusedError(
+            "the message is of a secure sum that is not one of this client's latest "
+            f"{MOST_SET_UPS}"
+        )
+    if step in steps:
+        raise VoteRefusedError("the server asks again for what this client has answered before")
+    return {**set_ups, name: [*steps, step]}
+
+
+def set_ups_in(text: str) -> SetUps:
+    """Returns the set-ups in a text; none if it is not one of them.
+
+    What is not remembered is refused, so a text that is damaged costs nothing but the sums that
+    are under way.
+    """
+    try:
+        data = json.loads(text)
+        assert isinstance(data, dict)
+        assert all(isinstance(step, str) for steps in data.values() for step in [*steps])
+    except (ValueError, TypeError, AssertionError, RecursionError):
+        return {}
+    return data

@@ -9,9 +9,12 @@ keys: they cannot read each other's shares, and their masks do not cancel.
 Flower folds the 256-bit seed of a mask to 32 bits and feeds a Mersenne Twister: whoever has one
 masked vector can try all seeds. Here masks are ChaCha20 streams.
 
+Shares of secrets are made and combined by :mod:`optuna_dp.federated.shamir`, and of a private key
+the 48 bytes of its number are shared, where Flower shares the 306 of its PEM text.
+
 Both sides of the protocol run from private copies of Flower's own modules, in which the keys, the
-masks and the message type (so that the user's training messages stay his) are others. Flower's
-modules themselves are left alone.
+masks, the shares and the message type (so that the user's training messages stay his) are others.
+Flower's modules themselves are left alone.
 """
 
 from __future__ import annotations
@@ -36,10 +39,13 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from optuna_dp.arrays import IntArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.query import ACTION_SECURE
+from optuna_dp.federated.shamir import combine_shares, create_shares
 
 CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
 SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 _LARGEST_RANGE = 1 << 32
+# Bytes of a mask's seed, and of the number of a private key of P-384.
+SEED, PRIVATE_KEY = 32, 48
 
 # What Flower's set-up tells every client.
 NUMBERS = (
@@ -119,20 +125,40 @@ def chacha20_masks(
     return masks
 
 
+def private_key_to_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Returns the number of a private key, 48 bytes; a drop-in for Flower's function."""
+    return key.private_numbers().private_value.to_bytes(PRIVATE_KEY, "big")
+
+
+@functools.lru_cache(maxsize=2)  # A client uses its two keys once for each of the others.
+def bytes_to_private_key(number: bytes) -> ec.EllipticCurvePrivateKey:
+    """Returns the private key of a number; a drop-in for Flower's function.
+
+    Raises:
+        ValueError: If it is the number of no key.
+    """
+    return ec.derive_private_key(int.from_bytes(number, "big"), ec.SECP384R1())
+
+
 class _MessageType:
     TRAIN = ACTION_SECURE
 
 
 @functools.cache
 def client_module() -> Any:
-    """Returns Flower's client side of SecAgg+ with these keys and masks."""
-    return _variant(CLIENT, "decrypt", "share_keys_plaintext_separate")
+    """Returns Flower's client side of SecAgg+ with these keys, masks and shares."""
+    replaced = {
+        "create_shares": create_shares,
+        "private_key_to_bytes": private_key_to_bytes,
+    }
+    return _variant(CLIENT, replaced, "decrypt", "share_keys_plaintext_separate")
 
 
 @functools.cache
 def server_module() -> Any:
-    """Returns Flower's server side of SecAgg+ with these keys and masks."""
-    module = _variant(SERVER, "factor_extract", "bytes_to_public_key", "compat")
+    """Returns Flower's server side of SecAgg+ with these keys, masks and shares."""
+    replaced = {"combine_shares": combine_shares}
+    module = _variant(SERVER, replaced, "factor_extract", "bytes_to_public_key", "compat")
     extract = module.factor_extract
 
     def extract_and_keep(parameters: list[Any]) -> Any:
@@ -144,7 +170,7 @@ def server_module() -> Any:
     return module
 
 
-def _variant(name: str, *more: str) -> Any:
+def _variant(name: str, own: Mapping[str, Any], *more: str) -> Any:
     found = importlib.util.find_spec(name)
     assert found is not None
     assert found.origin is not None
@@ -156,7 +182,14 @@ def _variant(name: str, *more: str) -> Any:
     module: Any = importlib.util.module_from_spec(spec)
     sys.modules[own_name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    for expected in ("pseudo_rand_gen", "generate_shared_key", "MessageType", *more):
+    replaced = {
+        "MessageType": _MessageType,
+        "pseudo_rand_gen": chacha20_masks,
+        "generate_shared_key": pair_key,
+        "bytes_to_private_key": bytes_to_private_key,
+        **own,
+    }
+    for expected in (*replaced, *more):
         if not hasattr(module, expected):
             raise InvalidArgumentError(
                 "flwr",
@@ -164,7 +197,5 @@ def _variant(name: str, *more: str) -> Any:
                 f"it has no {expected}",
                 "Use a version that the extra allows: pip install 'optuna-dp[federated]'.",
             )
-    module.MessageType = _MessageType
-    module.pseudo_rand_gen = chacha20_masks
-    module.generate_shared_key = pair_key
+    vars(module).update(replaced)
     return module

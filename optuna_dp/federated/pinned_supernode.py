@@ -6,6 +6,9 @@ Flower sends the client's code along with the run: whoever may start runs may ru
 node's data. The list holds the SHA-256 of the app bundles (``.fab``, made by ``flwr build``) that
 this node's people have read and allowed, in the format of ``sha256sum``. Other bundles are refused
 before anything of them is unpacked, and the server hears that the app could not be verified.
+
+Flower's reports of use to its makers are switched off, unless the environment variable
+FLWR_TELEMETRY_ENABLED is set.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ import argparse
 import functools
 import hashlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from flwr.supercore import telemetry
 from flwr.supercore.fab import Fab
 from flwr.supernode import start_client_internal as supernode
 from flwr.supernode.cli.flower_supernode import flower_supernode
@@ -83,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--apps", type=Path, required=True, help="the list of digests")
     options, others = parser.parse_known_args(arguments)
     digests = digests_in(options.apps.read_text(encoding="utf-8"))
+    # Read when Flower is imported; processes that the node starts read the environment.
+    telemetry.FLWR_TELEMETRY_ENABLED = os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     supernode._pull_and_store_message = pinned(supernode._pull_and_store_message, digests)
     sys.argv = ["flower-supernode", *others]
     flower_supernode()

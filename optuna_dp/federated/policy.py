@@ -1,14 +1,17 @@
 """The limits of a client, in a file on its node, whatever a server asks for.
 
-The client computes what a vote would cost it from the noise, the votes and the clients that it
-sees, at its own delta and adjacency; of the server's plan it believes no epsilon. How much of the
-others' noise it may count on depends on what it thinks of the server:
+The client computes what a vote would cost it from the noise, the votes and the clients of the
+set-up that it is in, at its own delta and adjacency; of the server's plan it believes no epsilon,
+and no client that the set-up does not have. How much of the others' noise it counts on depends on
+what it thinks of the server (:meth:`VotePolicy.honest`):
 
 ``"malicious"``    The server may lie. Only a secure sum in which everybody shares with everybody
                    is answered, and other clients count as far as :func:`honest_shares` says.
 ``"semi-honest"``  The server follows the protocol and looks at what it gets. Sums in which clients
-                   share with a part of the others are answered too.
-``"trusted"``      The server may see each noisy vote: plain sums are answered too.
+                   share with a part of the others are answered too; the number of clients is then
+                   what the server says.
+``"trusted"``      The server may see each noisy vote: plain sums are answered too. A plain sum has
+                   no set-up, so how many clients vote is what the server says.
 """
 
 from __future__ import annotations
@@ -33,11 +36,13 @@ from optuna_dp.accounting.skellam import rdp_bound
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.ledger import Answer
 from optuna_dp.federated.query import VoteQuery, VoteRefusedError
-from optuna_dp.voting.plan import checked_adjacency, repeated, rounded_down
+from optuna_dp.voting.plan import VotePlan, checked_adjacency, repeated, rounded_down
 
 SERVERS = ("malicious", "semi-honest", "trusted")
 # What is drawn in seconds, for as many candidates as a query has.
 _LARGEST_SHARE = 1 << 24
+# The ledger of a client that keeps it for one run only.
+RUN_LEDGER = "run"
 # What node configurations name the file with.
 NODE_CONFIG_KEY = "vote-policy"
 
@@ -50,12 +55,15 @@ class View:
         secure: Whether the sum is a secure one.
         clients: Different clients, with different keys, that were shown to it, itself included;
             for a plain sum as many as the server says.
+        set_up: Clients of the whole sum, by the server's set-up; for a plain sum as many as the
+            server says.
         threshold: How many clients it takes to open a mask.
         complete: Whether everybody shares with everybody, as far as this client is shown.
     """
 
     secure: bool
     clients: int
+    set_up: int
     threshold: int
     complete: bool
 
@@ -70,7 +78,9 @@ class VotePolicy:
           ``adjacency``, if the server is no worse than ``server`` says and of the clients that it
           sees at most ``max_colluding`` are invented, tell their share of the noise, or add none.
           The theorem, with what it needs, is in ``docs/explanation/voting.md``.
-        * It is computed from what the client sees and not from what the server promises.
+        * It is computed from the set-up that the client is in. A plan for clients that the set-up
+          does not have is refused, whatever is thought of the server. Only in a plain sum, which
+          has no set-up, and with ``server="trusted"``, the number of clients is believed.
 
     Args:
         max_epsilon: Of one vote; positive. A server may invent names of votes: ``total_epsilon``
@@ -84,20 +94,24 @@ class VotePolicy:
         max_colluding: How many of the clients that it sees may be against it.
         server: ``"malicious"``, ``"semi-honest"`` or ``"trusted"``.
         max_attempts: Most attempts that a vote may be planned for.
+        max_votes: Most answers in all, over the ledger, whatever they cost: how long an
+            evaluation takes may say something about the data, and is not counted in epsilon.
         max_candidates: Most candidates, each of which is evaluated here.
-        max_clients: Most clients that it shares secrets with, itself included. The work grows
-            with the square: 200 take about 10 seconds, 1,000 five minutes.
+        max_clients: Most clients that it shares secrets with, itself included. The work is half a
+            second for 200 clients, three seconds for 1,000.
         search_space: What candidates may be, by parameter: ``{"low": ..., "high": ...}`` or
             ``{"choices": [...]}``; None allows any.
-        ledger: File in which what was answered is kept, over votes, apps and restarts; None keeps
-            it for one run, in the run's state, where two messages at once do not see each other.
+        ledger: File in which what was answered is kept, over votes, apps and restarts. ``"run"``
+            keeps it for one run, in the run's state, where two messages at once do not see each
+            other: then all limits are for one run, and whoever starts runs may start more. None
+            leaves it to another policy of this client; without any, nothing is answered.
 
     Raises:
         InvalidArgumentError: If a limit is not allowed.
 
     Example:
         >>> from optuna_dp.federated import VotePolicy  # doctest: +SKIP
-        >>> VotePolicy(max_epsilon=1.0, total_epsilon=3.0, min_clients=10)  # doctest: +SKIP
+        >>> VotePolicy(1.0, total_epsilon=3.0, min_clients=10, ledger="run")  # doctest: +SKIP
     """
 
     max_epsilon: float
@@ -108,8 +122,9 @@ class VotePolicy:
     max_colluding: int = 0
     server: str = "malicious"
     max_attempts: int = 5
+    max_votes: int = 100
     max_candidates: int = 10_000
-    max_clients: int = 200
+    max_clients: int = 1_000
     search_space: Mapping[str, Mapping[str, Any]] | None = field(default=None, hash=False)
     ledger: str | None = None
 
@@ -119,7 +134,8 @@ class VotePolicy:
         checked_adjacency(self.adjacency)
         if self.total_epsilon is not None:
             validation.positive("total_epsilon", self.total_epsilon)
-        for name in ("min_clients", "max_attempts", "max_candidates", "max_clients"):
+        counts = ("min_clients", "max_attempts", "max_votes", "max_candidates", "max_clients")
+        for name in counts:
             validation.whole(name, getattr(self, name), 1)
         validation.whole("max_colluding", self.max_colluding)
         if self.server not in SERVERS:
@@ -156,6 +172,10 @@ class VotePolicy:
                 "policy",
                 sorted(data),
                 "it must give max_epsilon and ledger, and else only arguments of VotePolicy",
+            )
+        if data["ledger"] == RUN_LEDGER:
+            raise InvalidArgumentError(
+                "ledger", RUN_LEDGER, "a node's policy must name a file", "Name it votes.ledger."
             )
         data["ledger"] = str(file.parent / str(data["ledger"]))
         try:
@@ -202,17 +222,7 @@ class VotePolicy:
                 f"a share of the noise has variance {float(plan.share_variance):.4g}; "
                 f"at most {_LARGEST_SHARE} is drawn here"
             )
-        colluding = max(plan.max_colluding, self.max_colluding)
-        honest = plan.clients - plan.max_dropout - colluding
-        if self.server == "malicious":
-            if not view.complete:
-                raise VoteRefusedError(
-                    "clients share secrets with a part of the others, which a server that lies "
-                    "can exploit; this client needs shares=1, or server='semi-honest'"
-                )
-            honest = min(honest, honest_shares(view.clients, view.threshold, colluding))
-        # A client's own share is always there.
-        event = event_of(query, max(honest, 1))
+        event = event_of(query, self.honest(plan, view))
         cost = total_epsilon(((event, plan.attempts),), self.adjacency, self.delta)
         limit = min(self.max_epsilon, self.total)
         if cost > limit:
@@ -222,8 +232,43 @@ class VotePolicy:
             )
         return event
 
+    def honest(self, plan: VotePlan, view: View) -> int:
+        """Returns how many shares of noise, its own among them, this client counts on.
+
+        Theorems and proofs: ``docs/explanation/voting.md``, "A server that keeps to the protocol"
+        and "A server that lies".
+
+        Args:
+            plan: What the server plans.
+            view: What was seen of the vote.
+
+        Raises:
+            VoteRefusedError: If the set-up has fewer clients than the plan counts on, or they do
+                not all share with each other, though the server may lie.
+        """
+        if view.set_up < plan.survivors_needed:
+            raise VoteRefusedError(
+                f"the set-up has {view.set_up} clients, and the plan counts on the noise of "
+                f"{plan.survivors_needed} ({plan.clients} less {plan.max_dropout} dropouts)"
+            )
+        colluding = max(plan.max_colluding, self.max_colluding)
+        planned = plan.survivors_needed - colluding
+        if self.server == "malicious":
+            if not view.complete:
+                raise VoteRefusedError(
+                    "clients share secrets with a part of the others, which a server that lies "
+                    "can exploit; this client needs shares=1, or server='semi-honest'"
+                )
+            seen = honest_shares(view.clients, view.threshold, colluding)
+        elif view.complete:  # this client opens no sum with fewer votes than the threshold
+            seen = view.threshold - colluding
+        else:
+            seen = view.set_up - plan.max_dropout - colluding
+        # A client's own share is always there.
+        return max(min(planned, seen), 1)
+
     def check_answers(self, answers: Sequence[Answer]) -> None:
-        """Refuses to answer a name more often than planned, or to spend more than the total.
+        """Refuses to answer too often, a name more often than planned, or beyond the total.
 
         Args:
             answers: Every vote that was sent, and the one that is about to be.
@@ -239,6 +284,10 @@ class VotePolicy:
             raise VoteRefusedError(
                 f"vote {new.vote} was answered {len(own) - 1} times, and its plan has "
                 f"{new.attempts} attempts"
+            )
+        if len(answers) > self.max_votes:
+            raise VoteRefusedError(
+                f"{len(answers) - 1} votes were sent; max_votes is {self.max_votes}"
             )
         cost = self.spent(answers)
         if cost > self.total:

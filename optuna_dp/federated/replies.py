@@ -12,6 +12,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MetricRecord
 
 from optuna_dp.arrays import IntArray
+from optuna_dp.federated.masks import PRIVATE_KEY, SEED
+from optuna_dp.federated.shamir import INDEX, share_length
 from optuna_dp.federated.transport import (
     MODULUS,
     SECAGG_CONFIG,
@@ -28,8 +30,7 @@ _FIT_RESULT = {
     "fitres.metrics",
     "fitres.status",
 }
-# Shares have an index of four bytes and then blocks of this many.
-_INDEX, _BLOCK = 4, 16
+_SEED_SHARE, _KEY_SHARE = share_length(SEED), share_length(PRIVATE_KEY)
 
 
 class ReplyChecks:
@@ -82,13 +83,14 @@ class ReplyChecks:
         if len(shares) != len(cast(list[int], nids)) or not all(short(s) for s in shares):
             return False
         found = cast(list[bytes], shares)
-        if any(len(s) <= _INDEX or (len(s) - _INDEX) % _BLOCK for s in found):
+        lengths = [_SEED_SHARE] * len(active) + [_KEY_SHARE] * len(dead)
+        if [len(share) for share in found] != lengths:
             return False
         pairs = list(zip(cast(list[int], nids), found, strict=True))
-        if any(s[:_INDEX] in self._indices.get(n, set()) for n, s in pairs):
+        if any(s[:INDEX] in self._indices.get(n, set()) for n, s in pairs):
             return False
         for n, s in pairs:
-            self._indices.setdefault(n, set()).add(s[:_INDEX])
+            self._indices.setdefault(n, set()).add(s[:INDEX])
         return True
 
     def _vector(self, reply: Message, config: ConfigRecord) -> bool:

@@ -142,7 +142,8 @@ def seen(context: Context) -> View:
 
 
 def _view(numbers: ConfigRecord, clients: int) -> View:
-    return View(True, clients, cast(int, numbers["threshold"]), masks.complete(numbers, clients))
+    set_up, threshold = (cast(int, numbers[name]) for name in ("sample_num", "threshold"))
+    return View(True, clients, set_up, threshold, masks.complete(numbers, clients))
 
 
 def set_up_name(context: Context) -> str:
@@ -249,6 +250,18 @@ def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
             raise VoteRefusedError(f"the message names client {number} twice")
         found[number] = cast(tuple[bytes, bytes], tuple(pair))
     return found
+
+
+def sort_keys(message: Message) -> None:
+    """Brings the clients that a message shows into the order of their names.
+
+    Flower's code numbers the shares of a secret in this order. Where everybody shares with
+    everybody, a client then has shares of the same index of all secrets, and the server computes
+    one set of coefficients for all of them.
+    """
+    config = _config(message)
+    for name in sorted((name for name in config if name != "stage"), key=int):
+        config[name] = config.pop(name)
 
 
 def _keys(state: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:

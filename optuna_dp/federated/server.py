@@ -55,7 +55,7 @@ class FederatedVote:
         search_space: Distributions by parameter name; public, fixed before looking at data.
         candidates: ``"grid"`` for all points, a number n for n random ones, or a list of
             candidates. Drawn once, here.
-        k: How many candidates each client votes for; from 1 to the number of candidates.
+        k: How many candidates each client votes for; from 1 to one less than all candidates.
         epsilon: Bound on the cost of all attempts together, at ``delta``; positive.
         delta: In (0, 1).
         adjacency: ``"replace_one"`` (default): one client's data are replaced by any other.
@@ -106,12 +106,12 @@ class FederatedVote:
         rng = np.random.default_rng(secrets.randbits(256))
         self._candidates = choose_candidates(self._space, candidates, rng)
         self._k = validation.whole("k", k, 1)
-        if self._k > len(self._candidates):
+        if self._k >= len(self._candidates):
             raise InvalidArgumentError(
                 "k",
                 k,
-                f"it must be at most the number of candidates, {len(self._candidates)}",
-                "Each client votes for its k best candidates.",
+                f"it must be less than the number of candidates, {len(self._candidates)}",
+                "Each client votes for its k best; a vote for all of them says nothing.",
             )
         self._epsilon = validation.positive("epsilon", epsilon)
         self._delta = validation.open_unit("delta", delta)

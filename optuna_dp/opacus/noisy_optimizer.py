@@ -9,11 +9,9 @@ import torch
 from opacus.optimizers import DPOptimizer
 
 from optuna_dp.errors import PlanError
+from optuna_dp.training.gradient_norms import at_least_single, squared_norms
 from optuna_dp.training.learner import CLIPPING_MARGIN
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
-
-# Numbers whose squares are added up in single precision.
-_NORM_RUN = 1024
 
 
 class Watching(Protocol):
@@ -88,13 +86,13 @@ class NoisyOptimizer(DPOptimizer):
             sample.reshape(len(sample), parameter.numel())
             for parameter, sample in zip(self.params, samples, strict=True)
         ]
-        norms = torch.stack([_squared_norms(row).to(device) for row in rows]).sum(0).sqrt()
+        norms = torch.stack([squared_norms(row).to(device) for row in rows]).sum(0).sqrt()
         infinite = ~torch.isfinite(norms)
         norm = self.max_grad_norm * (1.0 - CLIPPING_MARGIN)
         factors = (norm / norms).clamp(max=1.0)
         factors = torch.where(infinite, torch.zeros_like(factors), factors)
         for parameter, sample in zip(self.params, samples, strict=True):
-            values = sample.to(_wide(sample.dtype))
+            values = sample.to(at_least_single(sample.dtype))
             if bool(infinite.any()):
                 lost = infinite.to(values.device).view(-1, *[1] * (values.dim() - 1))
                 values = torch.where(lost, torch.zeros_like(values), values)
@@ -128,26 +126,3 @@ class NoisyOptimizer(DPOptimizer):
         if self.step_hook:
             self.step_hook(self)
         self.original_optimizer.step()
-
-
-def _squared_norms(rows: torch.Tensor) -> torch.Tensor:
-    """Returns the squared norm of each row, in double precision.
-
-    Squares are added up in short runs in single precision, and those sums in double. PyTorch's own
-    norm of many million numbers is off by per cents.
-    """
-    end = rows.shape[1] - rows.shape[1] % _NORM_RUN
-    kind = _wide(rows.dtype)
-    runs = rows[:, :end].reshape(len(rows), end // _NORM_RUN, _NORM_RUN)
-    norms = torch.cat(
-        [
-            torch.linalg.vector_norm(runs, dim=2, dtype=kind),
-            torch.linalg.vector_norm(rows[:, end:], dim=1, keepdim=True, dtype=kind),
-        ],
-        dim=1,
-    )
-    return norms.double().square().sum(1)
-
-
-def _wide(kind: torch.dtype) -> torch.dtype:
-    return torch.float64 if kind == torch.float64 else torch.float32

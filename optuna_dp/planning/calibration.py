@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import attr
 from dp_accounting import dp_event
 
 from optuna_dp import validation
-from optuna_dp.accounting.bounds import ProfileMethod
-from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
@@ -24,7 +23,6 @@ from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
 from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.guarantee import selection_guarantee
 from optuna_dp.private_selection.trial_counts.base import TrialCount
@@ -207,11 +205,8 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     if not isinstance(event, PrivateSelectionDpEvent):
         both = pair_of(event, selection.neighboring_relation)
         return max(both.epsilon(delta), both.reversed().epsilon(delta))
-    found, sides = _by_data_profile(selection, delta)
-    if _learns_from_outputs(event):
-        better = pointwise_bound(sides[0], event.trials, event.density_bounds, event.startup_runs)
-        found = min(found, better.epsilon(delta))
-    return found
+    bounds = event.methods(selection.neighboring_relation, pair_of)
+    return min(bound.epsilon(delta) for bound in bounds.values())
 
 
 def rough_epsilon(selection: Guarantee, delta: float) -> float:
@@ -222,27 +217,18 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
         delta: In (0, 1).
     """
     event = selection.event
-    if not isinstance(event, PrivateSelectionDpEvent) or not _learns_from_outputs(event):
+    if not isinstance(event, PrivateSelectionDpEvent) or not event.learns_from_outputs:
         return profile_epsilon(selection, delta)
-    found, sides = _by_data_profile(selection, delta)
+    seeing_data = attr.evolve(event, policy="data", startup_runs=0)
+    found = profile_epsilon(Guarantee(seeing_data, selection.neighboring_relation), delta)
     coarse = pointwise_bound(
-        sides[0], event.trials, event.density_bounds, event.startup_runs, _FEW_CELLS
+        pair_of(event.run, selection.neighboring_relation),
+        event.trials,
+        event.density_bounds,
+        event.startup_runs,
+        _FEW_CELLS,
     )
     return min(found, coarse.epsilon(delta))
-
-
-def _learns_from_outputs(event: PrivateSelectionDpEvent) -> bool:
-    return event.policy == "history" and event.density_bounds != (1.0, 1.0)
-
-
-def _by_data_profile(
-    selection: Guarantee, delta: float
-) -> tuple[float, tuple[DominatingPair, DominatingPair]]:
-    event = selection.event
-    pair = pair_of(event.run, selection.neighboring_relation)
-    sides = (pair, pair.reversed())
-    forward, reverse = (DataProfile(side, event.trials, event.density_bounds) for side in sides)
-    return ProfileMethod(forward, reverse).epsilon(delta), sides
 
 
 def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:

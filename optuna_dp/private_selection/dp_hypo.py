@@ -16,11 +16,11 @@ from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.private_selection.densities.projection import Projection
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
-from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, ended, score, trials_of
+from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_of, trials_of
 from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.training.run_plan import RunPlan
@@ -67,11 +67,16 @@ class DPHyPOSampler(SelectionSampler):
             at least the first batch, which nothing is known to (None: that batch alone). 0
             promises nothing and charges for it; under ``"any"`` it is None or 0, because runs from
             the prior cost as much as others there.
-        projection: ``"kl"`` or ``"l2"`` (the paper's).
+        projection: ``"kl"`` or ``"l2"`` (the paper's), both by bisection: exact, and some fifty
+            times faster than a solver. Or :class:`~optuna_dp.ConvexProjection`: any other convex
+            distance, by cvxpy.
         tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
             explores more.
-        beta: Inverse temperature of the softmax, on scores standardised to unit spread; at least
-            0 (the prior's own weights).
+        beta: Inverse temperature of the softmax; at least 0 (the prior's own weights).
+        standardize: Score candidates in units of the spread of the observed scores, so that tau
+            and beta mean the same for accuracies and for losses. False: raw scores. With
+            ``projection="l2"``, ``tau=0.1`` and ``beta=1.0`` it is Algorithm 3 with the paper's
+            settings (``docs/explanation/convex-projections.md``).
         surrogate: Any :class:`optuna_dp.models.surrogate.ScoreModel`; default a Gaussian
             process.
         candidates: Fresh candidates per run, at least 1.
@@ -88,6 +93,8 @@ class DPHyPOSampler(SelectionSampler):
         InvalidArgumentError: If an argument is not allowed; when called, if the study has several
             directions.
         PlanError: When called in a study of another design or with enqueued trials.
+        ProjectionError: When called, if every solver of a :class:`~optuna_dp.ConvexProjection`
+            fails. The study cannot be released then.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -110,6 +117,7 @@ class DPHyPOSampler(SelectionSampler):
         projection: Projection = _DEFAULTS.projection,
         tau: float = _DEFAULTS.tau,
         beta: float = _DEFAULTS.beta,
+        standardize: bool = _DEFAULTS.standardize,
         surrogate: ScoreModel | None = None,
         candidates: int = _DEFAULTS.candidates,
         prior: Prior | None = None,
@@ -130,6 +138,7 @@ class DPHyPOSampler(SelectionSampler):
             beta=beta,
             surrogate=GaussianProcess() if surrogate is None else surrogate,
             candidates=candidates,
+            standardize=standardize,
         )
 
     def _promised(self, startup_runs: int | None) -> int:
@@ -180,7 +189,14 @@ class DPHyPOSampler(SelectionSampler):
         # The density is not told durations, orders of arrival, reported values or attributes.
         runs = [RunOutcome(dict(t.params), score(t)) for t in self._visible(study, number)]
         rng = self._joint_rng(number)
-        proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
+        try:
+            proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
+        except Exception:
+            # A score model or a solver failed, and the scores of earlier runs may be why. If this
+            # counted as a failed run, the law of a run would leave the density bounds.
+            trial_id = trial_id_of(study, number)
+            study._storage.set_trial_system_attr(trial_id, NOT_PROPOSED_KEY, True)
+            raise
         return proposal.params, {"density_ratio": proposal.ratio}
 
     def _visible(self, study: Study, number: int) -> list[FrozenTrial]:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attr
 import numpy as np
+from dp_accounting import dp_event
 
 from optuna_dp import validation
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.private_selection.bounds.rank_profile import LONGEST_SUM, RankProfile
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 
@@ -26,6 +28,8 @@ POLICIES = ("history", "data")
 # Distributions of T for which the Renyi theorems hold and may say less than the profile; for the
 # geometric one, the default, they do not.
 _BY_RENYI = ("logarithmic", "negative_binomial", "poisson")
+# Beyond, composing all runs costs more than the best of them by the rank profile.
+_FEW_RUNS = 8
 
 
 def _as_trials(name: str, value: Any) -> TrialCount:
@@ -117,9 +121,19 @@ class PrivateSelectionDpEvent(OwnEvent):
     ) -> dict[str, ProfileMethod]:
         """See :class:`OwnEvent`."""
         pair = pair_of(self.run, relation)
-        forward = DataProfile(pair, self.trials, self.density_bounds)
-        backward = DataProfile(pair.reversed(), self.trials, self.density_bounds)
-        found = {"data_profile": ProfileMethod(forward, backward)}
+
+        def both_ways(profile: Callable[..., Any]) -> ProfileMethod:
+            sides = (pair, pair.reversed())
+            return ProfileMethod(
+                *(profile(side, self.trials, self.density_bounds) for side in sides)
+            )
+
+        found = {"data_profile": both_ways(DataProfile)}
+        if self.trials.terms <= LONGEST_SUM and not self.learns_from_outputs:
+            found["rank_profile"] = both_ways(RankProfile)
+        all_runs = self._all_runs(relation, pair_of)
+        if all_runs is not None:
+            found["all_runs"] = ProfileMethod(all_runs, all_runs.reversed())
         if self.learns_from_outputs:
             # Lazy: only density bounds need it.
             from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
@@ -128,6 +142,21 @@ class PrivateSelectionDpEvent(OwnEvent):
                 pair, self.trials, self.density_bounds, self.startup_runs
             )
         return found
+
+    def _all_runs(
+        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+    ) -> DominatingPair | None:
+        """Returns a pair of all runs that there may be, of whose outputs the winner is a function.
+
+        None where it may say nothing new, or the runs' densities may depend on the data directly.
+        """
+        of_outputs = self.policy == "history" or self.density_bounds == (1.0, 1.0)
+        if not of_outputs or (self.trials.maximum or math.inf) > _FEW_RUNS:
+            return None
+        try:
+            return pair_of(dp_event.SelfComposedDpEvent(self.run, self.trials.maximum), relation)
+        except UnsupportedEventError:  # so little noise in all that no accountant takes it
+            return None
 
     def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
         """See :class:`OwnEvent`."""
@@ -161,16 +190,20 @@ class PrivateSelectionDpEvent(OwnEvent):
 def selection_epsilon(
     run_epsilon: float, trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """Returns the pure epsilon of selection: (2+eta)(eps + log(C/c)).
+    """Returns the pure epsilon of selection: the smaller of (2+eta) and n times eps + log(C/c).
 
-    For eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of Theorem
-    2; DP-HyPO, arXiv:2306.05734v2, Theorem 2); ``inf`` for other laws, where no such bound
-    holds or none is proved (a Poisson T is not purely private by Theorem 6).
+    The first for eps-DP runs and a truncated negative binomial T (arXiv:2110.03620v2, Corollary of
+    Theorem 2; DP-HyPO, arXiv:2306.05734v2, Theorem 2). The second for at most n runs: given the
+    runs before it, the law of each is at most C times that under the prior on D and at least c
+    times on D', and which runs count is independent of the data. ``inf`` for other laws, where no
+    such bound holds or none is proved (a Poisson T is not purely private by Theorem 6).
     """
     run_epsilon = validation.number("run_epsilon", run_epsilon)
     if run_epsilon < 0.0:
         raise InvalidArgumentError("run_epsilon", run_epsilon, "it must not be negative")
     c, big_c = density_bounds
-    if not isinstance(trials, NegativeBinomial):
-        return math.inf
-    return (2.0 + trials.shape) * (run_epsilon + math.log(big_c) - math.log(c))
+    factor = math.inf if trials.maximum is None else float(trials.maximum)
+    if isinstance(trials, NegativeBinomial):
+        factor = min(factor, 2.0 + trials.shape)
+    each = run_epsilon + math.log(big_c) - math.log(c)
+    return factor * each if each > 0.0 else 0.0

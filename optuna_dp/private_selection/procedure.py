@@ -13,7 +13,7 @@ from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
 from optuna_dp.private_selection.failures import check_failures, is_unlikely_block
-from optuna_dp.private_selection.settings import SelectionSettings
+from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
 from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
@@ -82,12 +82,20 @@ class PrivateSelection(DrawnRuns):
         )
 
     def check_run(self, trial: FrozenTrial, record: SlotRecord | None) -> None:
-        """Refuses a start-up run that was not drawn from the prior, too.
+        """Refuses a run that could not be drawn, and a start-up run not from the prior, too.
 
         From a uniform prior the parameters are drawn one by one, and those draws are made again
         from the slot's record; joint ones are within density bounds.
         """
         super().check_run(trial, record)
+        if NOT_PROPOSED_KEY in trial.system_attrs:
+            raise ReleaseRefusedError(
+                "its parameters could not be drawn, because the score model or the solver of the "
+                "projection raised an error. That may depend on the scores of earlier runs, so "
+                "it does not count as a failed run.",
+                trial_number=trial.number,
+                fix=f"{NEW_STUDY} Use another surrogate or another projection.",
+            )
         runs = self.settings.startup_runs
         draw = trial.system_attrs.get(DRAW_KEY)
         if runs is None or draw is None or trial.number >= runs:

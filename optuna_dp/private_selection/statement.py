@@ -9,7 +9,7 @@ from optuna_dp.accounting.event_words import in_words
 from optuna_dp.evidence.statement import Description, sampling_row
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.protocol.plan import Design
-from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, TRAINING_WORDS
+from optuna_dp.training.judgement import ENFORCED, SCORE_WORDS, STATED, TRAINING_WORDS
 
 if TYPE_CHECKING:
     from optuna_dp.accounting.guarantee import Guarantee
@@ -28,8 +28,8 @@ RUN_ASSUMPTIONS = (
 # some run on, that is the law of min(T, s), which may cost more: see
 # failures.check_failures.
 SELECTION_ASSUMPTIONS = (
-    "A surrogate or prior of the user's own depends only on its arguments: not on the data, on "
-    "durations, or on the order in which runs ended.",
+    "A surrogate, a prior or a projection's distance of the user's own depends only on its "
+    "arguments: not on the data, on durations, or on the order in which runs ended.",
     "A run was marked as failed only if its worker died. Workers died by chance, equally likely "
     "in every run, and not in all runs after some point. (If a block of failed runs is too long "
     "to be chance, at 1 %, the study is released only if its curator vouches for chance, or with "
@@ -79,7 +79,8 @@ class SelectionDescription(Description):
         rows: dict[str, str] = {}
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
-            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run"
+            stated = f". {STATED}" if spending.get("stated") else ""
+            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run{stated}"
         if "score" in spending:
             rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run"
         if "vouched" in spending:

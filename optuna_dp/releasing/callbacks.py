@@ -8,9 +8,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.errors import PlanError
+import optuna.logging
+from optuna.study import Study
+
+from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.procedure import Procedure
-from optuna_dp.evidence.reading import open_study
+from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.run_record import (
     ONE_COST,
     RunRecord,
@@ -18,16 +21,22 @@ from optuna_dp.evidence.run_record import (
     write_run_record,
 )
 from optuna_dp.evidence.slot_records import slot_record
+from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.reminders import ProgressLine, Reminder
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
-    from optuna.study import Study
     from optuna.trial import FrozenTrial
 
+    from optuna_dp.accounting.guarantee import Guarantee
+
+# For the curator: a line for each run, with their count, at level DEBUG.
 _logger = logging.getLogger("optuna_dp")
+# Below Optuna's own logger, so that its handler shows the line and its verbosity hides it.
+LOSS_LOGGER = "optuna.optuna_dp"
 _ONE_COMPUTES = threading.Lock()  # Of threads that need the same epsilon.
 
 
@@ -38,13 +47,20 @@ class PrivacyCallback:
     ``run``. For a page in Optuna Dashboard add :class:`optuna_dp.dashboard.DashboardCallback`
     after it.
 
-    On the ``optuna_dp`` logger, the guarantee is logged at level INFO after the first run and
-    after the last, and a line for each run, with their count, at level DEBUG, the curator's own.
+    After the first run and after the last one Optuna's own log shows one line with the privacy
+    loss of the whole study: epsilon, and the Renyi divergence at the order that suits delta best.
+    ``optuna.logging.set_verbosity`` hides it with Optuna's other lines. :meth:`guarantee` returns
+    all of it. None of it depends on the number of runs. A line for each run, with their count,
+    goes to the ``optuna_dp`` logger at level DEBUG, the curator's own.
+
+    In a study of :class:`optuna_dp.ProposeTestSampler` or :class:`optuna_dp.NoisyMaxSampler` only
+    the choice costs, and the plan says how much: give it a ``PrivacyCallback()`` without ``run``.
 
     Args:
         run: The event of one whole run, training and scoring; see :func:`optuna_dp.dp_sgd` and
-            :func:`optuna_dp.compose`. Left out for :class:`optuna_dp.BudgetSampler`, whose plan
-            says what runs cost.
+            :func:`optuna_dp.compose`. Left out for samplers whose plan says what is spent:
+            :class:`optuna_dp.BudgetSampler`, :class:`optuna_dp.ProposeTestSampler` and
+            :class:`optuna_dp.NoisyMaxSampler`.
         delta: The delta at which epsilon is shown, in (0, 1); by default the plan's, else 1e-5.
         neighboring_relation: ``"add_or_remove_one"`` or ``"replace_one"``: the one relation under
             which the events of training and scoring are all read; by default the plan's, else
@@ -70,8 +86,10 @@ class PrivacyCallback:
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
         >>> study.optimize(
         ...     lambda trial: trial.suggest_float("x", 0, 1),
-        ...     callbacks=[odp.PrivacyCallback(run)],
+        ...     callbacks=[callback := odp.PrivacyCallback(run)],
         ... )
+        >>> round(callback.guarantee(study).epsilon(delta=1e-5), 2)
+        0.88
     """
 
     def __init__(
@@ -90,6 +108,7 @@ class PrivacyCallback:
         self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
         self._progress = ProgressLine() if show_progress else None
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
+        self._logged: set[tuple[str, bool]] = set()  # By the plan's nonce; whether it was the end.
         self._reminder = Reminder()
 
     def __repr__(self) -> str:
@@ -108,14 +127,8 @@ class PrivacyCallback:
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
         storage, study_id = study._storage, study._study_id
-        opened = open_study(study)
-        if opened is None:
-            raise PlanError(
-                "PrivacyCallback needs a study with a sampler of optuna-dp, and this study has no "
-                "plan. Make it with sampler=optuna_dp.BudgetSampler(plan_budget(...))."
-            )
+        opened = _opened(study)
         plan, procedure = opened.plan, opened.procedure
-        _check_takes_a_run(procedure)
         record = self._record_for(procedure)
         books = storage.get_study_system_attrs(study_id)
         self._record_cost(study, books, record, ran=trial.number < plan.slots)
@@ -130,21 +143,74 @@ class PrivacyCallback:
         done = sum(map(ended, slots))
         finished = done == plan.slots
         epsilon = self._epsilon(procedure, record)
-        shown = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.3f}"
-        _logger.debug("%d of %d runs have ended.", done, plan.slots)
-        # A line for each run could be counted, so only the curator's own level has them all.
-        _logger.log(
-            logging.INFO if finished or trial.number == 0 else logging.DEBUG,
-            "%s. The release is guaranteed %s at delta %g, however many runs there are.",
-            "The last run has ended" if finished else "A run has ended",
-            shown,
-            record.delta,
-        )
+        shown = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
+        _logger.debug("%d of %d runs have ended: %s.", done, plan.slots, shown)
+        # A line for each run, or for each worker that had one, could be counted. These two lines
+        # are there whatever the number of runs.
+        if trial.number == 0:
+            self._log_loss(plan, procedure, record, shown, finished=False)
+        if finished:
+            self._log_loss(plan, procedure, record, shown, finished=True)
         if self._progress is not None:
             self._progress.show(procedure.progress(slots), shown, record.delta, finished)
         self._reminder.look(procedure, plan, slots)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
+
+    def guarantee(self, study: Study) -> Guarantee:
+        """Returns what is guaranteed of the study's release, from its first run on.
+
+        It is the guarantee that :func:`optuna_dp.release` will give, with ``epsilon(delta)``,
+        ``rdp(orders)`` and the rest, unless that release is asked to reveal more
+        (``failures="lost"``).
+
+        Guarantees:
+            * The result is a function of the study's design and of the cost of a run: the number
+              of runs, how many have ended and what came out change nothing.
+
+        Args:
+            study: A study with a sampler of optuna-dp, in which a run has begun.
+
+        Raises:
+            InvalidArgumentError: If ``study`` is not an Optuna study.
+            PlanError: If no run has begun yet, the study is one of another sampler, or another
+                cost of a run is recorded in it.
+        """
+        if not isinstance(study, Study):
+            raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
+        procedure = _opened(study).procedure
+        record = self._record_for(procedure)
+        books = study._storage.get_study_system_attrs(study._study_id)
+        _check_same_cost(record, run_records(books))
+        return procedure.guarantee(record)
+
+    def _log_loss(
+        self,
+        plan: StudyPlan,
+        procedure: Procedure,
+        record: RunRecord,
+        shown: str,
+        *,
+        finished: bool,
+    ) -> None:
+        """Says what the whole study costs, once after the first run and once after the last."""
+        logger = optuna.logging.get_logger(LOSS_LOGGER)
+        line = (plan.nonce, finished)
+        if line in self._logged or not logger.isEnabledFor(logging.INFO):
+            return
+        self._logged.add(line)
+        # Lazy: only this line needs Renyi divergences.
+        from optuna_dp.releasing.renyi_shown import renyi_in_words
+
+        loss = renyi_in_words(procedure.guarantee(record), record.delta)
+        words = (
+            "%s run has ended. The release is guaranteed %s at delta %g (%s), however many runs "
+            "there are."
+            if procedure.runs_are_private
+            else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
+            "The evaluations themselves are not private."
+        )
+        logger.info(words, "The last" if finished else "A", shown, record.delta, loss)
 
     def _record_of(self, run: Any, delta: float, relation: str) -> RunRecord:
         """What runs cost, with these where the arguments leave something open."""
@@ -158,12 +224,20 @@ class PrivacyCallback:
     def _record_for(self, procedure: Procedure) -> RunRecord:
         """What runs of a study cost: as its plan says, else as this callback does."""
         own = procedure.own_record()
-        if own is not None and self._stated is not None:
+        if own is not None and self._stated is not None and procedure.runs_are_private:
             raise PlanError(
                 "The study's plan already says what runs cost. Give study.optimize a "
                 "PrivacyCallback() without a run."
             )
-        if own is not None and self._relation not in (None, own.neighboring_relation):
+        if own is not None and self._stated is not None:
+            raise PlanError(
+                f"In a study of {procedure.design.sampler} only the choice costs, and the "
+                "study's plan says how much. Give study.optimize a PrivacyCallback() without a "
+                "run. Add the final training with release(study).with_training(event)."
+            )
+        procedure.check_outputs(self._output_attributes, None)
+        fixed = own is not None and procedure.runs_are_private
+        if own is not None and fixed and self._relation not in (None, own.neighboring_relation):
             # Before anything is written: a record of it would spoil the release.
             raise PlanError(
                 f"The study's plan has neighboring_relation={own.neighboring_relation!r}, not "
@@ -192,17 +266,8 @@ class PrivacyCallback:
         if not any(mine.same_cost(r) for r in recorded) and (ran or not recorded):
             write_run_record(storage, study_id, mine)
             recorded = run_records(storage.get_study_system_attrs(study_id))
-        other = next((r for r in recorded if not mine.same_cost(r)), None)
-        if other is None:
-            return
-        # Start-up time: most workers agree.
-        from optuna_dp.accounting.event_words import differences_of_runs
-
         spoilt = " This study cannot be released any more: start a new one." if ran else ""
-        raise PlanError(
-            "This PrivacyCallback states another cost of a run than the study's record: "
-            f"{differences_of_runs(mine, other)} (on record).{spoilt} {ONE_COST}"
-        )
+        _check_same_cost(mine, recorded, spoilt)
 
     def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
         """The epsilon of the whole study, computed once per design."""
@@ -213,10 +278,26 @@ class PrivacyCallback:
             return self._epsilons[key]
 
 
-def _check_takes_a_run(procedure: Procedure) -> None:
-    if not procedure.runs_are_private:
+def _opened(study: Study) -> OpenedStudy:
+    opened = open_study(study)
+    if opened is None:
         raise PlanError(
-            f"A study of {procedure.design.sampler} takes no PrivacyCallback: only the choice "
-            "costs, and the sampler's arguments say how much. Leave the callback out. Add the "
-            "final training with release(study).with_training(event)."
+            "PrivacyCallback needs a study with a sampler of optuna-dp in which a run has begun, "
+            "and this study has no plan. Make it with "
+            "sampler=optuna_dp.BudgetSampler(plan_budget(...)), and call study.optimize."
         )
+    return opened
+
+
+def _check_same_cost(record: RunRecord, recorded: Sequence[RunRecord], spoilt: str = "") -> None:
+    """Refuses a cost of a run that is not the one in the study's books."""
+    different = next((one for one in recorded if not record.same_cost(one)), None)
+    if different is None:
+        return
+    # Start-up time: most workers agree.
+    from optuna_dp.accounting.event_words import differences_of_runs
+
+    raise PlanError(
+        "This PrivacyCallback states another cost of a run than the study's record: "
+        f"{differences_of_runs(record, different)} (on record).{spoilt} {ONE_COST}"
+    )

@@ -102,8 +102,8 @@ class Reminder:
         if self._warned != plan.nonce and (words := procedure.warning(slots)):
             self._warned = plan.nonce
             _logger.warning(words)
-        if self._looked == plan.nonce:
-            return
+        if self._looked == plan.nonce or not procedure.runs_are_private:
+            return  # Utilities have no noise, and are not released.
         found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
         if words := looks_exact([value for value in found if value is not None]):
             self._looked = plan.nonce

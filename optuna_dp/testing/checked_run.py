@@ -36,6 +36,7 @@ from optuna_dp.testing.randomness import Randomness
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
 from optuna_dp.training.judgement import RunJudgement, judge
 from optuna_dp.training.run_endings import settle
+from optuna_dp.training.trial_notes import BY_ENGINE, TRAINING, claims
 
 if TYPE_CHECKING:
     from optuna_dp.budget.plan import BudgetPlan
@@ -61,6 +62,7 @@ class CheckedRun:
         judgement: What a release would know of it; None without a budget or a score.
         threads: Names of threads of the user's own code that it left at work.
         seconds: How long it took.
+        is_enforced: Whether :func:`optuna_dp.train` made its training.
         privacy_warnings: What other libraries warned of, where the warning's category names
             privacy.
     """
@@ -84,6 +86,7 @@ class CheckedRun:
     threads: list[str] = field(default_factory=list)
     seconds: float = 0.0
     privacy_warnings: list[str] = field(default_factory=list)
+    is_enforced: bool = False
 
     def outcome(self) -> str:
         """Returns all that follows from the run's randomness, in a form to be compared."""
@@ -189,6 +192,9 @@ class Bench:
         found.reports, found.reads = dict(frozen.intermediate_values), sorted(reads)
         found.attributes = dict(frozen.user_attrs)
         found.asked = storage.asked
+        found.is_enforced = any(
+            training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
+        )
         found.judgement = self._judged(stage, trial, storage, found.value)
         found.threads = [t.name for t in threading.enumerate() if t not in before and _own(t)]
         return found
@@ -221,7 +227,8 @@ class Bench:
             study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
         while trial.number < stage.number:
-            study.tell(trial, 0.5)
+            # Not told: nothing ran, so the sampler has nothing to say of it.
+            storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, [0.5])
             trial = study.ask()
         # The sampler has begun this trial; its parameters may come from anywhere.
         study.sampler = _giving({} if like is None else like.params)

@@ -145,6 +145,8 @@ class Draws:
         if not is_users(frame.f_code.co_filename) or self.lines >= _MOST_LINES:
             return None
         self.lines += 1
+        if _is_transformed():
+            return self._trace
         values = dict(frame.f_locals)
         if event == "call":
             for name in frame.f_code.co_names:
@@ -186,6 +188,15 @@ class Draws:
             "numpy": _packed(np.random.get_state(legacy=False)),
             "torch": None if torch is None else torch.get_rng_state().numpy().tobytes(),
         }
+
+
+def _is_transformed() -> bool:
+    """Returns whether the code runs inside a transform of torch.func, as losses of odp.train do.
+
+    Tensors have no values there, and neither has the state of a generator.
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and torch._C._functorch.maybe_current_level() is not None
 
 
 def _users_lines(frame: FrameType | None) -> Iterator[tuple[str, int]]:

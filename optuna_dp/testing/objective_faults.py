@@ -495,12 +495,20 @@ def not_checked(
     stated = [one for stage, _ in stages for one in alternatives(stage.event)]
     if all(stage.event is None for stage, _ in stages):
         yield "what a run costs: give its event, or the plan."
+    elif all(run.is_enforced for run in runs):
+        pass  # odp.train draws, clips, adds the noise and steps, whatever the objective does.
     elif not any(run.opacus.steps for run in runs):
         yield (
             "noise and steps: no Opacus optimizer was seen. Audit the training "
             "(optuna_dp.testing.audit_training)."
         )
-    if not records:
+    if runs and all(run.is_enforced for run in runs):
+        if not records:
+            yield (
+                "failures on other data, and what is done with the records before odp.train: give "
+                "data= (--data NAME; the objective then takes the data as its second argument)."
+            )
+    elif not records:
         yield (
             "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
             "(--data NAME; the objective then takes the data as its second argument)."

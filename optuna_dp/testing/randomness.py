@@ -1,9 +1,9 @@
 """The randomness of a run under check, which can be repeated.
 
 A run draws from the global generators of ``random``, ``numpy`` and ``torch``, from the operating
-system (``secrets``, ``np.random.default_rng()``), and, for the scores of this package, from
-OpenDP. While :meth:`Randomness.controlled` is active, all of it follows from one number. The
-number itself is secret, so nothing that a run draws can be guessed.
+system (``secrets``, ``np.random.default_rng()``), from OpenSSL (``odp.train``), and, for the
+scores of this package, from OpenDP. While :meth:`Randomness.controlled` is active, all of it
+follows from one number. The number itself is secret, so nothing that a run draws can be guessed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,6 +80,7 @@ class Randomness:
         places: list[tuple[Any, str, Any]] = [
             (os, "urandom", self._bytes),
             (random, "_urandom", self._bytes),  # of secrets and of numpy's fresh seeds
+            (ssl, "RAND_bytes", self._bytes),  # of odp.train
             (random.Random, "seed", seed),
             (scoring, "with_noise", self._noisy),
         ]

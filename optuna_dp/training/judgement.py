@@ -44,10 +44,8 @@ TRAINING_WORDS = {
     "training used the data is the curator's word",
     NOT_CHECKED: "not checked: the curator's word",
 }
-# Where every training is enforced, the statement knows how records were sampled.
-SAMPLING_ENFORCED = (
-    "enforced: each record joined each step independently, with the planned chance (Poisson "
-    "sampling)"
+STATED = (
+    "What was compared is an event that the objective wrote, and not what an accountant recorded"
 )
 SCORE_WORDS = {
     ENFORCED: "enforced: this package computed it record by record and added the noise",
@@ -70,6 +68,8 @@ class RunJudgement:
             vouch for it.
         not_compared: What of the run nothing shows; None if nothing. The curator may vouch for it.
         fewer_steps: Whether the training took fewer steps than it may.
+        is_stated: Whether what was compared is an event that the objective wrote, and not what an
+            accountant recorded.
         vouched: What the objective itself vouched for, in its words.
     """
 
@@ -80,6 +80,7 @@ class RunJudgement:
     excess: str | None
     not_compared: str | None
     fewer_steps: bool
+    is_stated: bool
     vouched: tuple[str, ...]
 
     @property
@@ -111,6 +112,7 @@ def judge(
         excess=_excess(trial, run, output_attributes),
         not_compared=_not_compared(training, score, score_claim),
         fewer_steps=_took_fewer_steps(spent, run),
+        is_stated=training == COMPARED and bool((spent or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -152,9 +152,10 @@ def read_records(records: Any, name: str = "records") -> Records:
     # PyTorch's own class for tensors of equal length.
     if type(records).__name__ == "TensorDataset" and hasattr(records, "tensors"):
         return ArrayRecords(tuple(records.tensors), name)
-    is_items = isinstance(records, Sequence) and not isinstance(records, str | bytes)
     is_data_set = hasattr(records, "__len__") and hasattr(type(records), "__getitem__")
-    if (is_items or is_data_set) and "torch" in sys.modules and not hasattr(records, "iloc"):
+    # A text is none, nor a table of pandas, whose items are its columns.
+    is_other = isinstance(records, str | bytes) or hasattr(records, "iloc")
+    if is_data_set and not is_other and "torch" in sys.modules:
         return DataSetRecords(records, name)
     raise InvalidArgumentError(
         name,

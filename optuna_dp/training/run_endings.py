@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from optuna.storages import BaseStorage
 
 from optuna_dp.errors import OptunaDPError, PlanError
-from optuna_dp.training.spending import spent_event
+from optuna_dp.training.spending import is_stated, spent_event
 from optuna_dp.training.trial_notes import SPENT, SPOILED, note
 
 if TYPE_CHECKING:
@@ -55,12 +55,15 @@ class AccountantReading:
     Attributes:
         trial: The trial.
         first: The event of what they had recorded when they were handed in.
+        is_stated: Whether something of it is an event, and no accountant's record.
     """
 
     def __init__(self, trial: Trial, sources: Sequence[Any]) -> None:
         self.trial = trial
         self._sources = tuple(sources)
         self.first = self._read()
+        # An event that the objective wrote is compared like others, and named as such.
+        self.is_stated = any(map(is_stated, self._sources))
 
     def _read(self) -> dp_event.DpEvent:
         # Start-up time: samplers hold plans; dp-accounting is slow.
@@ -75,7 +78,8 @@ class AccountantReading:
         from optuna_dp.accounting.event_words import in_words
 
         last = self._read()
-        note(self.trial, SPENT, event=event_to_json(last), final=True)
+        stated = {"stated": True} if self.is_stated else {}
+        note(self.trial, SPENT, event=event_to_json(last), final=True, **stated)
         if event_to_json(last) != event_to_json(self.first):
             raise PlanError(
                 f"the training went on after run.spent. Recorded then: {in_words(self.first)}. "

@@ -61,6 +61,14 @@ def spent_event(what: Any) -> dp_event.DpEvent:
     )
 
 
+def is_stated(what: Any) -> bool:
+    """Returns whether what was handed in is an event that somebody wrote, and no accountant's."""
+    # Start-up time: samplers hold plans; dp-accounting is slow.
+    from dp_accounting import dp_event
+
+    return isinstance(what, dp_event.DpEvent)
+
+
 def _is_nothing(event: Any) -> bool:
     """Returns whether an event is that of no step at all."""
     # Start-up time: samplers hold plans; dp-accounting is slow.

@@ -13,6 +13,7 @@ import torch
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.training.gradient_norms import at_least_single, squared_norms
 from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
@@ -22,9 +23,8 @@ from optuna_dp.training.unchanged import difference, fingerprint, holder_of
 # Of the gradients of the records that are computed at a time.
 _GRADIENT_BYTES = 256 * 2**20
 _MOST_RECORDS_AT_A_TIME = 1024
-# Squares are added up in runs of so many numbers in single precision, and those sums in double.
-# PyTorch's own norm of 40 million equal numbers is off by 2 %.
-_NORM_RUN = 1024
+# Of a data set whose items may have different shapes, before the training.
+_RECORDS_LOOKED_AT = 16
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 
 
@@ -113,7 +113,7 @@ class TorchLearner(Learner):
             if self._score is not None and score_records is not None:
                 with errors_translated(self._score_argument), self._evaluating():
                     self._scores_of(self._made_up(score_records, count))
-            before, self._unchanged = self._unchanged, fingerprint(self._roots, self._trained)
+            before, self._unchanged = self._unchanged, self._fingerprint()
             changed = difference(before, self._unchanged) if before else None
             if changed is not None:
                 raise InvalidArgumentError(
@@ -125,9 +125,13 @@ class TorchLearner(Learner):
                     ".eval() on that part of the model.",
                 )
 
+    def _fingerprint(self) -> dict[str, bytes]:
+        _renew_lists_of_weights(self._model)
+        return fingerprint(self._roots, self._trained)
+
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
-        """Returns records of zeros; only the shapes of the first record's parts are used."""
-        first = self._on_device(records.take(np.zeros(1, dtype=np.int64)))
+        """Returns records of zeros; only the shapes of the first few records are used."""
+        first = self._on_device(records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT))))
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
@@ -160,7 +164,7 @@ class TorchLearner(Learner):
 
     def _zeros(self) -> list[torch.Tensor]:
         return [
-            torch.zeros(weight.numel(), dtype=_at_least_single(weight.dtype), device=weight.device)
+            torch.zeros(weight.numel(), dtype=at_least_single(weight.dtype), device=weight.device)
             for weight in self._trained
         ]
 
@@ -172,8 +176,8 @@ class TorchLearner(Learner):
             by_name[name].flatten(1) if by_name[name].ndim > 1 else by_name[name].unsqueeze(1)
             for name in self._names
         ]
-        gradients = [gradient.to(_at_least_single(gradient.dtype)) for gradient in gradients]
-        squares = torch.stack([_squared_norms(gradient) for gradient in gradients]).sum(0)
+        gradients = [gradient.to(at_least_single(gradient.dtype)) for gradient in gradients]
+        squares = torch.stack([squared_norms(gradient) for gradient in gradients]).sum(0)
         factors = (self._norm / squares.sqrt()).clamp(max=1.0)
         finite = torch.isfinite(squares)
         if not bool(finite.all()):
@@ -208,7 +212,7 @@ class TorchLearner(Learner):
 
     def check_unchanged(self) -> None:
         self._forget_gradients()
-        changed = difference(self._unchanged, fingerprint(self._roots, self._trained))
+        changed = difference(self._unchanged, self._fingerprint())
         if changed is not None:
             raise PlanError(
                 f"The training changed {changed}, which is not among the weights that it trains, "
@@ -255,31 +259,21 @@ class TorchLearner(Learner):
 
     def close(self) -> None:
         self._forget_gradients()
+        _renew_lists_of_weights(self._model)
         if self._device != self._home:
             self._model.to(self._home)
 
 
-def _squared_norms(gradients: torch.Tensor) -> torch.Tensor:
-    """Returns the squared L2 norm of each row in double precision, shape (records,).
+def _renew_lists_of_weights(model: torch.nn.Module) -> None:
+    """Makes the lists of weights that recurrent layers keep hold their parameters again.
 
-    Args:
-        gradients: One gradient in each row.
+    Such a layer puts whatever weights it is called with into its list, here those of a step.
+    Setting a parameter renews the list.
     """
-    runs = gradients.shape[1] // _NORM_RUN
-    end = runs * _NORM_RUN
-    head = gradients[:, :end].unflatten(1, (runs, _NORM_RUN)) if runs else gradients[:, None, :0]
-    norms = torch.cat(
-        [
-            torch.linalg.vector_norm(head, dim=2),
-            torch.linalg.vector_norm(gradients[:, end:], dim=1, keepdim=True),
-        ],
-        dim=1,
-    )
-    return norms.double().square().sum(1)
-
-
-def _at_least_single(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
+    for part in model.modules():
+        if isinstance(part, torch.nn.RNNBase):
+            for name, parameter in part.named_parameters(recurse=False):
+                setattr(part, name, parameter)
 
 
 def _check_model(model: Any) -> None:

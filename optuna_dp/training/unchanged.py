@@ -8,6 +8,7 @@ is copied.
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 import secrets
 import types
@@ -103,6 +104,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield ".__func__", value.__func__
     elif isinstance(value, types.FunctionType):
         yield from held_by(value)
+    elif isinstance(value, functools.partial):
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif not isinstance(value, types.ModuleType | type) and not _is_of(value, _NOT_FOLLOWED):
         if hasattr(value, "__dict__"):
             yield from ((f".{name}", part) for name, part in vars(value).items())

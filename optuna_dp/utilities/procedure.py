@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.drawn_runs import DrawnRuns
+from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import score
 from optuna_dp.utilities.choice import end_of, settle
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.evidence.run_record import RunRecord
     from optuna_dp.evidence.runs import Evidence
 
 
@@ -31,6 +32,13 @@ class UtilityChoice(DrawnRuns):
     def settings(self) -> UtilitySettings:
         """What the study's plan records."""
         return UtilitySettings.from_json(self.design.settings)
+
+    def own_record(self) -> RunRecord:
+        """See :class:`Procedure`; the whole choice, which its plan fixes."""
+        return RunRecord(self.run(None))
+
+    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+        return "a candidate's evaluation"
 
     def guarantee(self, record: RunRecord) -> Guarantee:
         return Guarantee(self.run(None), record.neighboring_relation)

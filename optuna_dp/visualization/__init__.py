@@ -10,6 +10,7 @@ Who may see a figure depends on what it is made of:
 figure                       made of                    who may see it
 ===========================  =========================  =======================================
 ``plot_privacy_profile``     the design, the event      anybody
+``plot_renyi_divergence``    the design, the event      anybody
 ``plot_epsilon_by_trials``   a plan or a release        anybody
 ``plot_epsilon_by_trials``   a study                    **the curator**: it marks how far it is
 ``plot_plan``                a plan                     anybody
@@ -25,6 +26,7 @@ from optuna_dp.visualization.figures import (
     plot_epsilon_by_trials,
     plot_plan,
     plot_privacy_profile,
+    plot_renyi_divergence,
     plot_votes,
 )
 
@@ -32,5 +34,6 @@ __all__ = [
     "plot_epsilon_by_trials",
     "plot_plan",
     "plot_privacy_profile",
+    "plot_renyi_divergence",
     "plot_votes",
 ]

@@ -1,7 +1,7 @@
 """The figures that are made of a design, a plan or a release, and of no run but the counted ones.
 
-Guaranteed epsilon against delta; the cost of the first k runs beside the guarantee of all; the
-planner's table; the noisy votes of a federated search.
+Guaranteed epsilon against delta, and Renyi divergence against its order; the cost of the first k
+runs beside the guarantee of all; the planner's table; the noisy votes of a federated search.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import optuna
 from dp_accounting import dp_event
 
 from optuna_dp.accounting.guarantee import Guarantee
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated.query import read_search
@@ -99,12 +100,7 @@ def plot_privacy_profile(
         fill="tonexty" if figure.data else None,
         fillcolor=theme.FILL,
     )
-    composition = composition_of(target, guarantee)
-    parts = [] if composition is None else [(p.name, p.event) for p in composition.parts]
-    if isinstance(target, Release) and target.training is not None:
-        search = target.search_guarantee.event
-        parts = [("the search by itself", search), ("the final training", target.training)]
-    for (name, event), colour in zip(parts, theme.PARTS, strict=False):
+    for (name, event), colour in zip(_parts(target, guarantee), theme.PARTS, strict=False):
         part = Guarantee(event, guarantee.neighboring_relation)
         theme.line(figure, _curve(part, low, high), name, colour, dash="dash")
     epsilon = guarantee.epsilon(marked)
@@ -136,6 +132,83 @@ def _curve(guarantee: Guarantee, low: float, high: float) -> list[tuple[float, f
     epsilons = np.linspace(stop, start, _EPSILONS)
     points = [(guarantee.delta(float(eps)), float(eps)) for eps in epsilons]
     return [(d, eps) for d, eps in points if 0.5 * low <= d <= 1.01 * high]
+
+
+def plot_renyi_divergence(
+    target: Guarantee | BudgetPlan | Release | optuna.Study, *, delta: float | None = None
+) -> go.Figure:
+    """Plots the guaranteed Renyi divergence against its order, on logarithmic axes.
+
+    The point is the order at which the conversion to epsilon is smallest at ``delta``: what
+    :class:`~optuna_dp.PrivacyCallback` shows. Dashed lines are parts of the whole, each by itself.
+    Orders at which nothing finite is known are left out.
+
+    **Public.** The figure is made of the design of the search and of the event of one run, even if
+    ``target`` is a study; nothing of its runs is read.
+
+    Args:
+        target: A :class:`~optuna_dp.Guarantee`, a :class:`~optuna_dp.BudgetPlan`, a
+            :class:`~optuna_dp.Release` of any kind, or a study of any sampler of optuna-dp. What a
+            run costs must be recorded (:class:`~optuna_dp.PrivacyCallback`), where runs are
+            private.
+        delta: In (0, 1); by default that of the plan, the release or the study, else 1e-5.
+
+    Raises:
+        InvalidArgumentError: If ``target`` is anything else, ``delta`` is not in (0, 1), or no
+            finite Renyi divergence of the whole is known.
+        PlanError: If a study has no plan, or what a run costs is not recorded.
+        MissingExtraError: If plotly is not installed.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
+        >>> figure = odp.visualization.plot_renyi_divergence(search)
+    """
+    guarantee, marked = target_of(target, delta)
+    curve = _renyi_curve(guarantee)
+    order = best_order(DEFAULT_ORDERS, guarantee.rdp(), marked)
+    if order is None or not curve:
+        raise InvalidArgumentError(
+            "target",
+            type(guarantee.event).__name__,
+            "no finite Renyi divergence above 0 is known for it",
+            "plot_privacy_profile shows its epsilons.",
+        )
+    figure = theme.figure("What is guaranteed", x="order", y="Renyi divergence")
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log")
+    theme.line(figure, curve, "all of it: guaranteed", theme.GUARANTEE, width=3)
+    for (name, event), colour in zip(_parts(target, guarantee), theme.PARTS, strict=False):
+        part = Guarantee(event, guarantee.neighboring_relation)
+        theme.line(figure, _renyi_curve(part), name, colour, dash="dash")
+    theme.points(
+        figure,
+        [(order, dict(curve)[order])],
+        "marked",
+        theme.GUARANTEE,
+        size=11,
+        mode="markers+text",
+        text=[f"best order at delta {marked:g}  "],
+        textposition="top left",
+        showlegend=False,
+    )
+    return figure
+
+
+def _renyi_curve(guarantee: Guarantee) -> list[tuple[float, float]]:
+    """Returns points (order, divergence), where the divergence is finite and above 0."""
+    divergences = guarantee.rdp().tolist()
+    points = zip(DEFAULT_ORDERS, divergences, strict=True)
+    return [(order, d) for order, d in points if 0.0 < d < math.inf]
+
+
+def _parts(target: Any, guarantee: Guarantee) -> list[tuple[str, Any]]:
+    """Returns the parts of the whole that are drawn beside it, by name."""
+    if isinstance(target, Release) and target.training is not None:
+        search = target.search_guarantee.event
+        return [("the search by itself", search), ("the final training", target.training)]
+    composition = composition_of(target, guarantee)
+    return [] if composition is None else [(p.name, p.event) for p in composition.parts]
 
 
 def plot_epsilon_by_trials(

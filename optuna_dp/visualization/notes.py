@@ -15,6 +15,7 @@ from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import output, score, trials_of
 from optuna_dp.releasing.release import Release
+from optuna_dp.releasing.renyi_shown import renyi_in_words
 from optuna_dp.utilities.choice import candidates_among, final_choice, utilities_of
 from optuna_dp.utilities.second_evaluations import with_utilities
 from optuna_dp.utilities.settings import UtilitySettings
@@ -73,7 +74,11 @@ def curators_note(study: Study) -> str:
     )
     relation = words.relations[guarantee.neighboring_relation]
     accounting = METHODS.get(guarantee.method(delta), "")
-    facts = {**words.facts(plan.design, guarantee), "Accounting": accounting}
+    facts = {
+        **words.facts(plan.design, guarantee),
+        "Accounting": accounting,
+        "Renyi divergence": renyi_in_words(guarantee, delta),
+    }
     return f"""{head}
 ## What is guaranteed
 

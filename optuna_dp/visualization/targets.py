@@ -47,8 +47,6 @@ def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     record = read_run_record(study._storage, study._study_id) or procedure.own_record()
     if record is not None:
         return record
-    if not procedure.runs_are_private:
-        return RunRecord(procedure.run(None))
     raise PlanError(
         "The cost of one run is not recorded in this study. Give study.optimize a "
         "PrivacyCallback(run)."

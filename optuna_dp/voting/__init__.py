@@ -22,7 +22,7 @@ from __future__ import annotations
 from optuna_dp.voting.ballots import argmax, ballot
 from optuna_dp.voting.plan import ADJACENCIES, VoteFailedError, VotePlan
 from optuna_dp.voting.skellam_noise import Skellam
-from optuna_dp.voting.utility import chance_of_good_choice
+from optuna_dp.voting.utility import chance_of_gap, chance_of_good_choice, visible_gap
 
 __all__ = [
     "ADJACENCIES",
@@ -31,5 +31,7 @@ __all__ = [
     "VotePlan",
     "argmax",
     "ballot",
+    "chance_of_gap",
     "chance_of_good_choice",
+    "visible_gap",
 ]

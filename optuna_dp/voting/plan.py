@@ -18,6 +18,7 @@ from optuna_dp.accounting.kinds.skellam import SkellamDpEvent
 from optuna_dp.accounting.skellam import LARGEST_VARIANCE, vote_epsilon
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.json_records import Record
+from optuna_dp.voting.utility import chance_of_gap, visible_gap
 
 ADJACENCIES = ("replace_one", "null_client")
 
@@ -26,7 +27,7 @@ MOST_ATTEMPTS = 100
 # A longer composition of equal votes is one event that counts; stored plans have few attempts.
 _LISTED = 16
 # A share of the variance is a whole multiple of 2^-24, so that the sum of the shares is exact.
-_UNITS = 1 << 24
+UNITS = 1 << 24
 # How near the logarithm of a variance comes to the least one.
 _NEAR = 2e-6
 _WHY_NOT_ADD_OR_REMOVE = (
@@ -73,8 +74,8 @@ class VotePlan(Record):
 
     Attributes:
         clients: Number of clients asked, n.
-        candidates: Number of candidates, p.
-        votes: Ones in a ballot, k, at most p.
+        candidates: Number of candidates, p, at least 2.
+        votes: Ones in a ballot, k, less than p.
         adjacency: ``"replace_one"``: one client's data are others; ``"null_client"``: they are
             taken away, while the client takes part with noise alone.
         max_dropout: How many clients may fail to send their vote.
@@ -114,12 +115,19 @@ class VotePlan(Record):
         checked_adjacency(self.adjacency)
         validation.positive("epsilon", self.epsilon)
         validation.open_unit("delta", self.delta)
-        if self.votes > self.candidates:
+        if self.candidates < 2:
+            raise InvalidArgumentError(
+                "candidates",
+                self.candidates,
+                "there must be at least 2",
+                "One candidate needs no vote.",
+            )
+        if self.votes >= self.candidates:
             raise InvalidArgumentError(
                 "votes",
                 self.votes,
-                f"it must be at most the number of candidates, {self.candidates}",
-                "A client votes for its k best candidates.",
+                f"it must be less than the number of candidates, {self.candidates}",
+                "A client votes for its k best candidates; a vote for all of them says nothing.",
             )
         if self.honest < 1:
             raise InvalidArgumentError(
@@ -164,7 +172,7 @@ class VotePlan(Record):
         honest = plan(1).honest
         changes = SkellamDpEvent(1.0, k, p).changes(adjacency)
         variance = smallest_variance(changes * tries, target, tolerance)
-        share = max(math.ceil(Fraction(variance) * _UNITS / honest), 1)
+        share = max(math.ceil(Fraction(variance) * UNITS / honest), 1)
         # The guarantee reads the profile from another grid: what it says is what counts.
         while plan(share).guarantee(tries).epsilon(tolerance) > target:
             share += max(share // 100_000, 1)
@@ -183,12 +191,72 @@ class VotePlan(Record):
     @property
     def share_variance(self) -> Fraction:
         """Variance of one client's share of the noise, exactly."""
-        return Fraction(self.share_units, _UNITS)
+        return Fraction(self.share_units, UNITS)
 
     @property
     def variance(self) -> float:
         """Variance of the noise that the analysis counts on, rounded down."""
         return rounded_down(self.share_variance * self.honest)
+
+    @property
+    def variance_of_sum(self) -> float:
+        """Variance of the noise of one entry of a sum in which every client's vote is."""
+        return float(self.share_variance * self.clients)
+
+    def chance(self, gap: int, *, good: int = 1) -> float:
+        """Returns the probability, at least, that the winner is good, given a gap in the votes.
+
+        From arXiv 2510.04902, Theorem V.1, made exact for the votes that are worst
+        (:func:`~optuna_dp.voting.chance_of_gap`). It costs nothing: no data are looked at.
+
+        Args:
+            gap: Least votes of a good candidate less most votes of another one. At most
+                ``clients``, if all clients agree.
+            good: How many candidates are good, from 1 to ``candidates``.
+
+        Raises:
+            InvalidArgumentError: If ``good`` is not allowed.
+
+        Example:
+            >>> plan = VotePlan.calibrated(
+            ...     clients=50, candidates=100, votes=5, epsilon=1.0, delta=1e-5
+            ... )
+            >>> print(f"{plan.chance(40):.2f}, {plan.chance(40, good=4):.2f}")
+            0.78, 0.99
+        """
+        return chance_of_gap(gap, good=good, bad=self._others(good), variance=self.variance_of_sum)
+
+    def visible_gap(self, chance: float = 0.9, *, good: int = 1) -> int:
+        """Returns the smallest gap in votes at which the winner is good with this probability.
+
+        Args:
+            chance: In (0, 1).
+            good: How many candidates are good, from 1 to ``candidates``.
+
+        Returns:
+            Votes. More than ``clients`` means that this many clients cannot see it, even if all
+            of them agree: take more clients, fewer candidates or votes, or a larger epsilon.
+
+        Raises:
+            InvalidArgumentError: If an argument is not allowed.
+
+        Example:
+            >>> plan = VotePlan.calibrated(
+            ...     clients=50, candidates=100, votes=5, epsilon=1.0, delta=1e-5
+            ... )
+            >>> plan.visible_gap(0.9), plan.visible_gap(0.9, good=4)
+            (47, 31)
+        """
+        return visible_gap(
+            chance, good=good, bad=self._others(good), variance=self.variance_of_sum
+        )
+
+    def _others(self, good: int) -> int:
+        if validation.whole("good", good, 1) > self.candidates:
+            raise InvalidArgumentError(
+                "good", good, f"it must be at most the number of candidates, {self.candidates}"
+            )
+        return self.candidates - good
 
     @property
     def event(self) -> SkellamDpEvent:
@@ -244,10 +312,7 @@ def smallest_variance(changes: int, epsilon: float, delta: float) -> float:
     Returns:
         A variance at which the cost is at most ``epsilon``, within 1e-5 of the least one.
     """
-    if changes == 0:
-        return 1.0 / _UNITS
-
-    floor, ceiling = math.log(1.0 / _UNITS), math.log(LARGEST_VARIANCE)
+    floor, ceiling = math.log(1.0 / UNITS), math.log(LARGEST_VARIANCE)
 
     @functools.cache
     def excess(log_variance: float) -> float:

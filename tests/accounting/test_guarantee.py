@@ -107,21 +107,25 @@ def test_the_relation_survives_json() -> None:
         (odp.Guarantee(odp.pure_dp(1.0)), {"profile", "rdp", "pure"}),
         (
             odp.selection_guarantee(odp.gaussian(1.0), odp.Geometric(5)),
-            {"data_profile", "koskela", "rdp"},
+            {"data_profile", "rank_profile", "koskela", "rdp"},
         ),
         (
             odp.selection_guarantee(odp.pure_dp(1.0), odp.Geometric(5)),
-            {"data_profile", "koskela", "rdp", "pure"},
+            {"data_profile", "rank_profile", "koskela", "rdp", "pure"},
         ),
         (
             odp.selection_guarantee(odp.gaussian(1.0), odp.Geometric(5).capped(9)),
-            {"data_profile", "rdp"},
+            {"data_profile", "rank_profile", "rdp"},
+        ),
+        (
+            odp.selection_guarantee(odp.gaussian(1.0), odp.Binomial(2, 2.0)),
+            {"data_profile", "rank_profile", "all_runs", "koskela", "rdp"},
         ),
         (
             odp.selection_guarantee(
                 odp.gaussian(1.0), odp.Geometric(5), density_bounds=(0.5, 2.0), policy="data"
             ),
-            {"data_profile", "rdp", "theorem_1"},
+            {"data_profile", "rank_profile", "rdp", "theorem_1"},
         ),
         (
             odp.selection_guarantee(

@@ -13,6 +13,7 @@ from support import RUN, asking, logged, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+from optuna_dp.releasing.callbacks import LOSS_LOGGER
 
 
 def smallest_x(pilots: Any) -> Any:
@@ -346,7 +347,7 @@ def test_only_attributes_named_as_output_are_released() -> None:
 def test_the_callback_needs_no_run_and_takes_none() -> None:
     plan = budget(2, relation="replace_one")
     study = study_of(sampler(plan))
-    with logged() as lines:
+    with logged(LOSS_LOGGER) as lines:
         study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     assert any("The last run has ended" in line for line in lines)
     release = odp.release(study)

@@ -74,12 +74,28 @@ def test_the_statement_says_what_was_checked() -> None:
         "asked": 4,
         "training": {"compared": 4},
         "score": {"compared": 4},
+        "stated": 4,
     }
     statement = release.statement()
-    assert re.search(r"\| Training \| compared: .* \(4 of 4 runs\) \|", statement)
+    assert re.search(
+        r"\| Training \| compared: .* \(4 of 4 runs\)\. .*, in 4 of 4 runs \|", statement
+    )
     assert re.search(r"\| Score \| compared: .* \(4 of 4 runs\) \|", statement)
     assert release.to_json()["spending"] == release.spending
     assert odp.verify(release.to_json()).ok
+
+
+def test_the_statement_tells_an_accountants_record_from_an_event_that_was_written() -> None:
+    def with_accountant(trial: optuna.Trial) -> float:
+        run = odp.fidelity(trial)
+        run.spent(_of_dp_accounting(run))
+        return run.score(CORRECT)
+
+    words = "an event that the objective wrote, and not what an accountant recorded"
+    release = odp.release(study_with(with_accountant))
+    assert "stated" not in release.spending
+    assert words not in release.statement()
+    assert words in odp.release(study_with(honest)).statement()
 
 
 def test_the_statement_says_whose_hyperparameters_the_last_run_took() -> None:

@@ -22,10 +22,10 @@ pytest.importorskip("plotly")
 from optuna_dp import dashboard
 
 PLOTS = {
-    "dp_hypo": {"privacy-profile", "epsilon-by-trials"},
-    "budget": {"privacy-profile", "epsilon-by-trials"},
-    "propose_test": {"privacy-profile", "epsilon-by-trials"},
-    "noisy_max": {"privacy-profile"},
+    "dp_hypo": {"privacy-profile", "epsilon-by-trials"},  # T is fixed: no finite divergence.
+    "budget": {"privacy-profile", "renyi-divergence", "epsilon-by-trials"},
+    "propose_test": {"privacy-profile", "renyi-divergence", "epsilon-by-trials"},
+    "noisy_max": {"privacy-profile", "renyi-divergence"},
 }
 
 
@@ -94,8 +94,14 @@ def test_every_kind_of_study_has_its_page(kind: str) -> None:
     text = note(study)
     head = "# All runs may be shown" if kind == "budget" else "# For the curator only"
     assert text.startswith(head)
-    epsilon = odp.release(study).guarantee.epsilon(1e-5)
+    guarantee = odp.release(study).guarantee
+    epsilon = guarantee.epsilon(1e-5)
     (shown,) = re.findall(r"epsilon = ([0-9.]+) at delta", text)
+    if "renyi-divergence" in PLOTS[kind]:
+        ((value, order),) = re.findall(r"divergence at most ([\d.]+) at order ([\d.]+) ", text)
+        assert 0 <= float(value) - guarantee.rdp([float(order)])[0] < 0.05 * float(value)
+    else:
+        assert "no finite Renyi divergence is known" in text
     assert 0 <= float(shown) - epsilon < 0.01
     assert "yes: `odp.release(study)`" in text
     assert odp.release(study).to_json() == before

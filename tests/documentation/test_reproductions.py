@@ -64,3 +64,40 @@ def test_the_figures_of_choosing_a_law_have_todays_bounds(bounds: list[float]) -
         odp.dp_sgd(**data["base"]), odp.Geometric(10), density_bounds=tuple(bounds)
     )
     assert found.epsilon(data["delta"]) == pytest.approx(drawn, rel=1e-6)
+
+
+BUDGETS = json.loads((ROOT / "examples" / "dp_hypo" / "results" / "budgets.json").read_text())
+# Records, noise of GP and of Uniform: DP-HyPO's appendix E.
+APPENDIX_E = {"E.1": (60_000, 0.71, 0.64), "E.2": (50_000, 0.65, 0.6)}
+
+
+def costs_of(setting: str, gamma: float) -> tuple[dict[str, float], dict[str, float]]:
+    """What is stored of the adaptive arm and of the uniform one."""
+    _, adaptive_noise, uniform_noise = APPENDIX_E[setting]
+    return (
+        BUDGETS[f"{setting}, noise {adaptive_noise}, (c, C)=(0.75, 2.0), gamma {gamma}"],
+        BUDGETS[f"{setting}, noise {uniform_noise}, (c, C)=(1.0, 1.0), gamma {gamma}"],
+    )
+
+
+@pytest.mark.parametrize("setting", ["E.1", pytest.param("E.2", marks=pytest.mark.slow)])
+def test_the_costs_of_appendix_e_have_todays_bounds(setting: str) -> None:
+    records, adaptive_noise, uniform_noise = APPENDIX_E[setting]
+    arms = ((adaptive_noise, (0.75, 2.0)), (uniform_noise, (1.0, 1.0)))
+    for (noise, bounds), stored in zip(arms, costs_of(setting, 0.03), strict=True):
+        run = odp.dp_sgd(
+            noise_multiplier=noise, sample_rate=256 / records, steps=-(-10 * records // 256)
+        )
+        found = odp.selection_guarantee(run, odp.Geometric(1 / 0.03), density_bounds=bounds)
+        assert found.by_method(1e-5) == pytest.approx(stored, abs=6e-4)
+
+
+def test_the_page_prints_the_costs_of_appendix_e_that_are_stored() -> None:
+    page = (ROOT / "examples" / "dp_hypo" / "README.md").read_text()
+    for setting in APPENDIX_E:
+        for gamma in (0.001, 0.01, 0.03):
+            adaptive, uniform = costs_of(setting, gamma)
+            shown = [adaptive["theorem_1"], adaptive["history_profile"]]
+            shown += [uniform["rdp"], uniform["data_profile"]]
+            row = f"| {setting}, gamma {gamma} | {' | '.join(f'{e:.2f}' for e in shown)} |"
+            assert row in page

@@ -47,8 +47,8 @@ def objective_of(
 
         import optuna_dp
 
-        if isinstance(trial.study.sampler, optuna_dp.BudgetSampler):
-            optuna_dp.fidelity(trial)
+        budget = isinstance(trial.study.sampler, optuna_dp.BudgetSampler)
+        run = optuna_dp.fidelity(trial) if budget else None
         x = trial.suggest_float("x", -1.0, 1.0)
         file = system.open(path, system.O_WRONLY | system.O_CREAT | system.O_APPEND)
         system.write(file, f"{trial.number}\n".encode())
@@ -59,7 +59,10 @@ def objective_of(
             system.kill(kills[1], signal.SIGKILL)
         if trial.number == raises:
             raise ValueError("the data are not there")
-        return -((x - 0.3) ** 2)
+        if run is None:
+            return -((x - 0.3) ** 2)
+        run.spent(optuna_dp.gaussian(run.noise_multiplier))
+        return run.score([1.0 - (x - 0.3) ** 2 / 4] * 100, size=100)
 
     return objective
 

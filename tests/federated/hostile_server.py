@@ -14,14 +14,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray
-from flwr.common.secure_aggregation.crypto.shamir import combine_shares, create_shares
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import decrypt, encrypt
 from flwr.common.secure_aggregation.secaggplus_utils import (
     share_keys_plaintext_concat,
     share_keys_plaintext_separate,
 )
 from flwr.supercore.primitives.asymmetric import (
-    bytes_to_private_key,
     bytes_to_public_key,
     generate_key_pairs,
     public_key_to_bytes,
@@ -31,6 +29,7 @@ from patience import within
 
 from optuna_dp.federated import masks
 from optuna_dp.federated.query import VoteQuery, choose_candidates
+from optuna_dp.federated.shamir import combine_shares, create_shares
 from optuna_dp.federated.transport import MODULUS, entry_bound
 from optuna_dp.polling import poll
 from optuna_dp.voting.plan import VotePlan
@@ -215,7 +214,7 @@ class HostileServer:
             self.masked[victim] - masks.chacha20_masks(combine_shares(seed), MODULUS, shapes)[1]
         )
         for other, shares in keys.items():
-            secret = bytes_to_private_key(combine_shares(shares))
+            secret = masks.bytes_to_private_key(combine_shares(shares))
             before = masks.view.set(self.view_of(victim))
             key = masks.pair_key(secret, bytes_to_public_key(self.keys[victim][0]))
             masks.view.reset(before)
@@ -327,14 +326,13 @@ def candidates_of_its_own(server: HostileServer) -> Any:
 
 
 def another_plan_for_the_others(server: HostileServer) -> Any:
-    """The victim is shown the plan, and all others one that costs nothing and adds no noise.
+    """The victim is shown the plan, and all others one with fewer votes, which costs less.
 
-    Every ballot of the others is then of ones only: the sum, honestly opened, gives the victim's
-    noisy vote.
+    It counts on noise that others may not have added: the sum of two plans must not open.
     """
     query, victim, others = server.query(), server.nodes[0], server.nodes[1:]
-    free = dataclasses.replace(query.plan, votes=query.plan.candidates, share_units=1)
-    lie = dataclasses.replace(query, plan=free)
+    other_plan = dataclasses.replace(query.plan, votes=1)
+    lie = dataclasses.replace(query, plan=other_plan)
     n = len(server.nodes)
     if not (server.set_up(victim, query, n, n) and server.set_up_all(others, lie, n, n)):
         return None
@@ -345,7 +343,7 @@ def another_plan_for_the_others(server: HostileServer) -> Any:
     total = server.summed(server.nodes)
     if total is None:
         return None
-    found = total - entry_bound(query.plan) - (n - 1) * (entry_bound(free) + 1)
+    found = total - entry_bound(query.plan) - (n - 1) * entry_bound(other_plan)
     return (found + MODULUS // 2) % MODULUS - MODULUS // 2
 
 
@@ -431,6 +429,7 @@ ATTEMPTS: dict[str, Callable[[HostileServer], Any]] = {
 _COSTS = r"the vote costs epsilon=[\d.]+ at delta=1e-05 \(replace_one\); .* allow 1\."
 REASONS = {
     **dict.fromkeys(ATTEMPTS, _COSTS),
+    "many clients that are not there": r"the set-up has 5 clients, and the plan counts on .*",
     "many attempts": r"the plan has 50 attempts; max_attempts is 5\.",
     "a plain sum": r"the server asks for a plain sum; .* server='trusted'\.",
     "one name many times": r"active_nids names a client twice\.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -26,7 +27,12 @@ def objective(params: dict[str, Any], context: Context) -> float:
 
 # Clients that agree to much: for tests of what the server does.
 WILLING = VotePolicy(
-    max_epsilon=1e3, total_epsilon=1e4, server="trusted", min_clients=1, max_attempts=100
+    max_epsilon=1e3,
+    total_epsilon=1e4,
+    server="trusted",
+    min_clients=1,
+    max_attempts=100,
+    ledger="run",
 )
 
 
@@ -34,6 +40,10 @@ def app(objective: Callable[..., float] = objective, **options: Any) -> ClientAp
     made = ClientApp()
     if not {"max_epsilon", "policy"} & set(options):
         options = {"policy": WILLING, **options}
+    if "max_epsilon" in options:
+        options = {"ledger": "run", **options}
+    elif options["policy"].ledger is None:
+        options["policy"] = dataclasses.replace(options["policy"], ledger="run")
     voter(made, **options)(objective)
     return made
 

@@ -94,4 +94,4 @@ def test_figures_4_and_7_to_9(tmp_path: Path) -> None:
 def test_benchmark() -> None:
     lines = run("benchmark.py").splitlines()
     epsilons = [float(x) for line in lines for x in re.findall(r"epsilon ([\d.]+)", line)]
-    assert epsilons == [1.0, 1.0]
+    assert epsilons == [1.0, 1.0, 1.0]

@@ -32,7 +32,7 @@ from optuna_dp.federated import InProcessGrid, VotePolicy, masks, secure_message
 from optuna_dp.federated import client as client_side
 from optuna_dp.federated import query as queries
 from optuna_dp.federated.ledger import StateLedger
-from optuna_dp.federated.policy import event_of, honest_shares
+from optuna_dp.federated.policy import View, event_of, honest_shares
 from optuna_dp.federated.query import VoteRefusedError
 
 assert votes  # a fixture
@@ -128,8 +128,10 @@ def test_without_the_defence_the_attempt_succeeds(
 ) -> None:
     REMOVED[attempt](monkeypatch)
     found = ATTEMPTS[attempt](hostile())
-    if attempt in ("one name many times", "another plan for the others"):
+    if attempt == "one name many times":
         assert found.tolist() == votes[0][0].tolist()  # the victim's noisy vote, bit for bit
+    elif attempt == "another plan for the others":
+        assert found.tolist() == sum(votes[i][0] for i in range(5)).tolist()
     elif attempt == "a key of another client":  # the sum without the first one's
         assert found.tolist() == sum(votes[i][0] for i in range(1, 5)).tolist()
     else:
@@ -149,7 +151,7 @@ def test_a_plan_for_the_victim_and_another_for_all_others(
     assert votes == {}
     unbound("query")(monkeypatch)
     found = another_plan_for_the_others(hostile(clients, epsilon=epsilon, policy=policy))
-    assert found.tolist() == votes[0][0].tolist()
+    assert found.tolist() == sum(votes[i][0] for i in range(clients)).tolist()
 
 
 def test_a_shared_secret_of_two_pairs_makes_two_masks(
@@ -167,8 +169,8 @@ def test_a_shared_secret_of_two_pairs_makes_two_masks(
 
 def paid(server: HostileServer, node: int) -> int:
     """How many votes a client without a file has written down."""
-    record = server.grid.nodes[node][1].state.config_records["optuna_dp_ledger"]
-    return sum("event" in json.loads(line) for line in record["lines"])
+    record = server.grid.nodes[node][1].state.config_records.get("optuna_dp_ledger")
+    return 0 if record is None else len(record["lines"])
 
 
 @pytest.mark.parametrize("which", ["damaged", "its own", "another's", "none", "too long"])
@@ -331,7 +333,7 @@ def test_a_query_is_read_in_proportion_to_its_text(
 @pytest.mark.parametrize(
     ("limits", "asked", "clients", "reason"),
     [
-        ({}, {"clients": 10_000}, 10_000, "10000 clients share secrets; max_clients is 200"),
+        ({}, {"clients": 10_000}, 10_000, "10000 clients share secrets; max_clients is 1000"),
         ({"max_clients": 4}, {}, 5, "5 clients share secrets; max_clients is 4"),
         ({"max_candidates": 20}, {}, 5, "21 candidates; max_candidates is 20"),
         ({}, {"share_units": 1 << 50}, 5, "at most 16777216 is drawn here"),
@@ -398,6 +400,39 @@ def test_stories_of_dropouts_that_differ_are_counted() -> None:
     server = hostile(6, policy=VotePolicy(max_epsilon=1.0, server="semi-honest"))
     assert server.introduced(server.query(**asked), threshold=4)
     assert server.collect(server.nodes[0])
+
+
+@pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
+@pytest.mark.parametrize(
+    ("planned", "lost", "present"), [(100_000, 0, 3), (20, 0, 10), (20, 2, 17)]
+)
+def test_a_plan_for_clients_that_the_set_up_does_not_have_is_refused(
+    server: str, planned: int, lost: int, present: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three clients with the noise planned for 100,000 were answered: epsilon 41, not 1."""
+    policy = VotePolicy(max_epsilon=100.0, server=server, max_clients=100_000)
+    hostile_one = hostile(present, policy=policy)
+    query = hostile_one.query(clients=planned, max_dropout=lost)
+    with caplog.at_level(logging.WARNING, logger="optuna_dp"):
+        assert not hostile_one.introduced(query)
+    assert f"the set-up has {present} clients, and the plan counts on the noise of" in caplog.text
+
+
+@pytest.mark.parametrize("server", ["malicious", "semi-honest", "trusted"])
+def test_what_is_charged_is_the_noise_of_the_set_up(server: str) -> None:
+    """Fewer clients than planned, but enough; also with a threshold that admits still fewer."""
+    policy = VotePolicy(max_epsilon=1.0, server=server, max_colluding=1)
+    query = hostile(8).query(clients=20, max_dropout=4)
+    for clients, threshold in ((20, 16), (18, 16), (18, 14), (16, 12)):
+        view = View(True, clients, clients, threshold, True)
+        honest = policy.honest(query.plan, view)
+        if server == "malicious":
+            assert honest == max(min(15, honest_shares(clients, threshold, 1)), 1)
+        else:
+            assert honest == threshold - 1  # one of them colludes
+    if server != "malicious":  # shares with a part of the others: it sees no more than a number
+        view = View(True, 7, 18, 5, False)
+        assert policy.honest(query.plan, view) == 18 - 4 - 1
 
 
 def test_invented_clients_are_counted_as_far_as_the_policy_says() -> None:

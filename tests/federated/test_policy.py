@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import multiprocessing
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,10 @@ from optuna_dp.federated import (
     client_statement,
     voter,
 )
-from optuna_dp.federated.ledger import Answer, FileLedger, Step, now
-from optuna_dp.federated.policy import total_epsilon
+from optuna_dp.federated.ledger import MOST_SET_UPS, Answer, FileLedger, now
+from optuna_dp.federated.policy import View, total_epsilon
 from optuna_dp.federated.query import VoteRefusedError
+from optuna_dp.voting import VotePlan
 
 TOML = """
 max_epsilon = 2.0
@@ -80,6 +83,15 @@ def test_limits_of_the_node_hold_over_votes_apps_and_restarts(tmp_path: Path) ->
     assert f"{total:.2f}" in text
     assert "may have lied" in text
     assert "Its\nlimit is 3 in all, 2 for one vote" in text
+    # The noise of one of four clients: with the others invented, nothing else protects it.
+    alone = [SkellamDpEvent(e.variance / 4, e.votes, e.candidates) for e in found]
+    cost = odp.Guarantee(odp.compose(*alone), "replace_one").epsilon(1e-5)
+    assert cost > 4.0
+    said = re.search(
+        r"had invented\nall other clients, they would have cost epsilon = (\d+\.\d+)", text
+    )
+    assert said is not None
+    assert float(said[1]) == pytest.approx(cost, rel=1e-3)
 
 
 def test_an_app_cannot_loosen_what_the_node_says(tmp_path: Path) -> None:
@@ -165,6 +177,7 @@ def test_a_file_must_name_a_ledger(tmp_path: Path) -> None:
         ("max_colluding", -1),
         ("server", "nice"),
         ("max_attempts", 0),
+        ("max_votes", 0),
         ("search_space", {"x": {"low": 1.0}}),
     ],
 )
@@ -183,7 +196,8 @@ EVENT = SkellamDpEvent(100.0, 3, 21)
 def answer(
     once: str, event: Any = EVENT, vote: str = "v", plan: str = "p", attempts: int = 1
 ) -> Answer:
-    return Answer(once, now(), 1, vote, f"query {vote}", plan, attempts, event, 5, "malicious")
+    query = f"query {vote}"
+    return Answer(once, now(), 1, vote, query, plan, attempts, event, 5, 1 << 24, "malicious")
 
 
 def few(answers: Any) -> None:
@@ -359,7 +373,12 @@ def test_nothing_is_sent_that_is_not_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     grid, real = nodes(tmp_path), os.write
-    for kind, reason in ((b"ledger", "made"), (b"share_keys", "written"), (b"vote ", "written")):
+    for kind, reason in (
+        (b"ledger", "ledger cannot be made"),
+        (b'": []', "ledger's set-ups cannot be written"),
+        (b"share_keys", "ledger's set-ups cannot be written"),
+        (b"vote ", "ledger cannot be written"),
+    ):
 
         def full(file: int, data: bytes, kind: bytes = kind) -> int:
             if kind in data:
@@ -369,7 +388,7 @@ def test_nothing_is_sent_that_is_not_written_down(
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(VoteFailedError):
             vote(epsilon=1.0).start(grid, grid.server_context())
-        assert f"the ledger cannot be {reason}: no space left on device" in caplog.text
+        assert f"the {reason}: no space left on device" in caplog.text
         caplog.clear()
     monkeypatch.undo()
     assert FileLedger(tmp_path / "0" / "ledger.jsonl").answers() == []
@@ -401,10 +420,79 @@ def test_the_same_is_answered_once(tmp_path: Path) -> None:
     ledger.append(answer("b"), few, write=False)
     with pytest.raises(VoteRefusedError, match="answered before"):
         ledger.append(answer("a"), few)
-    ledger.append(Step("open a"))
+    ledger.begin("x")
+    ledger.take("x", "unmask")
     with pytest.raises(VoteRefusedError, match="answered before"):
-        ledger.append(Step("open a"))
+        ledger.take("x", "unmask")
     assert [a.event for a in ledger.answers()] == [EVENT]
+
+
+def test_a_flood_of_set_ups_leaves_the_files_as_small_as_they_were(tmp_path: Path) -> None:
+    """Each set-up grew the ledger, which was read again at each step."""
+    ledger = FileLedger(tmp_path / "ledger")
+    ledger.append(answer("a"), few)
+    before = (tmp_path / "ledger").read_bytes()
+    sizes = []
+    for i in range(4 * MOST_SET_UPS):
+        name = f"{i:064x}"
+        ledger.begin(name)
+        ledger.take(name, "share_keys")
+        ledger.take(name, "unmask")
+        sizes.append((tmp_path / "ledger.set-ups").stat().st_size)
+    assert max(sizes) == sizes[-1] < 10_000
+    assert (tmp_path / "ledger").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.set-ups"]
+    # One that was forgotten is not begun anew, and one that is there still is where it was.
+    for name, reason in ((f"{0:064x}", "latest 64"), (f"{200:064x}", "answered before")):
+        with pytest.raises(VoteRefusedError, match=reason):
+            ledger.take(name, "share_keys")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 1}', '{"x": [1]}', "\xff"])
+def test_set_ups_that_were_lost_are_refused(text: str, tmp_path: Path) -> None:
+    ledger = FileLedger(tmp_path / "ledger")
+    ledger.begin("x")
+    (tmp_path / "ledger.set-ups").write_text(text, encoding="latin-1")
+    with pytest.raises(VoteRefusedError, match="not one of this client's latest"):
+        ledger.take("x", "share_keys")
+    ledger.begin("y")
+    ledger.take("y", "share_keys")
+
+
+def test_a_client_without_a_ledger_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It was asked for 150 votes in 150 runs, and answered each, with a limit for one."""
+    made = ClientApp()
+    voter(made, max_epsilon=2.0)(objective)
+    grid = InProcessGrid(made, [{"optimum": 3.0}] * 4)
+    with caplog.at_level(logging.WARNING), pytest.raises(VoteFailedError):
+        vote().start(grid, grid.server_context())
+    assert "this client has no ledger" in caplog.text
+    assert "say ledger='run' if its limits are for one run only" in caplog.text
+    with pytest.raises(InvalidArgumentError, match="goes with max_epsilon"):
+        voter(made, ledger="run")
+
+
+def test_a_nodes_policy_must_name_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="must name a file"):
+        VotePolicy.from_file(node(tmp_path, 'max_epsilon = 1.0\nledger = "run"'))
+
+
+def test_an_app_for_one_run_keeps_the_nodes_ledger(tmp_path: Path) -> None:
+    for _ in range(2):
+        grid = nodes(tmp_path, max_epsilon=2.0, ledger="run")
+        with contextlib.suppress(VoteFailedError):
+            vote(epsilon=2.0).start(grid, grid.server_context())
+    assert len(FileLedger(tmp_path / "0" / "ledger.jsonl").answers()) == 1
+
+
+def test_cheap_votes_are_counted_too() -> None:
+    """How long an evaluation takes is no part of epsilon, so that votes have a number."""
+    policy = VotePolicy(max_epsilon=1.0, max_votes=3)
+    cheap = SkellamDpEvent(1e9, 3, 21)
+    answers = [answer(str(i), cheap, str(i)) for i in range(4)]
+    policy.check_answers(answers[:3])
+    with pytest.raises(VoteRefusedError, match="3 votes were sent; max_votes is 3"):
+        policy.check_answers(answers)
 
 
 def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:
@@ -413,7 +501,7 @@ def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:
     calls: list[int] = []
     made = ClientApp()
 
-    @voter(made, policy=VotePolicy(max_epsilon=50.0, total_epsilon=500.0))
+    @voter(made, policy=VotePolicy(max_epsilon=50.0, total_epsilon=500.0, ledger="run"))
     def moving(params: dict[str, Any], context: Any) -> float:
         calls.append(1)
         return 0.0
@@ -423,3 +511,20 @@ def test_preferences_that_moved_are_voted_for_in_the_next_vote() -> None:
     for i in (1, 2):
         chosen.start(wire, wire.server_context())
         assert len(calls) == i * 4 * 21
+
+
+def test_the_pages_numbers_of_invented_clients() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "federated.md").read_text()
+    for clients in (10, 50):
+        plan = VotePlan.calibrated(
+            clients=clients, candidates=100, votes=5, epsilon=1.0, delta=1e-5
+        )
+        costs = []
+        for invented in (clients // 5, clients // 2, clients - 1):
+            policy = VotePolicy(max_epsilon=100.0, max_colluding=invented)
+            view = View(True, clients, clients, clients, True)
+            honest = policy.honest(plan, view)
+            assert honest == clients - invented
+            event = SkellamDpEvent(float(plan.share_variance * honest), 5, 100)
+            costs.append(f"{total_epsilon(((event, 1),), 'replace_one', 1e-5):.2f}")
+        assert f"| {clients} | {' | '.join(costs)} |" in page

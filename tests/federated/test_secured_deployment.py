@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,3 +111,28 @@ def test_a_bundle_that_is_not_on_the_list_is_never_unpacked(
         assert seen.fab.content == b""
         assert seen.fab.verifications == {}
         assert seen.must_verify
+
+
+@pytest.mark.parametrize(("set_to", "expected"), [(None, "0"), ("1", "1"), ("0", "0")])
+def test_a_pinned_node_sends_no_reports_to_flowers_makers_unless_it_is_told_to(
+    set_to: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flwr.supercore import telemetry
+
+    from optuna_dp.federated import pinned_supernode
+
+    name, seen = "FLWR_TELEMETRY_ENABLED", []
+    (tmp_path / "apps").write_text(f"{LISTED}  app.fab\n")
+    monkeypatch.setattr(telemetry, name, "1")
+    monkeypatch.setenv(name, "1" if set_to is None else set_to)
+    if set_to is None:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "argv", ["flower-supernode"])
+    monkeypatch.setattr(pinned_supernode.supernode, "_pull_and_store_message", lambda **rest: None)
+    monkeypatch.setattr(
+        pinned_supernode,
+        "flower_supernode",
+        lambda: seen.append((os.environ[name], telemetry.FLWR_TELEMETRY_ENABLED)),
+    )
+    pinned_supernode.main(["--apps", str(tmp_path / "apps")])
+    assert seen == [(expected, expected)]

@@ -124,7 +124,7 @@ ANSWERED_BY_ALL = {
     ("vote",),
     ("search", "internal", "x", 0),
     ("search", "space", "x", "attributes", "high"),
-    *(("plan", each) for each in ("clients", "votes", "adjacency", "share_units")),
+    *(("plan", each) for each in ("votes", "adjacency", "share_units")),
     ("plan", "max_colluding"),
     *(("plan", each) for each in ("epsilon", "delta", "attempts", "max_dropout")),
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,22 @@ import pytest
 
 pytest.importorskip("flwr", reason='needs Flower: pip install "optuna-dp[federated]"')
 
+from flwr.app import Message
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import optuna_dp as odp
-from federated.in_process import SPACE, Wire, failing, vote, votes
+from federated.in_process import SPACE, Wire, app, failing, vote, votes
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.federated import (
     FederatedVote,
+    InProcessGrid,
     PlainSum,
     SecAggPlus,
     VoteFailedError,
+    masks,
+    shamir,
 )
+from optuna_dp.federated.client import evaluation_of
 from optuna_dp.federated.query import VoteQuery, choose_candidates
 from optuna_dp.releasing.publishing import publish
 
@@ -104,6 +110,36 @@ def test_dropouts_up_to_the_allowance_leave_the_sum_exact(
     present = [i for i in range(12) if stage == "unmask" or i not in (2, 7, 11)]
     assert release.attributes["noisy_votes"] == sum(votes[i][-1] for i in present).tolist()
     assert release.guarantee.epsilon(1e-5) <= 2.0
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_the_server_computes_one_set_of_coefficients(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all secrets, though every client is shown the others in another order."""
+
+    class Shuffled(Wire):
+        def _deliver(self, message: Message) -> Message:
+            config = message.content.config_records.get("secaggplus_configs", {})
+            names = [name for name in config if name != "stage"]
+            if config.get("stage") == "share_keys":
+                for name in random.Random(message.metadata.dst_node_id).sample(names, len(names)):
+                    config[name] = config.pop(name)
+            return super()._deliver(message)
+
+    combined: list[int] = []
+    module, real = masks.server_module(), shamir.combine_shares
+
+    def noted(shares: list[bytes]) -> bytes:
+        combined.append(len(shares))
+        return real(shares)
+
+    monkeypatch.setattr(module, "combine_shares", noted)
+    shamir.lagrange_at_zero.cache_clear()
+    wire = Shuffled(12, failing(*range(lost), stage="collect_masked_vectors"))
+    assert vote(max_dropout=3).start(wire, wire.server_context()).params
+    assert combined == [9] * 12  # the threshold's, of each secret
+    assert shamir.lagrange_at_zero.cache_info().misses == 1
 
 
 def test_plain_dropouts_up_to_the_allowance(votes: dict[int, Any]) -> None:
@@ -299,10 +335,46 @@ def test_queries_survive_json_exactly() -> None:
             VoteQuery.from_json(broken)
 
 
-def test_one_candidate_is_a_vote_too() -> None:
-    wire = Wire(5)
-    release = FederatedVote(SPACE, candidates=[{"x": 1.0}], k=1, epsilon=1.0).start(
-        wire, wire.server_context()
-    )
-    assert release.params == {"x": 1.0}
-    assert release.guarantee.epsilon(1e-5) == 0.0
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_vote_for_all_candidates_is_refused(k: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="a vote for all of them says nothing"):
+        FederatedVote(SPACE, candidates=[{"x": 1.0}, {"x": 2.0}][:k], k=k, epsilon=1.0)
+
+
+def test_an_objective_of_optuna_votes() -> None:
+    """One argument is a trial, whose user attributes are the node's configuration."""
+    tried: list[float] = []
+
+    def objective(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.0, 10.0, step=0.5)
+        trial.report(0.0, 1)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+        tried.append(x)
+        return abs(x - trial.user_attrs["optimum"])
+
+    grid = InProcessGrid(app(objective), [{"optimum": 3.0}] * 40)
+    release = vote(secure_aggregation=PlainSum(), epsilon=20.0).start(grid, grid.server_context())
+    assert release.params in ({"x": 2.5}, {"x": 3.0}, {"x": 3.5})
+    assert len(tried) == 40 * 21
+
+
+@pytest.mark.parametrize("objective", [lambda: 0.0, lambda a, b, c: 0.0])
+def test_an_objective_of_neither_kind_is_refused(objective: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"it must take \(params, context\), or a trial"
+    ):
+        app(objective)
+
+
+def test_defaults_and_bound_arguments_of_an_objective_do_not_count() -> None:
+    def of_trial(trial: Any, epochs: int = 3) -> float:
+        return float(trial.suggest_float("x", 0.0, 10.0) + epochs)
+
+    def of_params(params: Any, context: Any, *more: Any, **options: Any) -> float:
+        return float(params["x"])
+
+    for made, expected in ((of_trial, 4.0), (of_params, 1.0)):
+        evaluate = evaluation_of(made)
+        context = InProcessGrid(app(), [{}]).nodes[1001][1]
+        assert evaluate({"x": 1.0}, context) == expected

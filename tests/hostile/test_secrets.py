@@ -22,6 +22,7 @@ from optuna_dp.evidence.statement_data import digest
 from optuna_dp.protocol.claims import CLAIM_KEY
 from optuna_dp.protocol.records import GATE_KEY, SLOT_KEY, SlotRecord, read_plan
 from optuna_dp.protocol.waiting import Waiting
+from optuna_dp.releasing.callbacks import LOSS_LOGGER
 
 SECRET = 41
 X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
@@ -52,7 +53,7 @@ def tells(text: str, slots: int) -> bool:
 def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     sampler = SAMPLERS[name]()
     study = study_of(sampler)
-    with logged() as lines:
+    with logged() as lines, logged(LOSS_LOGGER) as log_of_optuna:
         study.optimize(
             lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
         )
@@ -63,7 +64,11 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
     assert slots == SECRET
     assert any(tells(line, slots) for line in lines if line.startswith("DEBUG"))
     shown = {
-        "logs": [line for line in lines if not line.startswith("DEBUG")],
+        "logs": [
+            *(line for line in lines if not line.startswith("DEBUG")),
+            *log_of_optuna,
+            repr(odp.PrivacyCallback(RUN).guarantee(study)),
+        ],
         "attributes": [repr(study.user_attrs), *(repr(t.user_attrs) for t in study.trials)],
         "statement": [found.statement(), json.dumps(found.to_json())],
         "reprs": [repr(x) for x in (sampler, study, plan, found, read_evidence(study), LAW)],

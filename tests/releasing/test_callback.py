@@ -4,32 +4,151 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import optuna
 import pytest
 from dp_accounting import dp_event
+from dp_accounting.rdp import rdp_privacy_accountant
 from support import RUN, exactly, logged, objective, study_of
 
 import optuna_dp as odp
+from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
 from optuna_dp.errors import (
     InvalidArgumentError,
     PlanError,
     ReleaseRefusedError,
     UnsupportedEventError,
 )
+from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.releasing.callbacks import LOSS_LOGGER
+from optuna_dp.releasing.renyi_shown import renyi_in_words
 
 
-def test_the_guarantee_that_is_logged_is_the_accountants_and_does_not_depend_on_progress() -> None:
+def test_optunas_own_log_shows_the_guarantee_after_the_first_run_and_after_the_last() -> None:
     law = odp.Geometric(mean=5)
     study = study_of(odp.RandTuneSampler(trials=law))
-    with logged() as lines:
+    with logged(LOSS_LOGGER) as lines:
         study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN, delta=1e-6)])
-    expected = f"epsilon {odp.selection_guarantee(RUN, law).epsilon(1e-6):.3f} at delta 1e-06"
-    said = [line for line in lines if "The release is guaranteed" in line]
-    assert len(said) == len(study.trials)
-    assert all(expected in line for line in said)
-    assert [line for line in said if "The last run has ended" in line] == said[-1:]
+    epsilon = odp.selection_guarantee(RUN, law).epsilon(1e-6)
+    said = f"guaranteed epsilon {rounded_up(epsilon, 3)} at delta 1e-06 (Renyi divergence at most"
+    assert [line[:17] for line in lines] == ["INFO: A run has e", "INFO: The last ru"]
+    assert all(said in line for line in lines)
+
+
+def test_the_line_is_shown_and_hidden_as_optunas_own_lines_are() -> None:
+    code = """
+import optuna, optuna_dp as odp
+optuna.logging.set_verbosity(optuna.logging.{level})
+sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2))
+study = optuna.create_study(sampler=sampler)
+study.optimize(
+    lambda trial: trial.suggest_float("x", 0, 1),
+    callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))],
+)
+"""
+    for level, count in (("INFO", 2), ("WARNING", 0)):
+        script = [sys.executable, "-c", code.format(level=level)]
+        said = subprocess.run(script, capture_output=True, text=True, check=True).stderr
+        assert said.count("The release is guaranteed epsilon") == count, said
+
+
+def test_the_divergence_that_is_shown_is_the_one_that_implies_the_smallest_epsilon() -> None:
+    guarantee = odp.selection_guarantee(RUN, odp.Geometric(mean=5))
+    ((shown, order),) = re.findall(
+        r"at most ([\d.]+) at order ([\d.]+)$", renyi_in_words(guarantee, 1e-6)
+    )
+    curve = guarantee.rdp()
+    _, best = rdp_privacy_accountant.compute_epsilon(DEFAULT_ORDERS, curve, 1e-6)
+    assert 0 <= best - float(order) < 0.01
+    assert float(shown) == pytest.approx(curve[DEFAULT_ORDERS.index(best)], rel=1e-3)
+    assert float(shown) >= curve[DEFAULT_ORDERS.index(best)]
+
+
+MADE = {
+    "rand_tune": lambda: odp.RandTuneSampler(trials=odp.Geometric(mean=5)),
+    "dp_hypo": lambda: odp.DPHyPOSampler(trials=odp.Geometric(mean=5), candidates=4),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_the_callback_says_is_the_same_whatever_the_number_of_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every number that it shows is a function of the design, so T cannot be learnt from it."""
+    said, guarantees = [], []
+    for count in (1, 2, 23):
+        monkeypatch.setattr(
+            odp.TrialCount, "sample", lambda law, uniform_bits=None, count=count: count
+        )
+        study, callback = study_of(MADE[name]()), odp.PrivacyCallback(RUN)
+        with logged(LOSS_LOGGER) as lines:
+            study.optimize(objective, n_trials=1, callbacks=[callback])
+            guarantees.append(callback.guarantee(study))
+            study.optimize(objective, callbacks=[callback])
+        guarantees.append(callback.guarantee(study))
+        guarantees.append(odp.release(study).guarantee)
+        said.append([line.partition("has ended.")[2] for line in lines])
+    assert all(guarantee == guarantees[0] for guarantee in guarantees)
+    assert len({line for lines in said for line in lines}) == 1
+    assert [len(lines) for lines in said] == [2, 2, 2]
+
+
+def test_a_choice_over_partitions_shows_what_its_plan_costs() -> None:
+    candidates = [{"x": 0.1}, {"x": 0.5}, {"x": 0.9}]
+    samplers = [
+        odp.NoisyMaxSampler(candidates=candidates, n_partitions=500, epsilon=1.0),
+        odp.ProposeTestSampler(
+            candidates=candidates, n_partitions=30_000, epsilon=0.5, granularity=0.2, resolve=0.4
+        ),
+    ]
+    for sampler in samplers:
+        study, callback = study_of(sampler), odp.PrivacyCallback(delta=1e-6)
+        with logged(LOSS_LOGGER) as lines:
+            study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=[callback])
+        released = odp.release(study)
+        assert callback.guarantee(study) == released.guarantee
+        assert released.delta == 1e-6
+        shown = f"epsilon {rounded_up(released.guarantee.epsilon(1e-6), 3)} at delta 1e-06"
+        assert len(lines) == 2
+        assert all(f"The choice is guaranteed {shown}" in line for line in lines)
+
+
+def test_a_choice_over_partitions_has_no_other_outputs_and_no_other_cost() -> None:
+    def chosen(callback: odp.PrivacyCallback) -> None:
+        sampler = odp.NoisyMaxSampler(candidates=[{"x": 0.5}], n_partitions=500, epsilon=1.0)
+        study_of(sampler).optimize(
+            lambda trial: trial.suggest_float("x", 0, 1), callbacks=[callback]
+        )
+
+    with pytest.raises(PlanError, match="only the choice costs"):
+        chosen(odp.PrivacyCallback(RUN))
+    with pytest.raises(InvalidArgumentError, match="output_attributes"):
+        chosen(odp.PrivacyCallback(output_attributes=["a"]))
+    chosen(odp.PrivacyCallback(neighboring_relation="replace_one"))
+
+
+def test_the_guarantee_of_a_budget_is_its_plans() -> None:
+    plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10, pilots=(1, 1))
+    study, callback = study_of(odp.BudgetSampler(plan)), odp.PrivacyCallback()
+    with pytest.raises(PlanError, match="in which a run has begun"):
+        callback.guarantee(study)
+    study.optimize(objective, n_trials=1, callbacks=[callback])
+    assert callback.guarantee(study) == plan.guarantee
+
+
+def test_a_callback_of_another_cost_gives_no_guarantee() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(3)))
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+    with pytest.raises(PlanError, match="another cost of a run"):
+        odp.PrivacyCallback(odp.gaussian(9.0)).guarantee(study)
+    with pytest.raises(PlanError, match="cost of one run is not known"):
+        odp.PrivacyCallback().guarantee(study)
+    with pytest.raises(InvalidArgumentError, match="study"):
+        odp.PrivacyCallback(RUN).guarantee("sqlite:///a.db")
 
 
 def test_it_writes_what_a_run_costs_once() -> None:
@@ -62,22 +181,24 @@ def test_the_record_is_plain_json_and_no_user_attribute() -> None:
 
 def test_an_infinite_guarantee_is_said_to_be_one() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(2)))
-    with logged() as lines:
+    with logged(LOSS_LOGGER) as lines:
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.approximate_dp(1.0, 1e-3))])
-    assert any("no finite epsilon" in line for line in lines)
+    assert lines
+    for line in lines:
+        assert "no finite epsilon at delta 1e-05 (no finite Renyi divergence is known)" in line
 
 
 def test_progress_tells_t_at_the_curators_own_level_only() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(13)))
-    with logged() as lines:
+    with logged(LOSS_LOGGER) as shown, logged() as lines:
         study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    shown = [line for line in lines if not line.startswith("DEBUG")]
     assert len(shown) == 2, "lines can be counted"
     assert not [line for line in shown if "13" in line]
-    assert [line for line in lines if line.startswith("DEBUG") and "of 13" in line]
+    assert all(line.startswith("DEBUG") for line in lines)
+    assert [line for line in lines if "of 13" in line]
 
 
-def test_quiet_by_default() -> None:
+def test_our_own_logger_is_quiet_by_default() -> None:
     assert logging.getLogger("optuna_dp").level == logging.NOTSET
     assert not logging.getLogger("optuna_dp").handlers
 

@@ -315,7 +315,7 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
 def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
     text = odp.release(finished_study(sampler), RUN).statement()
     assert "Workers died by chance" in text
-    assert "A surrogate or prior of the user's own" in text
+    assert "A surrogate, a prior or a projection's distance of the user's own" in text
 
 
 def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
-from support import simulated
+from support import logged, simulated
 
 import optuna_dp as odp
 
@@ -25,8 +25,10 @@ def plan():
 
 
 def test_studies_with_a_budget(plan) -> None:
-    report = odp.check_objective(budgeted, plan=plan)
+    with logged() as lines:
+        report = odp.check_objective(budgeted, plan=plan)
     assert not report.findings, str(report)
+    assert lines == []
     assert report.runs == 8  # a pilot and the last run
 
     def faulty_at_the_end(trial):

@@ -182,7 +182,8 @@ def test_trainings_within_a_budget(factor) -> None:
         return run.score(correct(model).numpy())
 
     report = odp.check_objective(objective, plan=plan)
-    expected = [] if factor == 1.0 else ["too little noise"]
+    # Opacus' own accountant knows of the noise that was used, so run.spent refuses it.
+    expected = [] if factor == 1.0 else ["failure", "too little noise"]
     assert [found.name for found in report.findings] == expected, str(report)
 
 

@@ -241,6 +241,19 @@ def test_without_noise_the_loop_is_a_doubling_search(n):
     assert ((reached <= best + 1e-9) & (best < reached + 1 / n + 1e-9)).all()
 
 
+def test_without_noise_the_loop_takes_one_iteration_more_than_lemma_1_counts():
+    """Constant-overhead, Lemma 1: n = 2^k - 1 + n', and n' has m binary digits that are one."""
+    plan = DoublingPlan(1.0, granularity=1e-4, variant="capped", max_iterations=1000)
+    for n in range(1, 600):
+        state = LoopState(plan)
+        while not state.finished:
+            state = state.after(0 if state.position + state.step <= n else None)
+        k = (n + 1).bit_length() - 1
+        m = (n - (2**k - 1)).bit_count()
+        assert state.position == n
+        assert state.iterations == (2 * m + 2 * k) + 1
+
+
 def test_noisy_max_is_better_at_the_same_total_budget():
     rng = np.random.default_rng(0)
     utilities = rng.random((1500, 100))

@@ -33,7 +33,7 @@ def test_a_run_event_is_refused() -> None:
     study = run(MAKERS["noisy_max"](SPACE))
     with pytest.raises(InvalidArgumentError, match="with_training"):
         odp.release(study, odp.gaussian(4.0))
-    with pytest.raises(PlanError, match="takes no PrivacyCallback"):
+    with pytest.raises(PlanError, match="only the choice costs"):
         run(MAKERS["noisy_max"](SPACE), callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
 
 

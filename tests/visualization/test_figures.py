@@ -15,6 +15,7 @@ from support import RUN, exactly, finished_study, objective, study_of
 
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.releasing.renyi_shown import renyi_in_words
 
 pytest.importorskip("plotly")
 
@@ -60,6 +61,24 @@ def propose_test_study(**kwargs: Any) -> optuna.Study:
     study = study_of(sampler)
     study.optimize(lambda trial: 0.9 - (trial.suggest_float("x", 0, 1) - 0.5) ** 2, **kwargs)
     return study
+
+
+# The guarantee against Renyi's order.
+
+
+def test_the_divergences_are_the_guarantees_and_their_best_order_is_marked() -> None:
+    figure = vis.plot_renyi_divergence(SEARCH, delta=1e-6)
+    curve, marked = trace(figure, "all of it"), trace(figure, "marked")
+    assert list(curve.y) == SEARCH.rdp(curve.x).tolist()
+    one_run = trace(figure, "one run")
+    assert list(one_run.y) == odp.Guarantee(RUN).rdp(one_run.x).tolist()
+    assert f"at order {marked.x[0]:g}" in renyi_in_words(SEARCH, 1e-6)
+    assert marked.y[0] == dict(zip(curve.x, curve.y, strict=True))[marked.x[0]]
+
+
+def test_a_guarantee_without_a_renyi_curve_has_no_such_figure() -> None:
+    with pytest.raises(InvalidArgumentError, match="plot_privacy_profile"):
+        vis.plot_renyi_divergence(odp.Guarantee(odp.approximate_dp(1.0, 1e-6)))
 
 
 # The guarantee against delta.

@@ -79,10 +79,13 @@ def test_sensitivity_of_replacing_is_what_brute_force_finds() -> None:
             assert SkellamDpEvent(1.0, k, p).changes("null_client") == k
 
 
-def test_voting_for_everything_is_free() -> None:
-    found = plan(votes=4, candidates=4)
-    assert found.guarantee().epsilon(1e-9) == 0.0
-    assert plan(votes=1, candidates=1).guarantee().delta(0.0) == 0.0
+@pytest.mark.parametrize(("votes", "candidates"), [(4, 4), (1, 1), (5, 4)])
+@pytest.mark.parametrize("adjacency", ["replace_one", "null_client"])
+def test_a_vote_that_says_nothing_is_refused(votes: int, candidates: int, adjacency: str) -> None:
+    """It costs nothing, so a client would answer it any number of times."""
+    with pytest.raises(InvalidArgumentError, match="candidates"):
+        plan(votes=votes, candidates=candidates, adjacency=adjacency)
+    assert plan(votes=4, candidates=5).guarantee().epsilon(1e-5) > 0.9
 
 
 def test_adding_or_removing_is_refused_with_the_reason() -> None:

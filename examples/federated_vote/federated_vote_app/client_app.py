@@ -15,7 +15,7 @@ app = ClientApp()
 
 # What this app agrees to. Whoever runs an app may edit it: the limits that count are in a file on
 # the node (`vote-policy` in its configuration), and hold beside these.
-@voter(app, max_epsilon=5.0)
+@voter(app, max_epsilon=5.0, ledger="run")
 def objective(params: dict[str, Any], context: Context) -> float:
     x, y = own_data(
         int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])

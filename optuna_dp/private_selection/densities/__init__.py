@@ -23,6 +23,6 @@ Notation, shared by every module (DP-HyPO is arXiv 2306.05734v2):
 ``beta``       inverse temperature: ``w_i`` is proportional to ``exp(beta * s_i)``
 =============  ================================================================================
 
-Modules: ``shares`` (exact integer probabilities), ``projection``, ``prior`` and ``informed``
-(laws of the candidates), ``surrogate`` (the score model), ``adaptive_density``.
+Modules: ``shares`` (exact integer probabilities), ``projection`` and ``convex_projection`` (the
+latter by cvxpy), ``informed`` (a fixed set of candidates), ``adaptive_density``.
 """

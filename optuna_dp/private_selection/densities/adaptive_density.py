@@ -30,6 +30,7 @@ from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.private_selection.densities.projection import (
     Projection,
     check_projection,
+    describe_projection,
     project_log,
     scores_to_log_weights,
 )
@@ -91,6 +92,8 @@ class AdaptiveDensity:
             raise InvalidArgumentError("tau", self.tau, "it must be finite")
         object.__setattr__(self, "beta", validation.non_negative("beta", self.beta))
         object.__setattr__(self, "candidates", validation.whole("candidates", self.candidates, 1))
+        if not isinstance(self.standardize, bool):
+            raise InvalidArgumentError("standardize", self.standardize, "it must be True or False")
         check_projection(self.projection)
         if not isinstance(self.prior, Prior):
             raise InvalidArgumentError(
@@ -114,6 +117,9 @@ class AdaptiveDensity:
             space: The joint search space, the same for every run of a study.
             rng: Secret randomness, independent of the data and of the history.
             direction: ``"maximize"`` or ``"minimize"``, whether high or low scores are good.
+
+        Raises:
+            ProjectionError: If the solver of a :class:`~optuna_dp.ConvexProjection` fails.
         """
         sign_of(direction)  # Refuses what is none, before anything is drawn.
         if isinstance(self.prior, FixedCandidates):
@@ -151,7 +157,7 @@ class AdaptiveDensity:
         return {
             "bounds": list(self.bounds),
             "prior": self.prior.fingerprint(space),
-            "projection": {"method": self.projection},
+            "projection": describe_projection(self.projection),
             "tau": self.tau,
             "beta": self.beta,
             "surrogate": describe_model(self.surrogate),

@@ -9,7 +9,8 @@ distances are taken with respect to the prior):
   Solution ``f = clip(w / nu, c, C)``.
 
 Each has one unknown, found by bisection (docs/explanation/bounded-densities.md, "Projections").
-Whatever the method, ``shares.enforce`` has the last word.
+A :class:`~optuna_dp.ConvexProjection` minimises any other convex distance, by cvxpy. Whatever the
+method, ``shares.enforce`` has the last word.
 """
 
 from __future__ import annotations
@@ -23,21 +24,33 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.private_selection.densities.convex_projection import ConvexProjection
 from optuna_dp.private_selection.densities.shares import BoundedDensity, enforce, uniform_masses
 
 # exp(+-300) and products of two of them stay finite.
 _MAX_LOG_WIDTH = 300.0
 
 
-Projection: TypeAlias = Literal["l2", "kl"]
+Projection: TypeAlias = Literal["l2", "kl"] | ConvexProjection
 
 
 def check_projection(value: Any) -> Projection:
-    """Returns ``value`` if it names a projection."""
+    """Returns ``value`` if it is a projection."""
+    if isinstance(value, ConvexProjection):
+        return value
     if value not in ("l2", "kl"):
-        raise InvalidArgumentError("projection", value, 'it must be "kl" or "l2"')
+        raise InvalidArgumentError(
+            "projection", value, 'it must be "kl", "l2" or a ConvexProjection'
+        )
     projection: Projection = value
     return projection
+
+
+def describe_projection(projection: Projection) -> dict[str, Any]:
+    """What workers must agree on, as plain data for the record of a plan."""
+    if isinstance(projection, ConvexProjection):
+        return projection.describe()
+    return {"method": projection}
 
 
 def scores_to_log_weights(scores: FloatArray, beta: float) -> FloatArray:
@@ -85,7 +98,11 @@ def project_log(
     Guarantees:
         The result is within the bounds and adds up *exactly*, for every input (see
         :class:`~optuna_dp.private_selection.densities.shares.BoundedDensity`). It is the
-        projection itself up to the resolution of the shares (``N * 2**-53`` for equal masses).
+        projection itself up to the resolution of the shares (``N * 2**-53`` for equal masses), or
+        up to the accuracy of the solver.
+
+    Raises:
+        ProjectionError: If the solver of a :class:`~optuna_dp.ConvexProjection` fails.
     """
     bounds = validation.density_bounds(bounds)
     projection = check_projection(projection)
@@ -106,6 +123,9 @@ def project_log(
     c, big_c = bounds[0], min(bounds[1], float(masses.sum()))
     if projection == "kl":
         f = _kl(logs, masses, c, big_c)
+    elif isinstance(projection, ConvexProjection):
+        prior = masses / float(masses.sum())
+        f = projection.ratios(_normalised(logs, masses), prior, c, big_c)
     else:
         f = _l2(_normalised(logs, masses), masses, c, big_c)
     return enforce(f, masses, bounds)

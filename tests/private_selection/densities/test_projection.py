@@ -33,7 +33,7 @@ def project(weights: np.ndarray, *how: Any) -> BoundedDensity:
         return project_log(np.log(np.where(weights > 0.0, weights, 0.0)), *how)
 
 
-def _assert_exact(density: BoundedDensity, bounds: tuple[float, float]) -> None:
+def assert_exact(density: BoundedDensity, bounds: tuple[float, float]) -> None:
     """Checks the promise independently of the code that makes it: in rational arithmetic."""
     masses, shares = density.masses, density.shares
     assert sum(shares.tolist()) == density.unit * sum(masses.tolist())
@@ -73,7 +73,7 @@ def _cases(count: int, seed: int) -> None:
             density = project(rng.choice(ODD, n), (c, big_c), method, masses)
         else:
             density = project_log(log_weights, (c, big_c), method, masses)
-        _assert_exact(density, (c, big_c) if big_c > 1.0 > c else (1.0, 1.0))
+        assert_exact(density, (c, big_c) if big_c > 1.0 > c else (1.0, 1.0))
 
 
 def test_no_violation_in_two_thousand_cases() -> None:
@@ -114,7 +114,7 @@ def test_agrees_with_convex_programming(method: Any, equal: bool) -> None:
         np.testing.assert_allclose(density.ratios, solved, atol=1e-3)
         f.value = density.ratios
         assert objective.value <= best + 1e-6 * max(1.0, abs(best))
-        _assert_exact(density, (c, big_c))
+        assert_exact(density, (c, big_c))
 
 
 @pytest.mark.parametrize("n", [4, 101, 50_000])
@@ -188,7 +188,7 @@ def test_softmax_of_odd_scores() -> None:
 def test_a_million_weights() -> None:
     w = scores_to_weights(np.random.default_rng(7).normal(size=10**6), 3.0)
     for method in ("kl", "l2"):
-        _assert_exact(project(w, (0.75, 2.0), method), (0.75, 2.0))  # type: ignore[arg-type]
+        assert_exact(project(w, (0.75, 2.0), method), (0.75, 2.0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", ["KL", None, 1.0, "c.1"])

@@ -12,6 +12,6 @@ from optuna_dp.federated import voter
 app = ClientApp()
 
 
-@voter(app, max_epsilon=1.0)
+@voter(app, max_epsilon=1.0, ledger="run")
 def objective(params: dict[str, Any], context: Context) -> float:
     return abs(params["x"] - 3.0)

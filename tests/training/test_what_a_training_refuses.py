@@ -1,0 +1,361 @@
+"""What would make one record count for more, or leave without noise, is refused at set-up.
+
+Nothing is charged then: the trial has not claimed its training, and may train after all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from granted import claimed, granted  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import (  # noqa: E402
+    ConcatDataset,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+)
+
+import optuna_dp as odp  # noqa: E402
+from optuna_dp.errors import InvalidArgumentError  # noqa: E402
+from optuna_dp.training.trial_notes import TRAINING  # noqa: E402
+
+N = 8
+X, Y = torch.randn(N, 4), torch.randint(0, 3, (N,))
+IMAGES = torch.randn(N, 2, 6, 6)
+cross_entropy = nn.functional.cross_entropy
+
+
+def linear() -> nn.Module:
+    return nn.Linear(4, 3)
+
+
+def refused(
+    match: str, model: Any = None, records: Any = None, *, planned: int = N, **arguments: Any
+) -> InvalidArgumentError:
+    """The training is refused, and nothing was claimed, moved or left behind."""
+    model = linear() if model is None else model
+    records = (X, Y) if records is None else records
+    if "record_loss" not in arguments:
+        arguments.setdefault("loss", cross_entropy)
+    run = granted(planned)
+    is_module = isinstance(model, nn.Module)
+    before = {k: v.clone() for k, v in model.state_dict().items()} if is_module else {}
+    with pytest.raises(InvalidArgumentError, match=match) as caught:
+        odp.train(run, model, records, **arguments)
+    assert claimed(run, TRAINING) == []
+    if is_module:
+        after = model.state_dict()
+        assert all(torch.equal(value, after[name]) for name, value in before.items())
+        assert all(parameter.grad is None for parameter in model.parameters())
+    return caught.value
+
+
+def with_norm(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(2, 3, 3), norm, nn.Flatten(), nn.Linear(48, 3))
+
+
+class RunningMean(nn.Module):
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.layer, self.in_place = nn.Linear(4, 3), in_place
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: Any) -> Any:
+        if self.in_place:
+            self.mean.mul_(0.9).add_(0.1 * x.mean(0))
+        else:
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0).detach()
+        return self.layer(x - self.mean)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        with_norm(nn.BatchNorm2d(3)),
+        with_norm(nn.BatchNorm2d(3, affine=False)),
+        with_norm(nn.BatchNorm2d(3).requires_grad_(False)),
+        with_norm(nn.InstanceNorm2d(3, track_running_stats=True)),
+    ],
+)
+def test_running_statistics_are_refused_with_the_remedy(model: nn.Module) -> None:
+    error = refused("BatchNorm", model, (IMAGES, Y))
+    assert error.argument == "model"
+    assert "GroupNorm" in error.fix
+    assert ".eval()" in error.fix
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_running_means_written_by_hand_are_refused(in_place: bool) -> None:
+    refused("mean|outlives the record", RunningMean(in_place=in_place))
+
+
+class Keeping(nn.Module):
+    """A model that keeps something of what it was called with."""
+
+    def __init__(self, keep: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self.layer, self.keep = nn.Linear(4, 3), keep
+        self.kept: list[Any] = []
+        self.last: Any = None
+        self.calls = 0
+        self.memory = np.zeros(1)
+
+    def forward(self, x: Any) -> Any:
+        self.keep(self, x)
+        return self.layer(x)
+
+
+KEPT: dict[str, Callable[[Any, Any], None]] = {
+    "a list": lambda model, x: model.kept.append(x),
+    "an attribute": lambda model, x: setattr(model, "last", x),
+    "a number": lambda model, x: setattr(model, "calls", model.calls + len(x)),
+    "an array": lambda model, x: model.memory.__iadd__(1.0),
+    "a new attribute": lambda model, x: setattr(model, f"of_call_{model.calls}", x),
+}
+
+
+@pytest.mark.parametrize("where", KEPT)
+def test_a_model_that_keeps_something_is_refused(where: str) -> None:
+    refused("it changes when a loss or a score is computed", Keeping(KEPT[where]))
+
+
+def test_a_loss_that_keeps_something_is_refused() -> None:
+    losses: list[Any] = []
+
+    def loss(output: Any, target: Any) -> Any:
+        losses.append(cross_entropy(output, target))
+        return losses[-1]
+
+    refused("it changes", loss=loss)
+
+
+def test_a_score_that_keeps_something_is_refused() -> None:
+    class Score:
+        last: Any = None
+
+        def __call__(self, model: Any, x: Any, y: Any) -> Any:
+            self.last = model(x)
+            return (self.last.argmax() == y).float()
+
+    refused("it changes", record_score=Score())
+
+
+LOSSES: dict[str, Callable[[Any, Any], Any]] = {
+    "closure": (lambda x: lambda output, target: (output - x.mean()).sum())(X),
+    "global": lambda output, target: (output - X[0].mean()).sum(),
+    "view": (lambda x: lambda output, target: (output - x.mean()).sum())(X[3:5]),
+    "array": (lambda x: lambda output, target: output.sum() * x.mean())(X.numpy()),
+    "default": lambda output, target, labels=Y: (output * labels.sum()).sum(),
+    "partial": functools.partial(
+        lambda output, target, companions: (output * companions.mean()).sum(), companions=X
+    ),
+    "inner function": lambda output, target: (lambda: (output - X[0].mean()).sum())(),
+}
+
+
+@pytest.mark.parametrize("way", LOSSES)
+def test_a_loss_that_holds_the_records_is_refused(way: str) -> None:
+    error = refused("it holds the records themselves", loss=LOSSES[way])
+    assert error.argument == "loss"
+
+
+def test_a_model_that_holds_the_records_is_refused() -> None:
+    class Neighbours(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.memory = nn.Linear(4, 3), {"of all": [X]}
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x - self.memory["of all"][0].mean(0))
+
+    refused("it holds the records themselves", Neighbours())
+
+
+def test_a_data_set_in_the_loss_is_refused() -> None:
+    data = [(X[i].clone(), Y[i]) for i in range(N)]
+    refused(
+        "it holds the records themselves",
+        records=data,
+        loss=lambda output, target: (output - data[0][0].mean()).sum(),
+    )
+
+
+class Looking(nn.Module):
+    def __init__(self, look: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.layer, self.look = nn.Linear(4, 3), look
+
+    def forward(self, x: Any) -> Any:
+        return self.look(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("look", "remedy"),
+    [
+        (lambda z: z / (1.0 + z.abs().max().item()), "torch.where"),
+        (lambda z: z * 2.0 if z.sum() > 0.0 else z, "torch.where"),
+        (lambda z: z + z[z > 0.0].sum(), "torch.where"),
+        (lambda z: z * float(z.detach().numpy().max()), "functions of torch"),
+    ],
+)
+def test_what_looks_at_a_record_in_python_is_refused_with_the_remedy(
+    look: Callable[[Any], Any], remedy: str
+) -> None:
+    assert remedy in refused("Python|shape depends|leaves PyTorch", Looking(look)).fix
+
+
+def test_a_loss_that_is_no_number_is_refused() -> None:
+    refused("a tensor with one number", loss=lambda output, target: output)
+    refused("a tensor with one number", loss=lambda output, target: 1.0)
+
+
+def test_a_loss_that_fails_says_how_it_is_called() -> None:
+    error = refused("RuntimeError", nn.Linear(5, 3))
+    assert "batch axis" in error.fix
+
+
+def test_a_contrastive_loss_has_no_companion() -> None:
+    """In a batch of one there is nothing to contrast with."""
+
+    def loss(output: Any, target: Any) -> Any:
+        assert len(output) > 1, "a contrastive loss needs companions"
+        return output.sum()
+
+    refused("a contrastive loss needs companions", loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("records", "match"),
+    [
+        (DataLoader(TensorDataset(X, Y)), "loader.dataset"),
+        (RandomSampler(X), "the data set that it samples from"),
+        (ConcatDataset([TensorDataset(X[:4], Y[:4])] * 2), "holds a record twice"),
+        (
+            ConcatDataset([TensorDataset(X[:4], Y[:4]), TensorDataset(X[:4], Y[:4])]),
+            "holds a record twice",
+        ),
+        (Subset(TensorDataset(X, Y), [0, 1, 2, 3, 4, 5, 6, 6]), "holds a record twice"),
+        (
+            ConcatDataset(
+                [Subset(TensorDataset(X, Y), [0, 1, 2, 3]), TensorDataset(X[:4], Y[:4])]
+            ),
+            "holds a record twice",
+        ),
+        ([(X[0], Y[0])] * N, "holds a record twice"),
+        ((X[:1].expand(N, 4), Y), "share memory"),
+        ((torch.randn(20).unfold(0, 4, 2)[:N], Y), "share memory"),
+        ((np.lib.stride_tricks.sliding_window_view(np.ones(11), 4), Y), "share memory"),
+        ((X, Y[:5]), "same length"),
+        ((X[:0], Y[:0]), "there must be a record"),
+        ((X, [0] * N), "must be a tensor or an array"),
+        ("records", "must be a tensor or an array"),
+        (iter([X, Y]), "must be a tensor or an array"),
+        ([(torch.zeros(4 + i), Y[i]) for i in range(N)], "the same shapes"),
+    ],
+)
+def test_what_is_not_all_records_once_is_refused(records: Any, match: str) -> None:
+    refused(match, records=records)
+
+
+def test_an_iterable_data_set_is_refused() -> None:
+    class Stream(IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(zip(X, Y, strict=True))
+
+    refused("draws records by itself", records=Stream())
+
+
+def test_far_more_records_than_planned_are_refused() -> None:
+    many = torch.randn(5 * N, 4), torch.randint(0, 3, (5 * N,))
+    assert "plan" in refused("the plan was made for 8", records=many).fix
+    refused("the plan was made for 20", planned=20)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "match"),
+    [
+        ("adagrad", "must be one of"),
+        (torch.optim.SGD, "a function that makes"),
+        (torch.optim.SGD(linear().parameters(), lr=0.1), "a function that makes"),
+        (lambda weights, rate: None, "one of torch.optim's"),
+        (lambda weights, rate: torch.optim.LBFGS(weights, lr=rate), "without noise"),
+        (lambda weights, rate: torch.optim.SGD(weights[:1], lr=rate), "each once"),
+        (
+            lambda weights, rate: torch.optim.SGD([*weights, *linear().parameters()], lr=rate),
+            "each once",
+        ),
+        (lambda weights, rate: torch.optim.SparseAdam(weights, lr=rate), "it failed at a step"),
+    ],
+)
+def test_optimizers_that_do_not_step_the_trained_weights_are_refused(
+    optimizer: Any, match: str
+) -> None:
+    assert refused(match, optimizer=optimizer, learning_rate=0.1).argument == "optimizer"
+
+
+def test_an_optimizer_of_ones_own_needs_a_rate() -> None:
+    refused(
+        "Give learning_rate=", optimizer=lambda weights, rate: torch.optim.SGD(weights, lr=rate)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        (linear().requires_grad_(False), "none of its parameters requires a gradient"),
+        (nn.LazyLinear(3), "lazy|has no shape"),
+        (nn.Linear(4, 3, dtype=torch.complex64), "real floating-point"),
+        (nn.DataParallel(linear()), "plain module"),
+        (lambda x: x, "torch.nn.Module"),
+    ],
+)
+def test_models_without_weights_to_train_are_refused(model: Any, match: str) -> None:
+    run = granted(N)
+    with pytest.raises(InvalidArgumentError, match=match):
+        odp.train(run, model, (X, Y), loss=cross_entropy)
+    assert claimed(run, TRAINING) == []
+
+
+def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
+    class Centres(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.centres = nn.Parameter(torch.zeros(3))
+
+        def forward(self, output: Any, target: Any) -> Any:
+            return (output - self.centres).square().sum()
+
+    refused("parameters of its own", loss=Centres())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argument"),
+    [
+        ({"clipping_norm": 0.0}, "clipping_norm"),
+        ({"physical_batch_size": 0}, "physical_batch_size"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"schedule": "linear"}, "schedule"),
+        ({"secure_noise": "yes"}, "secure_noise"),
+        ({"device": "nowhere"}, "device"),
+        ({"loss": None}, "loss"),
+        ({"loss": 3}, "loss"),
+        ({"loss": cross_entropy, "record_loss": cross_entropy}, "record_loss"),
+        ({"score": "accuracy", "record_score": cross_entropy}, "record_score"),
+        ({"score": "f1"}, "score"),
+        ({"score": "accuracy", "score_records": (X, Y)}, "score_records"),
+        ({"score_records": (X, Y)}, "score_records"),
+        ({"score": "accuracy", "score_size": 5}, "score_size"),
+    ],
+)
+def test_arguments_are_refused_by_their_name(arguments: dict[str, Any], argument: str) -> None:
+    assert refused("=", **{"loss": cross_entropy, **arguments}).argument == argument
