@@ -362,8 +362,9 @@ def _companions(difference: float, is_random: bool) -> str:
         "the same weights. Clipping does not bound what one record moves then. Usual causes: "
         "class weights or ignore_index in a mean loss, reduction='sum', a mean over all tokens of "
         "the batch, padding to the longest record of the batch, a contrastive loss, a layer that "
-        "mixes records, a collate_fn that sorts them, or a batch that make_private did not "
-        "deliver. "
+        "mixes records, a packed LSTM of Opacus, a collate_fn that sorts records, or a batch that "
+        "make_private did not deliver. If the loop changes something from batch to batch, such as "
+        "the weight of a term of the loss or a second network, let it begin with the third batch. "
         f"{randomness}{_REMEDY}"
     )
 
