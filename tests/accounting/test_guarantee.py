@@ -142,12 +142,14 @@ def test_names_of_methods(guarantee: odp.Guarantee, names: set[str]) -> None:
 NAMES_OF_OTHERS = {"koskela", "theorem_1"}
 
 
-def test_at_exactly_the_mean_times_the_delta_of_a_run_nothing_finite_is_claimed() -> None:
-    """Koskela's bound is finite there by its exact formula; ours need one rounding more."""
+def test_at_exactly_the_mean_times_the_delta_of_a_run() -> None:
+    """Some run of T tells all with chance 1 - phi(1 - d) < E[T] d: the bound by ranks knows it."""
     guarantee = odp.selection_guarantee(odp.approximate_dp(0.5, 1e-6), odp.Geometric(10))
-    assert guarantee.by_method(1e-5)["koskela"] < math.inf
-    assert guarantee.epsilon(1e-5) == math.inf
-    assert guarantee.epsilon(1.0001e-5) < math.inf
+    by_method = guarantee.by_method(1e-5)
+    assert by_method["koskela"] < math.inf
+    assert by_method["data_profile"] == math.inf
+    assert guarantee.epsilon(1e-5) == by_method["rank_profile"] < math.inf
+    assert guarantee.epsilon(0.9e-5) == math.inf
 
 
 def test_known_values() -> None:

@@ -213,8 +213,10 @@ def test_pure_limits(shape: float) -> None:
         found = selection_rdp(orders, run, law, (c, big_c))
         assert found[-1] == pytest.approx(expected, rel=1e-12)
         assert found[3] == pytest.approx(expected, rel=1e-9)
-    for other in (Poisson(3), Binomial(5, 2), law.capped(60)):
-        assert selection_epsilon(0.7, other) == math.inf
+    # The formula is that of this law alone: others have at most n times a run's epsilon, or none.
+    assert selection_epsilon(0.7, Poisson(3)) == math.inf
+    for other, runs in ((Binomial(5, 2), 5), (law.capped(60), 60)):
+        assert selection_epsilon(0.7, other) == pytest.approx(0.7 * runs)
 
 
 def test_infinities_and_order_one_never_give_nan() -> None:
