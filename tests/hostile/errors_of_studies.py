@@ -57,6 +57,28 @@ def _two_costs() -> None:
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(2.0))])
 
 
+def _unsolved() -> optuna.Study:
+    """A study whose third run cannot be drawn: its distance works for a few candidates only."""
+
+    def distance(f: Any, w: Any, prior: Any) -> Any:
+        if w.size > 3:
+            raise MemoryError
+        return ((f - w) ** 2) @ prior
+
+    projection = odp.ConvexProjection(distance, name="small")
+    space = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
+    sampler = odp.DPHyPOSampler(space, trials=exactly(3), candidates=8, projection=projection)
+    study = study_of(sampler)
+    study.optimize(objective, n_trials=1)
+    return study
+
+
+def _unsolved_and_released() -> None:
+    study = _unsolved()
+    study.optimize(objective, catch=(OptunaDPError,))
+    odp.release(study, RUN)
+
+
 def _callback_elsewhere() -> None:
     optuna.create_study().optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
 
@@ -84,6 +106,7 @@ RUNNING = [
     Case("A worker with another sampler", _two_workers),
     Case("A callback with another cost than before", _two_costs),
     Case("The callback in a study of another sampler", _callback_elsewhere),
+    Case("A projection that no solver finds", lambda: _unsolved().optimize(objective)),
     Case(
         "An enqueued trial, met by a worker",
         _enqueued_while_running,
@@ -190,6 +213,7 @@ def _another_cost() -> None:
 
 
 RELEASE = [
+    Case("A run that no solver could draw", _unsolved_and_released),
     Case("Something else than a study", lambda: odp.release("tuning.db", RUN)),
     Case("A study without trials", lambda: odp.release(study_of(odp.RandTuneSampler()), RUN)),
     Case("A study that has not finished", _unfinished),
