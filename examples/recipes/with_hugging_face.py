@@ -19,7 +19,6 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     Trainer,
-    TrainerCallback,
     TrainingArguments,
 )
 
@@ -51,13 +50,6 @@ class PrivateTrainer(Trainer):
         """Drops what the Trainer would print and keep: its losses have no noise."""
 
 
-class ForgetGradients(TrainerCallback):
-    """The Trainer clears the model's gradients; those of each record are the optimizer's."""
-
-    def on_step_end(self, args, state, control, optimizer, **others):
-        optimizer.zero_grad()
-
-
 def train(run, rate):
     config = BertConfig(
         vocab_size=256, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
@@ -82,7 +74,6 @@ def train(run, rate):
     )
     trainer = PrivateTrainer(
         private, arguments, train_dataset=batches, optimizers=(optimizer, None),
-        callbacks=[ForgetGradients()],
     )  # fmt: skip
     torch.seed()  # the Trainer has set a seed of 32 bits; noise and batches want more
     trainer.train()

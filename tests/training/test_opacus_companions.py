@@ -176,6 +176,19 @@ def test_dropout_is_on_again_after_the_check() -> None:
     assert rates == [0.0, 0.0, *[0.5] * (len(batches) - 2)]
 
 
+def test_a_look_at_the_first_batch_does_not_change_the_randomness_of_the_check() -> None:
+    begun = begin()
+    sentences = torch.utils.data.TensorDataset(PADDED)
+    private, optimizer, batches = odp.opacus.make_private(
+        begun.run, **parts(module=Tagger(ByFunction()), dataset=sentences)
+    )
+    next(iter(batches))
+    torch.randn(7)
+    train(private, optimizer, batches, mean_within_records)
+    begun.end()
+    assert begun.is_finished
+
+
 class Augmented(torch.utils.data.Dataset):  # type: ignore[misc]
     """Changes a record each time it is read."""
 

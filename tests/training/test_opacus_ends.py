@@ -329,3 +329,15 @@ def test_one_module_for_all_trials_is_refused_before_the_run_is_charged() -> Non
     assert second.claims == []
     # The trial is as free as it was.
     odp.opacus.make_private(second.run, **parts())
+
+
+def test_after_a_refused_step_a_right_one_is_refused_too() -> None:
+    begun, private, optimizer, batches, _ = started()
+    x, y = next(iter(batches))
+    cross_entropy(private, (x[1:], y[1:])).backward()
+    with pytest.raises(PlanError, match="no record left out"):
+        optimizer.step()
+    with pytest.raises(PlanError, match="no record left out"):
+        step(private, optimizer, (x, y))
+    with refused_at_the_end(begun, "no record left out"):
+        pass
