@@ -35,7 +35,7 @@ def made_up(folder: Path, prefix: str = "", mark: str = "-", zipped: bool = Fals
         for what, axes, shape in (("images", 3, (count, 4, 5)), ("labels", 1, (count,))):
             array = rng.integers(0, 256, size=shape).astype(np.uint8)
             name = f"{prefix}{part}-{what}{mark}idx{axes}-ubyte"
-            data = gzip.compress(idx(array)) if zipped else idx(array)
+            data = gzip.compress(idx(array), mtime=0) if zipped else idx(array)
             (folder / (name + (".gz" if zipped else ""))).write_bytes(data)
             arrays.append(array)
     return arrays
@@ -46,7 +46,7 @@ def made_up(folder: Path, prefix: str = "", mark: str = "-", zipped: bool = Fals
 def test_every_type_and_shape_is_read(kind: str, shape: Any, tmp_path: Path) -> None:
     array = np.random.default_rng(1).integers(0, 100, size=shape).astype(kind)
     array = np.asarray(array) - (0 if kind == "u1" else array.dtype.type(50))
-    for name, data in (("plain", idx(array)), ("zipped", gzip.compress(idx(array)))):
+    for name, data in (("plain", idx(array)), ("zipped", gzip.compress(idx(array), mtime=0))):
         (tmp_path / name).write_bytes(data)
         back = read_idx(tmp_path / name)
         np.testing.assert_array_equal(back, array)
@@ -83,7 +83,7 @@ def test_an_unpacked_copy_beside_a_packed_one_is_no_second_data_set(tmp_path: Pa
         (b"\0\0\x08\x03\0\0", "within its header"),
         (b"\0\0\x08\x01\0\0\0\x05" + b"1234", "holds 4 bytes"),
         (b"\0\0\x08\x01\0\0\0\x03" + b"1234", "header says 3"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\x03123")[:-9], "damaged gzip"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\x03123", mtime=0)[:-9], "damaged gzip"),
     ],
 )
 def test_what_is_no_idx_file_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
