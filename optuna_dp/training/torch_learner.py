@@ -13,7 +13,12 @@ import torch
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.training.gradient_norms import at_least_single, squared_norms
+from optuna_dp.training.gradient_norms import (
+    at_least_single,
+    clipping_factors,
+    squared_norms,
+    weighted_sum,
+)
 from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
@@ -178,14 +183,9 @@ class TorchLearner(Learner):
         ]
         gradients = [gradient.to(at_least_single(gradient.dtype)) for gradient in gradients]
         squares = torch.stack([squared_norms(gradient) for gradient in gradients]).sum(0)
-        factors = (self._norm / squares.sqrt()).clamp(max=1.0)
-        finite = torch.isfinite(squares)
-        if not bool(finite.all()):
-            # What is not finite counts as zero. A factor of zero would leave it as it is.
-            factors = torch.where(finite, factors, 0.0)
-            gradients = [torch.where(finite.unsqueeze(1), g, 0.0) for g in gradients]
+        factors = clipping_factors(squares, self._norm)
         for total, gradient in zip(totals, gradients, strict=True):
-            total += factors.to(gradient.dtype) @ gradient
+            total += weighted_sum(factors, gradient)
 
     def step(self, gradient: list[torch.Tensor], factor: float) -> None:
         assert self._optimizer is not None
