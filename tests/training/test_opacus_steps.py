@@ -136,7 +136,7 @@ def test_autocast_around_a_step_does_not_round_its_sum() -> None:
     n, module, begun = 1000, dense(400, 50), begin(ALL)
     x, y = 3.0 * torch.rand(n, 400), torch.zeros(n).long()
     data = torch.utils.data.TensorDataset(x[:RECORDS], y[:RECORDS])
-    private, optimizer, batches = odp.opacus.make_private(
+    private, optimizer, _ = odp.opacus.make_private(
         begun.run, **parts(module, data, rate=1.0), clipping_norm=NORM
     )
     sums = []

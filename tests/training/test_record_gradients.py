@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -30,8 +31,8 @@ def one_step(model: nn.Module, records: Any, count: int = RECORDS, **arguments: 
     """The sum of clipped gradients that a step without noise has taken."""
     run = granted(count, noise_multiplier=NO_NOISE)
     before = torch_models.values(model)
-    odp.train(run, model, records, **{**PLAIN, **arguments})
-    return (before - torch_models.values(model)) * count
+    trained = odp.train(run, copy.deepcopy(model), records, **{**PLAIN, **arguments})
+    return (before - torch_models.values(trained.model)) * count
 
 
 def assert_equal(found: Any, expected: Any) -> None:
@@ -118,6 +119,7 @@ def test_no_record_counts_for_more_than_the_norm(dtype: str, weights: int) -> No
         chunk_size=None,
         device=None,
         functions={},
+        optimizer="sgd",
     )
     records = read_records((x, torch.zeros(1)))
     (total,) = learner.clipped_sum(records, odp.training.sampling.poisson_sample(1, 1.0))
