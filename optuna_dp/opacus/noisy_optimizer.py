@@ -9,7 +9,12 @@ import torch
 from opacus.optimizers import DPOptimizer
 
 from optuna_dp.errors import PlanError
-from optuna_dp.training.gradient_norms import at_least_single, squared_norms
+from optuna_dp.training.gradient_norms import (
+    at_least_single,
+    clipping_factors,
+    squared_norms,
+    weighted_sum,
+)
 from optuna_dp.training.learner import CLIPPING_MARGIN
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 
@@ -86,19 +91,12 @@ class NoisyOptimizer(DPOptimizer):
             sample.reshape(len(sample), parameter.numel())
             for parameter, sample in zip(self.params, samples, strict=True)
         ]
-        norms = torch.stack([squared_norms(row).to(device) for row in rows]).sum(0).sqrt()
-        infinite = ~torch.isfinite(norms)
-        norm = self.max_grad_norm * (1.0 - CLIPPING_MARGIN)
-        factors = (norm / norms).clamp(max=1.0)
-        factors = torch.where(infinite, torch.zeros_like(factors), factors)
-        for parameter, sample in zip(self.params, samples, strict=True):
-            values = sample.to(at_least_single(sample.dtype))
-            if bool(infinite.any()):
-                lost = infinite.to(values.device).view(-1, *[1] * (values.dim() - 1))
-                values = torch.where(lost, torch.zeros_like(values), values)
-            parameter.summed_grad = torch.einsum(
-                "i,i...", factors.to(values.device, values.dtype), values
-            )
+        squares = torch.stack([squared_norms(row).to(device) for row in rows]).sum(0)
+        factors = clipping_factors(squares, self.max_grad_norm * (1.0 - CLIPPING_MARGIN))
+        for parameter, row in zip(self.params, rows, strict=True):
+            gradients = row.to(at_least_single(row.dtype))
+            total = weighted_sum(factors.to(gradients.device), gradients)
+            parameter.summed_grad = total.view_as(parameter)
             parameter.grad_sample = None
 
     def add_noise(self) -> None:

@@ -135,8 +135,9 @@ def make_private(
     from optuna_dp.opacus.companions import SHOWN_RECORDS
     from optuna_dp.opacus.noisy_optimizer import NoisyOptimizer
     from optuna_dp.opacus.record_source import record_source
-    from optuna_dp.opacus.set_up import TRAINED_BY, hooked, trained_weights
+    from optuna_dp.opacus.set_up import hooked, trained_weights
     from optuna_dp.opacus.watched_training import WatchedTraining
+    from optuna_dp.training.learner import TRAINED_BY
 
     trial = run.granted_trial()
     weights = trained_weights(module, optimizer)

@@ -12,9 +12,7 @@ from opacus.validators import ModuleValidator
 from torch.nn.modules.batchnorm import _NormBase
 
 from optuna_dp.errors import InvalidArgumentError
-
-# Set on a weight that a run has trained, so that no other run goes on with it.
-TRAINED_BY = "optuna_dp_trained_by"
+from optuna_dp.training.learner import TRAINED_BY
 
 
 def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:

@@ -1,4 +1,4 @@
-"""Norms of gradients of single records, right to many digits however many weights there are."""
+"""Clipping of gradients of single records, right to many digits however many weights there are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import torch
 # Squares are added up in runs of so many numbers in single precision, and those sums in double.
 # PyTorch's own norm of 40 million equal numbers is off by 2 %.
 _NORM_RUN = 1024
+# A smaller factor would lose digits in single precision.
+_SMALLEST_FACTOR = float(torch.finfo(torch.float32).tiny)
 
 
 def squared_norms(gradients: torch.Tensor) -> torch.Tensor:
@@ -27,6 +29,39 @@ def squared_norms(gradients: torch.Tensor) -> torch.Tensor:
         dim=1,
     )
     return norms.double().square().sum(1)
+
+
+def clipping_factors(squares: torch.Tensor, norm: float) -> torch.Tensor:
+    """Returns what each gradient is multiplied by, in double precision, shape (records,).
+
+    0.0 for a gradient that is not finite, or so long that its factor would be rounded.
+
+    Args:
+        squares: Squared norms of the gradients, shape (records,).
+        norm: The largest norm that a gradient may have.
+    """
+    factors = (norm / squares.double().sqrt()).clamp(max=1.0)
+    is_usable = torch.isfinite(squares) & (factors >= _SMALLEST_FACTOR)
+    return torch.where(is_usable, factors, 0.0)
+
+
+def weighted_sum(factors: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+    """Returns the sum of gradients times factors, in the precision of the gradients, shape (n,).
+
+    Neither ``torch.autocast`` nor TF32 rounds it, whatever the script has set: a sum that is
+    rounded to half precision can change by more than the clipping norm when a record is added.
+
+    Args:
+        factors: Of each gradient, shape (records,). One of 0.0 stands for a gradient that does
+            not count, whatever is in it.
+        gradients: One gradient in each row, shape (records, n).
+    """
+    if not bool(factors.all()):
+        # Zero times infinity is no number.
+        gradients = torch.where(factors.unsqueeze(1) > 0.0, gradients, 0.0)
+    with torch.autocast(gradients.device.type, enabled=False):
+        # A product with a vector: PyTorch computes those without TF32.
+        return torch.mv(gradients.t(), factors.to(gradients.dtype))
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:

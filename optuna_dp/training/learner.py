@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.arrays import FloatArray
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.records import Records
 
 # The norm that gradients are clipped to is smaller than the one that the noise is for by this
 # share, so that the rounding of a norm and of a factor never makes a record count for more.
 CLIPPING_MARGIN = 1e-5
+# Set on what a run has trained, so that no other run goes on with it.
+TRAINED_BY = "optuna_dp_trained_by"
+_marking = threading.Lock()
+_Value = TypeVar("_Value")
 
 
 class Learner(Protocol):
@@ -34,6 +41,13 @@ class Learner(Protocol):
         Args:
             records: The training's records; only the shapes of their parts are used.
             score_records: Those of the score; None if none is computed.
+        """
+
+    def take_over(self, trial: int) -> None:
+        """Marks what is trained as that of a trial; refuses what another run has trained.
+
+        Args:
+            trial: The trial's number.
         """
 
     def begin(self, optimizer: Any, learning_rate: float) -> None:
@@ -76,6 +90,65 @@ class Learner(Protocol):
         """Puts the model back where it was, with its weights as they are."""
 
 
-def chunks(indices: npt.NDArray[np.int64], chunk_size: int) -> list[npt.NDArray[np.int64]]:
-    """Returns indices in pieces of a size; no piece of no indices."""
-    return [indices[i : i + chunk_size] for i in range(0, len(indices), chunk_size)]
+def mark_as_trained(parts: Iterable[Any], trial: int) -> None:
+    """Marks the parts of a model that are trained, and refuses those that a run has trained.
+
+    Runs that go on with one another's model are not independent of each other. A private
+    selection would charge for one of them.
+
+    Args:
+        parts: The trained parameters, or a model without any.
+        trial: The number of the trial.
+
+    Raises:
+        InvalidArgumentError: If one of them is marked already.
+    """
+    parts = list(parts)
+    with _marking:  # Of two threads with one model, one is refused.
+        for part in parts:
+            if getattr(part, TRAINED_BY, None) is not None:
+                raise InvalidArgumentError(
+                    "model",
+                    "a model with weights that a run has trained",
+                    "another run has trained it, and a run has to begin anew",
+                    "Make the model inside the objective.",
+                )
+        for part in parts:
+            setattr(part, TRAINED_BY, trial)
+
+
+def by_chunk(
+    compute: Callable[[npt.NDArray[np.int64]], _Value],
+    indices: npt.NDArray[np.int64],
+    chunk_size: int,
+) -> Iterator[tuple[npt.NDArray[np.int64], _Value | None]]:
+    """Yields what is computed of records, some at a time.
+
+    If some of them raise an error, they are computed one by one, and nothing is computed of a
+    record that raises one by itself: a label that is no class, a broken file, another shape.
+    Otherwise a single record would decide whether a run fails, and no noise would hide it.
+
+    Args:
+        compute: What is computed of some records, by their indices.
+        indices: The records.
+        chunk_size: How many are computed at a time.
+
+    Yields:
+        Indices, and what was computed of them; None of a record that raises an error.
+
+    Raises:
+        MemoryError: If the memory is too small for some of them.
+    """
+    for start in range(0, len(indices), chunk_size):
+        chunk = indices[start : start + chunk_size]
+        try:
+            value = compute(chunk)
+        except Exception as error:
+            if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+                raise
+            if len(chunk) == 1:
+                yield chunk, None
+            else:
+                yield from by_chunk(compute, chunk, 1)
+        else:
+            yield chunk, value

@@ -8,6 +8,7 @@ into what to do about it.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from optuna_dp.training.records import mapped
 
 # From a model and the parts of one record to one number.
 RecordFunction = Callable[..., torch.Tensor]
+# How many threads compute functions of one record, and what the switch was before the first.
+_switching = threading.Lock()
+_computing, _fast_path = 0, True
 
 
 def loss_of_pair(loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> RecordFunction:
@@ -103,6 +107,10 @@ class Scope(torch.nn.Module):
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
             )
+        if number.is_complex():
+            raise InvalidArgumentError(
+                self.argument, "a complex number", "a loss or a score must be a real number"
+            )
         return number.reshape(())
 
 
@@ -129,7 +137,9 @@ def over_records(
     def number_of_record(weights: Mapping[str, torch.Tensor], *record: Any) -> torch.Tensor:
         # Within a transform that differentiates: vmap alone cannot take nn.LSTM.
         number: torch.Tensor
-        number, _ = torch.func.vjp(lambda values: of_record(values, *record), dict(weights))
+        number, _ = torch.func.vjp(
+            lambda values: _as_float(of_record(values, *record)), dict(weights)
+        )
         return number
 
     one = torch.func.grad(of_record) if gradients else number_of_record
@@ -154,19 +164,34 @@ def _frozen(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**parameters, **dict(model.named_buffers())}
 
 
+def _as_float(number: torch.Tensor) -> torch.Tensor:
+    """Returns a truth value or a whole number as a float, which derivatives need."""
+    return number if number.is_floating_point() or number.is_complex() else number.double()
+
+
 def _with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.unsqueeze(0)
 
 
 @contextmanager
 def _without_fast_path() -> Iterator[None]:
-    """Turns off PyTorch's fast path of transformers in evaluation mode, which vmap cannot take."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    """Turns off PyTorch's fast path of transformers in evaluation mode, which vmap cannot take.
+
+    It is off as long as any thread computes, because PyTorch has one switch for all of them.
+    """
+    global _computing, _fast_path
+    with _switching:
+        if not _computing:
+            _fast_path = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+        _computing += 1
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        with _switching:
+            _computing -= 1
+            if not _computing:
+                torch.backends.mha.set_fastpath_enabled(_fast_path)
 
 
 @contextmanager
@@ -239,6 +264,65 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], str | None, str, str], ...] = (
         None,
         "the model or the function leaves PyTorch, for numpy or lists of Python",
         "Compute it with functions of torch.",
+    ),
+    (
+        ("doesn't match the broadcast shape",),
+        "model",
+        "it changes a tensor in place in a way that gradients of single records do not allow, as "
+        "PyTorch's nn.GRU, nn.RNN and recurrent cells do",
+        "Take nn.LSTM, or write the cell with nn.Linear. In code of your own write h = h + x in "
+        "place of h += x.",
+    ),
+    (
+        ("embedding_renorm_",),
+        "model",
+        "an embedding with max_norm= changes its weights while it is called",
+        "Leave max_norm out; the clipping bounds what a record changes.",
+    ),
+    (
+        ("SparseCPU", "SparseCUDA"),
+        "model",
+        "gradients of single records cannot be sparse",
+        "Make the embedding with sparse=False.",
+    ),
+    (
+        ("setup_context",),
+        "model",
+        "an autograd.Function of its own, or a backward hook, does not say how it is computed for "
+        "one record",
+        "Write the function with setup_context and generate_vmap_rule = True. Take "
+        "register_full_backward_hook away.",
+    ),
+    (
+        ("saved tensor hooks",),
+        "model",
+        "gradient checkpointing cannot be used with gradients of single records",
+        "Switch it off. To bound memory, give physical_batch_size=.",
+    ),
+    (
+        ("inplace randomness on an unbatched tensor",),
+        "model",
+        "it draws the first values of a layer while it is called, so the layer would be new to "
+        "the training",
+        "Make all layers in __init__, or call the model once on zeros of a record's shape.",
+    ),
+    (
+        ("to have the same dtype", "must have the same dtype", "Input type"),
+        "records",
+        "their numbers have another precision than the model's weights",
+        "Convert one of them: x.to(torch.float64) or model.float(), for example.",
+    ),
+    (
+        ("Expected dtype int32/int64 for index", "Expected tensor for argument #1 'indices'"),
+        "records",
+        "labels and tokens must be whole numbers, of int64",
+        "Convert them: y.long(), or y.astype('int64').",
+    ),
+    (
+        ("can't convert np.ndarray of type",),
+        "records",
+        "texts, dates and objects are no numbers",
+        "Turn them into numbers beforehand, by a rule that depends on no other record.",
     ),
     (
         ("same device", "different devices"),

@@ -19,6 +19,8 @@ from optuna_dp.errors import InvalidArgumentError
 _logger = logging.getLogger("optuna_dp")
 # Of the planned number of records: beyond the first a warning, beyond the second a refusal.
 _REMARKABLE_SHARE, _LARGEST_FACTOR = 0.1, 2.0
+# A list of so few long arrays was meant to be a tuple of the parts of the records.
+_FEW = 4
 
 
 class Records(Protocol):
@@ -161,6 +163,15 @@ def read_records(records: Any, name: str = "records") -> Records:
     is_data_set = hasattr(records, "__len__") and hasattr(type(records), "__getitem__")
     # A text is none, nor a table of pandas, whose items are its columns.
     is_other = isinstance(records, str | bytes) or hasattr(records, "iloc")
+    if isinstance(records, list) and 0 < len(records) <= _FEW and all(map(_is_array, records)):
+        lengths = {len(part) if part.ndim else 0 for part in records}
+        if lengths == {max(lengths)} and max(lengths) > _FEW:
+            raise InvalidArgumentError(
+                name,
+                f"a list of {len(records)} arrays",
+                "an item of a list is one record, and these look like the parts of all records",
+                "Give a tuple: records=(x, y).",
+            )
     if is_data_set and not is_other and "torch" in sys.modules:
         return DataSetRecords(records, name)
     raise InvalidArgumentError(
@@ -222,8 +233,8 @@ def check_disjoint(records: Records, scored: Records) -> None:
         raise InvalidArgumentError(
             "score_records",
             "some of the training's records",
-            "the plan scores on records that are never trained on, and one of these shares memory "
-            "with the training's",
+            "the plan scores on public records, or on private ones that are never trained on, "
+            "and one of these shares memory with the training's",
             "Give other records, or plan with score='training'.",
         )
 

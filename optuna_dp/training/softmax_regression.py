@@ -11,7 +11,7 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
+from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, by_chunk, mark_as_trained
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
 
@@ -97,14 +97,22 @@ class SoftmaxLearner(Learner):
                     "shape (n,), whole numbers from 0 on",
                 )
 
+    def take_over(self, trial: int) -> None:
+        mark_as_trained([self._model], trial)
+
     def begin(self, optimizer: Any, learning_rate: float) -> None:
         self._optimizer = ArrayOptimizer(optimizer, self._model.weights, learning_rate)
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[FloatArray]:
         total = np.zeros_like(self._model.weights)
-        for chunk in chunks(batch, self.chunk_size):
+
+        def of_chunk(chunk: npt.NDArray[np.int64]) -> FloatArray:
             x, y = records.take(chunk)
-            total += self._clipped_sum(np.asarray(x, dtype=np.float64), np.asarray(y))
+            return self._clipped_sum(np.asarray(x, dtype=np.float64), np.asarray(y))
+
+        for _, value in by_chunk(of_chunk, batch, self.chunk_size):
+            if value is not None:
+                total += value
         return [total.reshape(-1)]
 
     def _clipped_sum(self, x: FloatArray, y: npt.NDArray[np.int64]) -> FloatArray:
@@ -135,11 +143,18 @@ class SoftmaxLearner(Learner):
 
     def scores(self, records: Records) -> FloatArray:
         """Returns whether the model is right about each record; see :class:`Learner`."""
-        right = []
-        for chunk in chunks(np.arange(len(records)), self.chunk_size):
+
+        def of_chunk(chunk: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
             x, y = records.take(chunk)
-            right.append(self._model.predict(x) == np.asarray(y))
-        return np.concatenate(right).astype(np.float64)
+            # Not predict(), which a subclass may have written for several records at once.
+            logits = np.asarray(x, dtype=np.float64) @ self._model.weights
+            return np.asarray(np.argmax(logits, axis=1) == np.asarray(y))
+
+        right = np.zeros(len(records))
+        for chunk, value in by_chunk(of_chunk, np.arange(len(records)), self.chunk_size):
+            if value is not None:
+                right[chunk] = value
+        return right
 
     def close(self) -> None:
         """There is nothing to put back; see :class:`Learner`."""

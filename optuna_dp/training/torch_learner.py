@@ -13,8 +13,13 @@ import torch
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
-from optuna_dp.training.gradient_norms import at_least_single, squared_norms
-from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, chunks
+from optuna_dp.training.gradient_norms import (
+    at_least_single,
+    clipping_factors,
+    squared_norms,
+    weighted_sum,
+)
+from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, by_chunk, mark_as_trained
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
 from optuna_dp.training.records import Records, mapped
@@ -41,6 +46,7 @@ class TorchLearner(Learner):
         chunk_size: How many records' gradients are computed at a time; None for a default.
         device: Where to train; None for a GPU if there is one, and else where the model is.
         functions: The user's own functions, by argument.
+        optimizer: The user's function that makes the optimizer, or a name.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class TorchLearner(Learner):
         chunk_size: int | None,
         device: Any,
         functions: dict[str, Any],
+        optimizer: Any,
     ) -> None:
         _check_model(model)
         self._model = model
@@ -66,7 +73,7 @@ class TorchLearner(Learner):
         if score is not None:
             self._score = over_records(model, score, score_argument, gradients=False)
         self._norm = clipping_norm * (1.0 - CLIPPING_MARGIN)
-        self._functions = functions
+        self._functions, self._optimizer_factory = functions, optimizer
         self._home = self._trained[0].device
         self._device = self._move(device)
         self.weights = sum(weight.numel() for weight in self._trained)
@@ -96,20 +103,21 @@ class TorchLearner(Learner):
 
     def try_out(self, records: Records, score_records: Records | None) -> None:
         holder = holder_of(
-            self._roots,
+            {**self._roots, "optimizer": self._optimizer_factory},
             [*records.holders(), *([] if score_records is None else score_records.holders())],
         )
         if holder is not None:
             raise InvalidArgumentError(
                 holder.split(".")[0].split("[")[0],
                 holder,
-                "it holds the records themselves, so the loss of one record could see others",
+                "it holds the records themselves, so the loss of one record could see others, or "
+                "a step could use them without noise",
                 "A loss or a score gets the record as its arguments and must use nothing else.",
             )
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):
             with errors_translated(self._loss_argument):
-                self._add_clipped(self._zeros(), self._made_up(records, count))
+                self._clipped(self._made_up(records, count))
             if self._score is not None and score_records is not None:
                 with errors_translated(self._score_argument), self._evaluating():
                     self._scores_of(self._made_up(score_records, count))
@@ -136,6 +144,9 @@ class TorchLearner(Learner):
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
 
+    def take_over(self, trial: int) -> None:
+        mark_as_trained(self._trained, trial)
+
     def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
         # A step without a gradient, to see that it works; it may decay weights.
         tried = torch_optimizer(optimizer, self._trained, learning_rate)
@@ -157,9 +168,14 @@ class TorchLearner(Learner):
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[torch.Tensor]:
+        def of_chunk(chunk: npt.NDArray[np.int64]) -> list[torch.Tensor]:
+            return self._clipped(self._on_device(records.take(chunk)))
+
         totals = self._zeros()
-        for chunk in chunks(batch, self.chunk_size):
-            self._add_clipped(totals, self._on_device(records.take(chunk)))
+        for _, sums in by_chunk(of_chunk, batch, self.chunk_size):
+            if sums is not None:
+                for total, part in zip(totals, sums, strict=True):
+                    total += part
         return totals
 
     def _zeros(self) -> list[torch.Tensor]:
@@ -168,8 +184,8 @@ class TorchLearner(Learner):
             for weight in self._trained
         ]
 
-    def _add_clipped(self, totals: list[torch.Tensor], chunk: tuple[Any, ...]) -> None:
-        """Adds the clipped gradients of some records to sums, in place."""
+    def _clipped(self, chunk: tuple[Any, ...]) -> list[torch.Tensor]:
+        """Returns the sum of the clipped gradients of some records, a vector for each weight."""
         values = {n: w.detach() for n, w in zip(self._names, self._trained, strict=True)}
         by_name = self._gradients(values, *chunk)
         gradients = [
@@ -178,14 +194,8 @@ class TorchLearner(Learner):
         ]
         gradients = [gradient.to(at_least_single(gradient.dtype)) for gradient in gradients]
         squares = torch.stack([squared_norms(gradient) for gradient in gradients]).sum(0)
-        factors = (self._norm / squares.sqrt()).clamp(max=1.0)
-        finite = torch.isfinite(squares)
-        if not bool(finite.all()):
-            # What is not finite counts as zero. A factor of zero would leave it as it is.
-            factors = torch.where(finite, factors, 0.0)
-            gradients = [torch.where(finite.unsqueeze(1), g, 0.0) for g in gradients]
-        for total, gradient in zip(totals, gradients, strict=True):
-            total += factors.to(gradient.dtype) @ gradient
+        factors = clipping_factors(squares, self._norm)
+        return [weighted_sum(factors, gradient) for gradient in gradients]
 
     def step(self, gradient: list[torch.Tensor], factor: float) -> None:
         assert self._optimizer is not None
@@ -221,12 +231,17 @@ class TorchLearner(Learner):
             )
 
     def scores(self, records: Records) -> FloatArray:
-        numbers = []
+        def of_chunk(chunk: npt.NDArray[np.int64]) -> FloatArray:
+            numbers = self._scores_of(self._on_device(records.take(chunk)))
+            clipped = numbers.double().nan_to_num(nan=0.0).clamp(0.0, 1.0)
+            return np.asarray(clipped.cpu().numpy(), dtype=np.float64)
+
+        scores = np.zeros(len(records))
         with self._evaluating():
-            for chunk in chunks(np.arange(len(records)), self.chunk_size):
-                numbers.append(self._scores_of(self._on_device(records.take(chunk))))
-        clipped = torch.cat(numbers).double().nan_to_num(nan=0.0).clamp(0.0, 1.0)
-        return np.asarray(clipped.cpu().numpy(), dtype=np.float64)
+            for chunk, numbers in by_chunk(of_chunk, np.arange(len(records)), self.chunk_size):
+                if numbers is not None:
+                    scores[chunk] = numbers
+        return scores
 
     def _scores_of(self, chunk: tuple[Any, ...]) -> torch.Tensor:
         assert self._score is not None

@@ -25,7 +25,13 @@ from optuna_dp.training.records import Records, check_disjoint, check_number, re
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
-from optuna_dp.training.trial_notes import BY_ENGINE, SCORE, TRAINING, claim
+from optuna_dp.training.trial_notes import (
+    BY_ENGINE,
+    SCORE,
+    TRAINING,
+    claim,
+    refuse_second,
+)
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -85,7 +91,8 @@ def train(
         * Every record joins each step with chance ``run.sample_rate``, independently, drawn from
           the operating system's randomness. No seed repeats the draws.
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
-          over all trained parameters together; one that is not finite counts as zero.
+          over all trained parameters together; one that is not finite counts as zero. So does a
+          record that raises an error, and its score counts as 0: no record makes a run fail.
         * Each of the ``run.steps`` steps has Gaussian noise of standard deviation
           ``run.noise_multiplier * clipping_norm`` in the sum, and divides it by the public
           ``run.batch_size``. Optimizer, schedule and averages see nothing else.
@@ -96,12 +103,14 @@ def train(
         * The trial claims the training before the first step. There is one in each trial.
 
     A loss or a model that holds a *copy* of records, or what was computed from them, is not seen.
+    Neither is what a data set makes of several records when it reads one, nor what the objective
+    does with the model afterwards.
 
     Args:
         run: What :func:`optuna_dp.fidelity` returned for the trial.
-        model: A PyTorch module, or :class:`optuna_dp.SoftmaxRegression`. Its parameters that
-            require a gradient are trained in place, in the mode (training or evaluation) that each
-            part is in.
+        model: A PyTorch module, or :class:`optuna_dp.SoftmaxRegression`, made in this trial. Its
+            parameters that require a gradient are trained in place, in the mode (training or
+            evaluation) that each part is in.
         records: All records: a tensor or numpy array, a tuple or mapping of these with the records
             along the first axis, or a map-style data set, one item of which is one record. Numbers
             in double precision are converted to the model's.
@@ -157,6 +166,7 @@ def train(
         True
     """
     trial = _checked_run(run).granted_trial()
+    refuse_second(trial, TRAINING)
     norm = validation.positive("clipping_norm", clipping_norm)
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
@@ -169,7 +179,7 @@ def train(
     assert run.records is not None
     check_number(all_records, run.records)
     scored = _scored_records(run, all_records, functions.has_score, score_records, score_size)
-    learner = _learner(model, functions, norm, physical_batch_size, device)
+    learner = _learner(model, functions, norm, physical_batch_size, device, optimizer)
     try:
         kind = optimizer
         if kind is None:
@@ -182,6 +192,7 @@ def train(
         learner.try_out(all_records, None if scored is None else scored.records)
         learner.begin(kind, rate)
         noise = _noise(secure_noise, learner, run)
+        learner.take_over(trial.number)
         training_claim = claim(trial, TRAINING, by=BY_ENGINE)
         _take_steps(run, learner, all_records, noise, norm, schedule, show_progress)
         learner.check_unchanged()
@@ -246,6 +257,7 @@ def _learner(
     clipping_norm: float,
     chunk_size: int | None,
     device: Any,
+    optimizer: Any,
 ) -> Learner:
     if isinstance(model, SoftmaxRegression):
         for argument in ("loss", "record_loss", "record_score"):
@@ -302,6 +314,7 @@ def _learner(
         chunk_size=chunk_size,
         device=device,
         functions=own,
+        optimizer=optimizer,
     )
 
 
@@ -349,6 +362,7 @@ def _scored_records(
             "Give them, in the form of records=.",
         )
     scored = read_records(score_records, "score_records")
+    check_disjoint(records, scored)
     if run.scored_on == "public":
         return _ScoredRecords(scored, len(scored))
     if score_size is None:
@@ -358,7 +372,6 @@ def _scored_records(
             "the plan does not know how many records are scored",
             "Give their public number, fixed beforehand and not their exact number.",
         )
-    check_disjoint(records, scored)
     size = validation.whole("score_size", score_size, 1)
     check_number(scored, size, "score_records")
     return _ScoredRecords(scored, size)

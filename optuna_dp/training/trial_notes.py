@@ -104,6 +104,12 @@ def claim(trial: optuna.Trial, kind: str, *, by: str, **facts: Any) -> Claim:
     return own
 
 
+def refuse_second(trial: optuna.Trial, kind: str) -> None:
+    """Refuses a training or a score of a trial that has claimed one; see :func:`claim`."""
+    if claims(stored_trial(trial), kind):
+        raise PlanError(_SECOND[kind].format(number=trial.number))
+
+
 def claims(trial: FrozenTrial, kind: str) -> dict[str, Mapping[str, Any]]:
     """Returns the claims of a trial by key: those that were not withdrawn.
 

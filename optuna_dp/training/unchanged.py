@@ -7,14 +7,17 @@ is copied.
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import hashlib
 import secrets
+import sys
 import types
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,10 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, range)
 _LIBRARIES = ("torch", "transformers", "peft", "numpy", "builtins")
 # Their objects change while a trial is under way, and hold what its notes say.
 _NOT_FOLLOWED = ("optuna", "optuna_dp", "logging", "threading", "tqdm", "weakref")
+# Modules and classes of these, and those in these folders, are no places where a script keeps
+# something.
+_NO_SCRIPTS = frozenset({*_LIBRARIES, *_NOT_FOLLOWED, *sys.stdlib_module_names})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 Fingerprint = dict[str, bytes]
 
@@ -62,8 +69,8 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
 def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields what can be reached from some objects, with a name for each.
 
-    Attributes of objects are followed, and the variables that functions hold. Modules and classes
-    are not, except for what a model's own class holds.
+    Attributes of objects and of their classes are followed, and the variables that functions
+    hold. Of a module that a function names, the variables that the function names as well.
 
     Args:
         roots: The objects, by name.
@@ -109,7 +116,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from held_by(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
-    elif not isinstance(value, types.ModuleType | type) and not _is_of(value, _NOT_FOLLOWED):
+    elif isinstance(value, type):
+        for kind in value.__mro__:
+            if _is_of_a_script(str(kind.__module__)):
+                yield from ((f".{name}", part) for name, part in _class_data(kind))
+    elif not isinstance(value, types.ModuleType) and not _is_of(value, _NOT_FOLLOWED):
         if hasattr(value, "__dict__"):
             yield from ((f".{name}", part) for name, part in vars(value).items())
         if not isinstance(value, torch.nn.Module) and _pickles_by_itself(type(value)):
@@ -117,6 +128,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         for kind in type(value).__mro__:
             if isinstance(value, torch.nn.Module) and not _is_of(kind, _LIBRARIES):
                 yield from ((f".{kind.__name__}.{n}", v) for n, v in _class_values(kind))
+            elif _is_of_a_script(str(kind.__module__)):
+                yield from ((f".{kind.__name__}.{n}", v) for n, v in _class_data(kind))
             for name in _slots(kind):
                 if hasattr(value, name):
                     yield f".{name}", getattr(value, name)
@@ -148,26 +161,60 @@ def _state(value: Any) -> Any:
 
 def held_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Yields the values that a function holds: its variables, defaults and attributes."""
+    global_names, all_names = _names_in(function.__code__)
     names = function.__code__.co_freevars
     for name, cell in zip(names, function.__closure__ or (), strict=True):
         try:
-            yield f".{name}", cell.cell_contents
+            yield from _variable(name, cell.cell_contents, all_names)
         except ValueError:
             continue  # Not assigned yet.
     yield ".defaults", function.__defaults__
     yield ".keyword_defaults", function.__kwdefaults__
     yield ".attributes", function.__dict__
     if not _is_of(function, _LIBRARIES):
-        for name in sorted(_global_names(function.__code__)):
-            value = function.__globals__.get(name)
-            if not isinstance(value, types.ModuleType | type):
-                yield f".{name}", value
+        for name in sorted(global_names):
+            yield from _variable(name, function.__globals__.get(name), all_names)
 
 
-def _global_names(code: types.CodeType) -> set[str]:
-    """Returns the names that a function may look up among its globals, inner functions' too."""
-    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
-    return set(code.co_names).union(*map(_global_names, inner))
+def _variable(name: str, value: Any, names: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """Yields what a function reaches by a variable.
+
+    Args:
+        name: The variable.
+        value: Its value.
+        names: All names of variables and attributes in the function.
+    """
+    if not isinstance(value, types.ModuleType):
+        yield f".{name}", value
+    elif _is_of_a_script(value.__name__):
+        for inner in sorted(names & vars(value).keys()):
+            part = vars(value)[inner]
+            if not isinstance(part, types.ModuleType):
+                yield f".{name}.{inner}", part
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns the global variables of a function's code, and all its names; inner ones' too."""
+    global_names = {
+        step.argval
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
+    }
+    all_names = set(code.co_names)
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            inner_globals, inner_names = _names_in(part)
+            global_names |= inner_globals
+            all_names |= inner_names
+    return frozenset(global_names), frozenset(all_names)
+
+
+def _class_data(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yields what a class holds besides its methods."""
+    for name, value in vars(kind).items():
+        if not name.startswith("__") and not hasattr(type(value), "__get__"):
+            yield name, value
 
 
 def _class_values(kind: type) -> Iterator[tuple[str, Any]]:
@@ -181,6 +228,14 @@ def _slots(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     names = (slots,) if isinstance(slots, str) else tuple(slots)
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _is_of_a_script(module: str) -> bool:
+    """Returns whether a module is a script's own, and not an installed one."""
+    if module.split(".")[0] in _NO_SCRIPTS:
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return _INSTALLED.isdisjoint(Path(file).parts)
 
 
 def _is_of(value: Any, libraries: tuple[str, ...]) -> bool:

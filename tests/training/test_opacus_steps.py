@@ -129,3 +129,23 @@ def test_a_closure_and_a_schedule_are_those_of_torch() -> None:
     begun.end()
     assert len(losses) == begun.run.steps == begun.recorded_steps
     assert optimizer.param_groups[0]["lr"] < 1e-3
+
+
+def test_autocast_around_a_step_does_not_round_its_sum() -> None:
+    torch.manual_seed(0)
+    n, module, begun = 1000, dense(400, 50), begin(ALL)
+    x, y = 3.0 * torch.rand(n, 400), torch.zeros(n).long()
+    data = torch.utils.data.TensorDataset(x[:RECORDS], y[:RECORDS])
+    private, optimizer, _ = odp.opacus.make_private(
+        begun.run, **parts(module, data, rate=1.0), clipping_norm=NORM
+    )
+    sums = []
+    for count in (n, n - 1):
+        for parameter in private.parameters():
+            parameter.grad_sample = None
+        cross_entropy(private, (x[:count], y[:count])).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            optimizer.clip_and_accumulate()
+        sums.append(torch.cat([p.summed_grad.double().flatten() for p in private.parameters()]))
+    # A sum in half precision moves by 1.9 norms.
+    assert float((sums[0] - sums[1]).norm()) < NORM * 1.01

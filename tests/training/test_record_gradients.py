@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from granted import NO_NOISE, granted  # noqa: E402
 from torch import nn  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
+from optuna_dp.training.gradient_norms import clipping_factors  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
 
 RECORDS, NORM = 9, 0.7
@@ -29,8 +31,8 @@ def one_step(model: nn.Module, records: Any, count: int = RECORDS, **arguments: 
     """The sum of clipped gradients that a step without noise has taken."""
     run = granted(count, noise_multiplier=NO_NOISE)
     before = torch_models.values(model)
-    odp.train(run, model, records, **{**PLAIN, **arguments})
-    return (before - torch_models.values(model)) * count
+    trained = odp.train(run, copy.deepcopy(model), records, **{**PLAIN, **arguments})
+    return (before - torch_models.values(trained.model)) * count
 
 
 def assert_equal(found: Any, expected: Any) -> None:
@@ -117,6 +119,7 @@ def test_no_record_counts_for_more_than_the_norm(dtype: str, weights: int) -> No
         chunk_size=None,
         device=None,
         functions={},
+        optimizer="sgd",
     )
     records = read_records((x, torch.zeros(1)))
     (total,) = learner.clipped_sum(records, odp.training.sampling.poisson_sample(1, 1.0))
@@ -204,3 +207,27 @@ def test_class_weights_ignored_targets_and_token_means_are_those_of_one_record()
 
     expected, _ = torch_models.slow_clipped_sum(model, of_record, list(range(RECORDS)), NORM)
     assert_equal(one_step(model, (x, y), loss=loss), expected)
+
+
+def test_autocast_around_a_training_does_not_round_its_sums() -> None:
+    torch.manual_seed(0)
+    model, n = nn.Linear(400, 50), 400
+    x, y = 3.0 * torch.rand(n, 400), torch.zeros(n, dtype=torch.long)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    sums = []
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for count in (n, n - 1):
+            model.load_state_dict(start)
+            records = (x[:count], y[:count])
+            sums.append(one_step(model, records, count, loss=torch_models.cross_entropy))
+    # A sum in half precision moves by 1.2 norms.
+    assert float((sums[0] - sums[1]).norm()) < NORM * 1.01
+
+
+def test_a_gradient_whose_factor_would_be_rounded_counts_as_zero() -> None:
+    longest = NORM / torch.finfo(torch.float32).tiny
+    squares = torch.tensor([0.0, 0.99 * longest, 1.01 * longest, math.inf, math.nan]).double() ** 2
+    factors = clipping_factors(squares, NORM).tolist()
+    assert factors[0] == 1.0
+    assert factors[1] * 0.99 * longest == pytest.approx(NORM)
+    assert factors[2:] == [0.0, 0.0, 0.0]

@@ -19,6 +19,7 @@ from torch.utils.data import Subset, TensorDataset  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
+from optuna_dp.training.record_functions import _without_fast_path  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
 from optuna_dp.training.trial_notes import BY_ENGINE, SCORE, TRAINING  # noqa: E402
 
@@ -450,3 +451,120 @@ def test_the_default_rate_keeps_the_noise_of_a_weight_whatever_the_schedule() ->
         odp.train(run, module, (np.zeros((20, 40)), np.zeros(20, dtype=int)), schedule=schedule)
         deviations.append(module.weights.std())
     assert deviations == pytest.approx([0.3] * 3, rel=0.09)
+
+
+class Failing:
+    """Records of which some raise an error when they are read."""
+
+    def __init__(self, failing: set[int], inputs: Any = None) -> None:
+        self.failing, self.inputs = failing, X if inputs is None else inputs
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        if index in self.failing:
+            raise OSError("a broken file")
+        return self.inputs[index], Y[index]
+
+
+def of_another_shape() -> Any:
+    return [(X[i] if i != 33 else X[i, :3], Y[i]) for i in range(N)]
+
+
+BAD_LABEL = Y.clone()
+BAD_LABEL[33] = 7
+
+
+@pytest.mark.parametrize("records", [(X, BAD_LABEL), Failing({33}), of_another_shape()])
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_record_that_raises_an_error_counts_as_zero_and_fails_no_run(
+    records: Any, softmax: bool
+) -> None:
+    others = [i for i in range(N) if i != 33]
+    moved, scores = [], []
+    for present in (records, (X[others], Y[others])):
+        module: Any = odp.SoftmaxRegression(4, 2) if softmax else nn.Linear(4, 2, bias=False)
+        if not softmax:
+            nn.init.zeros_(module.weight)
+        trained = odp.train(
+            granted(N, **EXACT),
+            module,
+            present,
+            loss=None if softmax else cross_entropy,
+            score="accuracy",
+            optimizer="sgd",
+            learning_rate=1.0,
+            schedule=Schedule("constant"),
+        )
+        moved.append(module.weights if softmax else module.weight.detach().numpy())
+        scores.append(trained.score)
+    assert np.abs(moved[0]).max() > 1e-3
+    assert np.allclose(moved[0], moved[1], atol=1e-6)
+    # A record too few counts for the middle of the range.
+    assert abs(scores[0] - (scores[1] - 0.5 / N)) < 2 * 6.2 * 0.1 / (2 * N)
+
+
+def test_how_a_run_ends_does_not_depend_on_a_record_under_anomaly_detection() -> None:
+    x = X.clone()
+    x[33] = math.nan
+    with torch.autograd.set_detect_anomaly(True):
+        trained = train(granted(N, **EXACT), records=(x, Y), score="accuracy")
+    assert trained.score is not None
+
+
+def test_training_records_are_no_public_records() -> None:
+    run = granted(N, score=None)
+    with pytest.raises(InvalidArgumentError, match="shares memory with the training's"):
+        train(run, score="accuracy", score_records=(X, Y))
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64])
+def test_a_score_may_be_a_truth_value_or_a_whole_number(kind: Any) -> None:
+    def right(module: Any, x: Any, y: Any) -> Any:
+        return (module(x[None])[0].argmax() == y).to(kind)
+
+    module = identity()
+    x = torch.tensor([[2.0, 1.0]] * 20)
+    records = x, torch.tensor([0] * 14 + [1] * 6)
+    trained = train(granted(20, **EXACT), module, records, record_score=right, **STILL)
+    exact_score(trained.score, 14, 20)
+
+
+def test_an_lstm_is_scored() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.head = nn.LSTM(4, 5, 2, batch_first=True), nn.Linear(5, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.layers(x)[0][:, -1])
+
+    module, x = Recurrent(), torch.randn(20, 6, 4)
+    y = torch.randint(0, 2, (20,))
+    trained = train(granted(20, **EXACT), module, (x, y), score="accuracy", **STILL)
+    exact_score(trained.score, int((module(x).argmax(1) == y).sum()), 20)
+
+
+def test_a_thread_that_ends_leaves_the_switch_of_another_as_it_was() -> None:
+    before = torch.backends.mha.get_fastpath_enabled()
+    first, second = _without_fast_path(), _without_fast_path()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.mha.get_fastpath_enabled()
+    second.__exit__(None, None, None)
+    assert torch.backends.mha.get_fastpath_enabled() == before
+
+
+def test_a_private_selection_of_runs_with_one_model_is_refused() -> None:
+    module = model()
+    plan = odp.RunPlan(
+        records=N, batch_size=10, steps=2, noise_multiplier=2.0, score_noise_multiplier=9.0
+    )
+    law = odp.Binomial(n=4, mean=3.999999)
+    study = optuna.create_study(
+        direction="maximize", sampler=odp.RandTuneSampler(trials=law, run=plan)
+    )
+    with pytest.raises(InvalidArgumentError, match="Make the model inside the objective"):
+        study.optimize(lambda t: train(odp.fidelity(t), module, score="accuracy").score)

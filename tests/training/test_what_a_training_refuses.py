@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import io
+import re
+import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -365,3 +367,155 @@ def test_a_loss_with_parameters_of_its_own_is_refused() -> None:
 )
 def test_arguments_are_refused_by_their_name(arguments: dict[str, Any], argument: str) -> None:
     assert refused("=", **{"loss": cross_entropy, **arguments}).argument == argument
+
+
+class Running:
+    """Where a careless loss keeps what it has seen."""
+
+    mean: Any = 0.0
+
+
+kept_here = types.ModuleType("kept_here")
+
+
+def _in_a_class(output: Any, target: Any) -> Any:
+    loss = cross_entropy(output, target)
+    Running.mean = 0.9 * Running.mean + 0.1 * loss.detach()
+    return loss / (1e-3 + Running.mean)
+
+
+def _in_a_module(output: Any, target: Any) -> Any:
+    loss = cross_entropy(output, target)
+    kept_here.mean = 0.9 * kept_here.mean + 0.1 * loss.detach()
+    return loss / (1e-3 + kept_here.mean)
+
+
+class _InItsClass:
+    mean: Any = 0.0
+
+    def __call__(self, output: Any, target: Any) -> Any:
+        loss = cross_entropy(output, target)
+        type(self).mean = 0.9 * self.mean + 0.1 * loss.detach()
+        return loss / (1e-3 + self.mean)
+
+
+@pytest.mark.parametrize("loss", [_in_a_class, _in_a_module, _InItsClass()])
+def test_a_loss_that_keeps_something_in_a_class_or_a_module_is_refused(
+    loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Running, "mean", 0.0)
+    monkeypatch.setattr(_InItsClass, "mean", 0.0)
+    monkeypatch.setattr(kept_here, "mean", 0.0, raising=False)
+    # One record at a time: what is kept of one has the shape of the next.
+    refused("it changes", loss=loss, physical_batch_size=1)
+
+
+def test_an_attribute_with_the_name_of_a_global_variable_is_not_that_variable() -> None:
+    def loss(output: Any, target: Any) -> Any:
+        return cross_entropy(types.SimpleNamespace(X=output).X, target)  # X is the records here.
+
+    odp.train(granted(N), linear(), (X, Y), loss=loss)
+
+
+def test_an_optimizer_that_holds_the_records_is_refused() -> None:
+    class BySizeOfLoss(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            super().step()
+            for group in self.param_groups:
+                group["lr"] *= float(X.abs().mean())
+
+    error = refused(
+        "it holds the records themselves",
+        optimizer=lambda weights, rate, data=X: BySizeOfLoss(weights, lr=rate),
+        learning_rate=0.1,
+    )
+    assert error.argument == "optimizer"
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_model_that_another_run_has_trained_is_refused(softmax: bool) -> None:
+    model = odp.SoftmaxRegression(4, 3) if softmax else linear()
+    loss = {} if softmax else {"loss": cross_entropy}
+    records = (X.numpy(), Y.numpy())
+    odp.train(granted(N), model, records, **loss)
+    run = granted(N)
+    with pytest.raises(InvalidArgumentError, match="has to begin anew"):
+        odp.train(run, model, records, **loss)
+    assert claimed(run, TRAINING) == []
+
+
+class Recurrent(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(5, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.layer(x)[0][:, -1])
+
+
+class Embedded(nn.Module):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 5, **settings), nn.Linear(5, 3)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.head(self.embedding(tokens).mean(1))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False)
+
+
+class Lazily(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        if not hasattr(self, "second"):
+            self.second = nn.Linear(3, 3)
+        return self.second(self.first(x))
+
+
+def hooked() -> nn.Module:
+    model = linear()
+    model.register_full_backward_hook(lambda module, before, after: None)
+    return model
+
+
+SERIES, TOKENS = torch.randn(N, 6, 4), torch.randint(0, 9, (N, 6))
+
+
+@pytest.mark.parametrize(
+    ("model", "records", "argument", "remedy"),
+    [
+        (Recurrent(nn.GRU(4, 5, batch_first=True)), (SERIES, Y), "model", "Take nn.LSTM"),
+        (Recurrent(nn.RNN(4, 5, batch_first=True)), (SERIES, Y), "model", "Take nn.LSTM"),
+        (Embedded(max_norm=1.0), (TOKENS, Y), "model", "Leave max_norm out"),
+        (Embedded(sparse=True), (TOKENS, Y), "model", "sparse=False"),
+        (hooked(), (X, Y), "model", "Take register_full_backward_hook away"),
+        (Checkpointed(), (X, Y), "model", "physical_batch_size="),
+        (Lazily(), (X, Y), "model", "Make all layers in __init__"),
+        (linear().double(), (X, Y), "records", "Convert one of them"),
+        (linear(), (X, Y.to(torch.uint16)), "records", "y.long()"),
+        (linear(), (np.array(["text"] * N), Y), "records", "Turn them into numbers"),
+        (linear(), [torch.randn(50, 4), torch.zeros(50)], "records", "Give a tuple"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_with_the_remedy(
+    model: nn.Module, records: Any, argument: str, remedy: str
+) -> None:
+    error = refused(re.escape(remedy), model, records)
+    assert error.argument == argument
+
+
+def test_a_complex_score_is_refused() -> None:
+    def score(model: Any, x: Any, y: Any) -> Any:
+        return torch.view_as_complex(model(x[None])[0, :2])
+
+    refused("must be a real number", record_score=score)
