@@ -24,13 +24,12 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.accounting import events, supported_events
 from optuna_dp.accounting.event_json import event_to_json
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import rdp_to_epsilon
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.attacks.strongest import strongest_known_attack
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import plain
 from optuna_dp.planning.calibration import Calibration, calibrate
@@ -164,7 +163,7 @@ class PlanRow:
             return None
         plan = self._plan
         event = self._guarantee.event
-        return strongest_known_attack(event, plan.neighboring_relation, plan.delta)
+        return parts.attack(event, plan.neighboring_relation, plan.delta)
 
     @cached_property
     def naive(self) -> float | None:

@@ -1,11 +1,4 @@
-"""Notes and plots for Optuna Dashboard, in a private study and in a published one.
-
-Needs the extra: ``pip install "optuna-dp[dashboard]"``.
-
-Two pages, for two readers. The curator's study is annotated by :func:`annotate`; its page shows
-every run and must not leave the room. The published study (:func:`optuna_dp.publish`) is
-annotated by :func:`annotate_published`, which is given the release and nothing else.
-"""
+"""The notes and plots of a study and of a release, written for Optuna Dashboard."""
 
 from __future__ import annotations
 
@@ -22,9 +15,9 @@ from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp import visualization as plots
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.protocol.records import trials_of
+from optuna_dp.visualization import figures as plots
 from optuna_dp.visualization.notes import curators_note, published_note
 from optuna_dp.visualization.targets import opened, runs_of
 
@@ -32,8 +25,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from optuna_dp.releasing.release import Release
-
-__all__ = ["DashboardCallback", "annotate", "annotate_published", "available"]
 
 _logger = logging.getLogger("optuna_dp")
 

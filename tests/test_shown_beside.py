@@ -1,7 +1,8 @@
-"""No epsilon depends on a hook: attacks, the bounds of others, pages of notebooks."""
+"""No epsilon depends on what is shown beside it: attacks, the bounds of others, pages."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from budget.budget_support import budget, finished
 from support import RUN, finished_study
 
 import optuna_dp as odp
-from optuna_dp import hooks
+from optuna_dp import parts
 
-HOOKS = ("attack", "bounds of others", "page of a notebook", "remark on a plan")
+Show = Callable[[Any], None]
+BESIDE = ("attack", "comparisons", "notebook_page", "remark_on_plan")
 WRONG = {
     "zero": lambda *arguments: 0.0,
     "nonsense": lambda *arguments: "nonsense",
@@ -25,15 +27,23 @@ def fails(*arguments: Any) -> Any:
 
 
 @pytest.fixture
-def all_hooks(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets every hook; put back afterwards."""
-    monkeypatch.setattr(hooks, "functions", {})
+def show_beside(monkeypatch: pytest.MonkeyPatch) -> Show:
+    """Puts a function in the place of all that is shown beside a guarantee."""
+    load = parts.load
+    entries = {
+        entry
+        for part in parts.registered()
+        for name in BESIDE
+        if (entry := getattr(part, name)) is not None
+    }
+    assert len(entries) == len(BESIDE)
 
-    def register(function: Any) -> None:
-        for name in HOOKS:
-            hooks.register(name, function)
+    def replace(function: Any) -> None:
+        monkeypatch.setattr(
+            parts, "load", lambda entry: function if entry in entries else load(entry)
+        )
 
-    return register
+    return replace
 
 
 def guarantees() -> dict[str, odp.Guarantee]:
@@ -59,26 +69,26 @@ def numbers(guarantee: odp.Guarantee) -> Any:
     )
 
 
-def test_no_answer_of_a_hook_changes_a_guarantee(all_hooks: Any) -> None:
+def test_nothing_shown_beside_a_guarantee_changes_it(show_beside: Show) -> None:
     """Not even one that claims to be a bound of zero."""
     honest = {name: numbers(guarantee) for name, guarantee in guarantees().items()}
     for function in (*WRONG.values(), fails):
-        all_hooks(function)
+        show_beside(function)
         assert {name: numbers(g) for name, g in guarantees().items()} == honest
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, "fails"])
-def test_no_answer_of_a_hook_changes_what_is_released(all_hooks: Any, wrong: str) -> None:
+def test_nothing_shown_beside_a_release_changes_it(show_beside: Show, wrong: str) -> None:
     for study, run in ((finished_study(), RUN), (finished(), None)):
         honest = odp.release(study, run)
         epsilon = honest.guarantee.epsilon(1e-5)
-        all_hooks(WRONG.get(wrong, fails))
+        show_beside(WRONG.get(wrong, fails))
         assert odp.release(study, run) == honest
         assert odp.release(study, run).guarantee.epsilon(1e-5) == epsilon
 
 
-def test_bounds_of_others_are_shown_and_not_used(all_hooks: Any) -> None:
-    all_hooks(WRONG["free of charge"])
+def test_bounds_of_others_are_shown_and_not_used(show_beside: Show) -> None:
+    show_beside(WRONG["free of charge"])
     for guarantee in (guarantees()["best of several"], guarantees()["adaptive"]):
         assert guarantee.by_method(1e-5)["koskela"] == 0.0
         assert guarantee.method(1e-5) not in ("koskela", "theorem_1")

@@ -9,8 +9,8 @@ import typer
 
 from optuna_dp import validation
 from optuna_dp.cli.common import AsJson, Relation, clear_errors, option
-from optuna_dp.cli.plan_table import print_plan
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.selection_planner.table import print_plan
 
 
 def plan(
@@ -80,7 +80,7 @@ def plan(
         # Lazy: start-up time.
         from threadpoolctl import threadpool_limits
 
-        from optuna_dp.planning import selection_plan
+        from optuna_dp.selection_planner import selection_plan
 
         found = selection_plan.selection_plan(
             _run(event, noise_multiplier, sample_rate, steps, score_noise),

@@ -9,7 +9,8 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp.hooks import call_optional
+from optuna_dp import parts
+from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -42,32 +43,9 @@ def _of_guarantee(guarantee: Guarantee) -> str:
 def _of_budget(plan: BudgetPlan) -> str:
     epsilon = rounded_up(plan.guarantee.epsilon(plan.delta), 3)
     heading = f"all of it together costs epsilon = {epsilon} at delta = {plan.delta:g}"
-    remark = html.escape(str(call_optional("remark on a plan", plan)))
+    remark = html.escape(parts.remark_on_plan(plan))
     found = f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
     return found + (remark and f"<p>{remark}</p>")
-
-
-BUDGET_HEADS = ("runs", "noise", "steps", "score noise", "SGD", "Adam")
-
-
-def budget_rows(plan: BudgetPlan) -> list[tuple[str, ...]]:
-    """Returns what the runs of a plan spend, under :data:`BUDGET_HEADS`, as text."""
-    runs = [(f"{n} pilots", r) for n, r in zip(plan.rung_sizes, plan.rungs, strict=True)]
-    runs.append(("1 last run", plan.final))
-    runs += [(f"{plan.spare_runs} spare", plan.final)] if plan.spare_runs else []
-    return [
-        (
-            words,
-            f"{run.noise_multiplier:.4g}",
-            f"{run.steps}",
-            "none" if run.score_noise_multiplier is None else f"{run.score_noise_multiplier:.4g}",
-            *(
-                "unknown" if run.batch_size is None else f"{run.learning_rate(name):.3g}"
-                for name in ("sgd", "adam")
-            ),
-        )
-        for words, run in runs
-    ]
 
 
 def _of_release(release: Release) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from optuna_dp.planning.selection_plan import PlanRow, SelectionPlan
+    from optuna_dp.selection_planner.selection_plan import PlanRow, SelectionPlan
 
 
 class _Column(NamedTuple):
