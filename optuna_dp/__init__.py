@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.profile import from_trade_off as from_trade_off
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
+    from optuna_dp.adaptive_selection.densities.convex_projection import (
+        ConvexProjection as ConvexProjection,
+    )
+    from optuna_dp.adaptive_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
     from optuna_dp.evidence.granting import fidelity as fidelity
@@ -55,10 +59,6 @@ if TYPE_CHECKING:
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
-    from optuna_dp.private_selection.densities.convex_projection import (
-        ConvexProjection as ConvexProjection,
-    )
-    from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
     from optuna_dp.private_selection.trial_counts.base import TrialCount as TrialCount
@@ -126,8 +126,6 @@ _CORE = {
     "training.schedules": "Schedule",
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",
-    "private_selection.densities.convex_projection": "ConvexProjection",
-    "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",
     "private_selection.trial_counts.base": "TrialCount",
@@ -151,6 +149,7 @@ _CORE_MODULES = ("accounting", "errors", "opacus", "scoring")
 # The parts, each a folder that can be deleted. Only a folder on this list is ever looked for, so
 # reading a record never loads code from elsewhere.
 _FOLDERS = (
+    "adaptive_selection",
     "attacks",
     "dashboard",
     "distributed",

@@ -33,6 +33,7 @@ LAYERS = [
     {"training"},
     {"evidence"},
     {"budget", "private_selection", "utilities", "voting"},
+    {"adaptive_selection"},
     {"attacks"},
     {"releasing"},
     {"planning"},

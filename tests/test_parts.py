@@ -30,6 +30,7 @@ FOLDERS = {
     "audits": ("testing", "attacks"),
     "selection planner": ("selection_planner",),
     "choice over partitions": ("utilities",),
+    "adaptive selection": ("adaptive_selection",),
 }
 
 # Tests of the core that run in a copy without a part. They are quick, and import no part.

@@ -13,4 +13,4 @@ from optuna_dp.front_doors import front_door
 if TYPE_CHECKING:
     from optuna_dp.cli.application import app as app
 
-__getattr__, __dir__, __all__ = front_door(__name__, {"application": "app"})
+__getattr__, __dir__, _ = front_door(__name__, {"application": "app"})

@@ -9,12 +9,12 @@ from optuna.search_space import intersection_search_space
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
+from optuna_dp.adaptive_selection.densities.projection import Projection
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.prior import Prior
 from optuna_dp.models.scores import RunOutcome
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
-from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
-from optuna_dp.private_selection.densities.projection import Projection
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
 from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
@@ -82,7 +82,7 @@ class DPHyPOSampler(SelectionSampler):
         candidates: Fresh candidates per run, at least 1.
         prior: None is Optuna's own uniform law; :func:`optuna_dp.around` a good guess, another
             :class:`~optuna_dp.models.prior.Prior` or a weighted finite set,
-            :class:`~optuna_dp.private_selection.densities.informed.FixedCandidates`, need
+            :class:`~optuna_dp.adaptive_selection.densities.informed.FixedCandidates`, need
             ``search_space``.
         run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
             the trials, and neither the callback nor the release has to be told what a run costs.

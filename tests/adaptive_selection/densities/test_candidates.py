@@ -22,11 +22,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity, Proposal
+from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
 from optuna_dp.models.around import around
 from optuna_dp.models.prior import Candidates, Prior, UniformPrior
 from optuna_dp.models.scores import RunOutcome
-from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity, Proposal
-from optuna_dp.private_selection.densities.informed import FixedCandidates
 
 C_LOW, C_HIGH = 0.75, 2.0
 Event = Callable[[dict[str, np.ndarray]], np.ndarray]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from private_selection.bounds.history_reference import (
+from adaptive_selection.bounds.history_reference import (
     SABOTAGES,
     exact_value,
     exhaustive,
@@ -14,7 +14,7 @@ from private_selection.bounds.history_reference import (
     random_instance,
 )
 
-from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
+from optuna_dp.adaptive_selection.bounds.pointwise_bound import PointwiseProfile
 
 # Rare sabotages are looked for where they are known to show early.
 SEEDS = {"not adaptive": 4}

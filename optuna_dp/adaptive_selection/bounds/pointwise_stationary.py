@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack
 
+from optuna_dp.adaptive_selection.bounds.pointwise_grid import SLACK, Values
+from optuna_dp.adaptive_selection.bounds.pointwise_kernel import Kernel
 from optuna_dp.arrays import FloatArray
-from optuna_dp.private_selection.bounds.pointwise_grid import SLACK, Values
-from optuna_dp.private_selection.bounds.pointwise_kernel import Kernel
 
 _MAX_POLICIES = 20
 

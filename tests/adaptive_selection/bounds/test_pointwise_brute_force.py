@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from private_selection.bounds.pointwise_reference import (
+from adaptive_selection.bounds.pointwise_reference import (
     SABOTAGES,
     STARTUP_SABOTAGES,
     best_policy,
@@ -18,7 +18,7 @@ from private_selection.bounds.pointwise_reference import (
 
 from optuna_dp import Geometric
 from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.private_selection.bounds.pointwise_bound import PointwiseProfile
+from optuna_dp.adaptive_selection.bounds.pointwise_bound import PointwiseProfile
 
 EPSILONS = (-1.0, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0)
 

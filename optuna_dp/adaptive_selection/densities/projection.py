@@ -22,10 +22,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from optuna_dp import validation
+from optuna_dp.adaptive_selection.densities.convex_projection import ConvexProjection
+from optuna_dp.adaptive_selection.densities.shares import BoundedDensity, enforce, uniform_masses
 from optuna_dp.arrays import FloatArray, IntArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.densities.convex_projection import ConvexProjection
-from optuna_dp.private_selection.densities.shares import BoundedDensity, enforce, uniform_masses
 
 # exp(+-300) and products of two of them stay finite.
 _MAX_LOG_WIDTH = 300.0
@@ -97,7 +97,7 @@ def project_log(
 
     Guarantees:
         The result is within the bounds and adds up *exactly*, for every input (see
-        :class:`~optuna_dp.private_selection.densities.shares.BoundedDensity`). It is the
+        :class:`~optuna_dp.adaptive_selection.densities.shares.BoundedDensity`). It is the
         projection itself up to the resolution of the shares (``N * 2**-53`` for equal masses), or
         up to the accuracy of the solver.
 

@@ -19,12 +19,12 @@ from optuna.distributions import (
 )
 from scipy import stats
 
+from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
+from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.models.scores import RunOutcome, clean_scores
 from optuna_dp.models.surrogate import FittedModel, describe_model
-from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
-from optuna_dp.private_selection.densities.informed import FixedCandidates
 
 SPACE: dict[str, BaseDistribution] = {
     "lr": FloatDistribution(1e-4, 1.0, log=True),
@@ -235,7 +235,7 @@ def test_the_record_of_a_density_is_plain_and_tells_densities_apart() -> None:
 
 def test_importing_the_density_loads_nothing_heavy() -> None:
     code = (
-        "import sys; import optuna_dp.private_selection.densities.adaptive_density; "
+        "import sys; import optuna_dp.adaptive_selection.densities.adaptive_density; "
         "print([m for m in ('sklearn', 'cvxpy', 'scipy.stats') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,23 +6,23 @@ import math
 
 import numpy as np
 import pytest
-from private_selection.bounds.pointwise_reference import exact_value, random_space
+from adaptive_selection.bounds.pointwise_reference import exact_value, random_space
 
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson
 from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.pointwise_bound import (
+from optuna_dp.adaptive_selection.bounds.pointwise_bound import (
     PointwiseProfile,
     law_of,
     recursion,
 )
-from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
-from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
-from optuna_dp.private_selection.bounds.pointwise_search import Axis
-from optuna_dp.private_selection.bounds.pointwise_stationary import ratio_step, solve_stationary
+from optuna_dp.adaptive_selection.bounds.pointwise_grid import LossGrid, Values
+from optuna_dp.adaptive_selection.bounds.pointwise_kernel import CellKernels
+from optuna_dp.adaptive_selection.bounds.pointwise_search import Axis
+from optuna_dp.adaptive_selection.bounds.pointwise_stationary import ratio_step, solve_stationary
+from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 
 DELTA = 1e-5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from private_selection.bounds.history_reference import lo_hi
+from adaptive_selection.bounds.history_reference import lo_hi
 
 from optuna_dp.accounting.dominating_pairs import DominatingPair
-from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
-from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
+from optuna_dp.adaptive_selection.bounds.pointwise_grid import LossGrid, Values
+from optuna_dp.adaptive_selection.bounds.pointwise_kernel import CellKernels
 
 SABOTAGES = (
     "p above is ignored twice",

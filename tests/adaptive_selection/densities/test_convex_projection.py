@@ -15,6 +15,8 @@ from support import RUN, exactly, study_of
 from test_projection import assert_exact
 
 import optuna_dp as odp
+from optuna_dp.adaptive_selection.densities.projection import project_log
+from optuna_dp.adaptive_selection.densities.shares import integer_masses, uniform_masses
 from optuna_dp.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -22,8 +24,6 @@ from optuna_dp.errors import (
     ProjectionError,
     ReleaseRefusedError,
 )
-from optuna_dp.private_selection.densities.projection import project_log
-from optuna_dp.private_selection.densities.shares import integer_masses, uniform_masses
 
 cp = pytest.importorskip("cvxpy")
 

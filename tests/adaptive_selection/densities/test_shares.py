@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.densities.shares import (
+from optuna_dp.adaptive_selection.densities.shares import (
     BoundedDensity,
     enforce,
     integer_masses,
@@ -16,6 +15,7 @@ from optuna_dp.private_selection.densities.shares import (
     share_unit,
     uniform_masses,
 )
+from optuna_dp.errors import InvalidArgumentError
 
 
 class _EveryTicket:

@@ -10,9 +10,9 @@ import pytest
 from support import exactly, study_of
 
 import optuna_dp as odp
+from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.models.surrogate import GaussianProcess
-from optuna_dp.private_selection.densities.informed import FixedCandidates
 from optuna_dp.protocol.records import DRAW_KEY
 
 GRID = [round(0.05 * i, 2) for i in range(21)]

@@ -19,6 +19,15 @@ from typing import Any
 import numpy as np
 
 from optuna_dp import validation
+from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
+from optuna_dp.adaptive_selection.densities.projection import (
+    Projection,
+    check_projection,
+    describe_projection,
+    project_log,
+    scores_to_log_weights,
+)
+from optuna_dp.adaptive_selection.densities.shares import BoundedDensity
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.encoding import encode_params, encoded
@@ -26,15 +35,6 @@ from optuna_dp.models.prior import Candidates, Prior, UniformPrior
 from optuna_dp.models.scores import RunOutcome, clean_scores, standardized
 from optuna_dp.models.space import Space
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel, checked_model, describe_model
-from optuna_dp.private_selection.densities.informed import FixedCandidates
-from optuna_dp.private_selection.densities.projection import (
-    Projection,
-    check_projection,
-    describe_projection,
-    project_log,
-    scores_to_log_weights,
-)
-from optuna_dp.private_selection.densities.shares import BoundedDensity
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from private_selection.bounds.history_reference import Instance, extreme_densities, laws, lo_hi
+from adaptive_selection.bounds.history_reference import Instance, extreme_densities, laws, lo_hi
 
 SABOTAGES = ("only lo", "only hi", "k0 itself", "factor 1", "O-null kept", "k0 5 % too large")
 STARTUP_SABOTAGES = ("one slot too many", "later runs one slot late", "winner one slot late")

@@ -18,8 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 from support import exactly, objective, study_of
 
 import optuna_dp as odp
+from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.models.scores import RunOutcome
-from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
 from optuna_dp.protocol.records import DRAW_KEY
 
 SPACE: dict[str, Any] = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}

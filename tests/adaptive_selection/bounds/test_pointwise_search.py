@@ -7,9 +7,9 @@ import pytest
 
 from optuna_dp import Geometric, Poisson
 from optuna_dp.accounting.kinds.approximate import randomized_response
-from optuna_dp.private_selection.bounds.pointwise_grid import LossGrid, Values
-from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels
-from optuna_dp.private_selection.bounds.pointwise_search import Axis, Cells, search
+from optuna_dp.adaptive_selection.bounds.pointwise_grid import LossGrid, Values
+from optuna_dp.adaptive_selection.bounds.pointwise_kernel import CellKernels
+from optuna_dp.adaptive_selection.bounds.pointwise_search import Axis, Cells, search
 
 BOUNDS = (0.75, 2.0)
 LAWS = [Geometric(10), Poisson(3)]

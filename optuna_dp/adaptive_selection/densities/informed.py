@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from optuna_dp.adaptive_selection.densities.shares import integer_masses, uniform_masses
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import BaseDistribution, Candidates, Prior
 from optuna_dp.models.space import Space, check_space
-from optuna_dp.private_selection.densities.shares import integer_masses, uniform_masses
 
 
 class FixedCandidates(Prior):

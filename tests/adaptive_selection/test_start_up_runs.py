@@ -10,10 +10,10 @@ from optuna.distributions import FloatDistribution, distribution_to_json
 from support import exactly, finished_study, objective, rewrite, study_of
 
 import optuna_dp as odp
+from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
+from optuna_dp.adaptive_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.models.prior import UniformPrior
-from optuna_dp.private_selection.densities.informed import FixedCandidates
-from optuna_dp.private_selection.dp_hypo import DPHyPOSampler
 from optuna_dp.private_selection.settings import SelectionSettings
 from optuna_dp.private_selection.statement import facts_of
 from optuna_dp.protocol.records import DRAW_KEY, read_plan

@@ -38,12 +38,12 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.accounting.bounds import ProfileMethod, smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
+from optuna_dp.adaptive_selection.bounds.pointwise_grid import SLACK, LossGrid, Values
+from optuna_dp.adaptive_selection.bounds.pointwise_kernel import CellKernels, Kernel
+from optuna_dp.adaptive_selection.bounds.pointwise_search import Axis, Cells, search
+from optuna_dp.adaptive_selection.bounds.pointwise_stationary import solve_stationary
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.pointwise_grid import SLACK, LossGrid, Values
-from optuna_dp.private_selection.bounds.pointwise_kernel import CellKernels, Kernel
-from optuna_dp.private_selection.bounds.pointwise_search import Axis, Cells, search
-from optuna_dp.private_selection.bounds.pointwise_stationary import solve_stationary
 from optuna_dp.private_selection.bounds.profile_bound import DataProfile
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.densities.projection import (
+from optuna_dp.adaptive_selection.densities.projection import (
     check_projection,
     project_log,
     scores_to_log_weights,
 )
-from optuna_dp.private_selection.densities.shares import (
+from optuna_dp.adaptive_selection.densities.shares import (
     BoundedDensity,
     integer_masses,
     uniform_masses,
 )
+from optuna_dp.errors import InvalidArgumentError
 
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, 1e-308, 5e-324, 1.0, 1.0])
 
