@@ -36,8 +36,11 @@ FOLDERS = {
 # Tests of the core that run in a copy without a part. They are quick, and import no part.
 CORE_TESTS = (
     "budget/test_sealed_plans.py",
-    "protocol/test_claims.py",
-    "training/test_run_plans.py",
+    "private_selection/test_accountant.py",
+    "releasing/test_description.py",
+    "releasing/test_unit_of_statement.py",
+    "training/test_draws_and_noise.py",
+    "training/test_what_a_training_refuses.py",
 )
 
 # Both procedures of the core, from the plan to the verified release, and their commands.
