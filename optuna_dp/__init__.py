@@ -17,10 +17,9 @@ Every name is loaded when it is first used, so that importing the package costs 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from optuna_dp import hooks
+from optuna_dp import parts
 
 if TYPE_CHECKING:
     from optuna_dp import accounting as accounting
@@ -49,6 +48,10 @@ if TYPE_CHECKING:
     from optuna_dp.accounting.kinds.profile import from_trade_off as from_trade_off
     from optuna_dp.accounting.kinds.worst_case import worst_case as worst_case
     from optuna_dp.accounting.opacus import from_opacus as from_opacus
+    from optuna_dp.adaptive_selection.densities.convex_projection import (
+        ConvexProjection as ConvexProjection,
+    )
+    from optuna_dp.adaptive_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.budget.plan import BudgetPlan as BudgetPlan
     from optuna_dp.budget.sampler import BudgetSampler as BudgetSampler
     from optuna_dp.evidence.granting import fidelity as fidelity
@@ -56,11 +59,6 @@ if TYPE_CHECKING:
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
-    from optuna_dp.planning.selection_plan import selection_plan as selection_plan
-    from optuna_dp.private_selection.densities.convex_projection import (
-        ConvexProjection as ConvexProjection,
-    )
-    from optuna_dp.private_selection.dp_hypo import DPHyPOSampler as DPHyPOSampler
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
     from optuna_dp.private_selection.trial_counts.base import TrialCount as TrialCount
@@ -79,6 +77,7 @@ if TYPE_CHECKING:
     from optuna_dp.releasing.publishing import publish as publish
     from optuna_dp.releasing.release import Release as Release
     from optuna_dp.releasing.verification import verify as verify
+    from optuna_dp.selection_planner.selection_plan import selection_plan as selection_plan
     from optuna_dp.testing.objective_check import ObjectiveReport as ObjectiveReport
     from optuna_dp.testing.objective_check import check_objective as check_objective
     from optuna_dp.training.fidelity import Fidelity as Fidelity
@@ -101,7 +100,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+# The public names of the core, by their module.
+_CORE = {
     "accounting.events": "compose dp_sgd gaussian laplace zcdp",
     "accounting.guarantee": "Guarantee",
     "accounting.kinds.approximate": "approximate_dp pure_dp",
@@ -126,9 +126,6 @@ _HOMES = {
     "training.schedules": "Schedule",
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",
-    "planning.selection_plan": "selection_plan",
-    "private_selection.densities.convex_projection": "ConvexProjection",
-    "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",
     "private_selection.trial_counts.base": "TrialCount",
@@ -145,53 +142,68 @@ _HOMES = {
     "releasing.release": "Release",
     "releasing.verification": "verify",
     "training.run_plan": "RunPlan",
-    "testing.objective_check": "ObjectiveReport check_objective",
-    "utilities.noisy_max_sampler": "NoisyMaxSampler",
-    "utilities.partitions": "partition",
-    "utilities.propose_test_sampler": "ProposeTestSampler",
-    "utilities.trials": "report_utilities",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+# Modules of the core with several names of their own: ``odp.scoring.private_accuracy``.
+_CORE_MODULES = ("accounting", "errors", "opacus", "scoring")
 
-# Parts with several names of their own; used as ``odp.scoring.private_accuracy``.
-_PARTS = (
-    *("accounting", "dashboard", "distributed", "errors", "federated", "opacus"),
-    *("scoring", "testing", "visualization", "voting"),
+# The parts, each a folder that can be deleted. Only a folder on this list is ever looked for, so
+# reading a record never loads code from elsewhere.
+_FOLDERS = (
+    "adaptive_selection",
+    "attacks",
+    "dashboard",
+    "distributed",
+    "federated",
+    "selection_planner",
+    "testing",
+    "utilities",
+    "visualization",
+    "voting",
 )
 
-__all__ = sorted(["__version__", *_HOME_OF, *_PARTS])
+
+def _register_parts() -> None:
+    # The planner of the core, for plans, which stand below it.
+    parts.register(
+        parts.Part(name="core", remark_on_plan="optuna_dp.planning.batch:remark_on_batch")
+    )
+    for folder in _FOLDERS:
+        module = f"{__name__}.{folder}"
+        try:
+            importlib.import_module(f"{module}.part")
+        except ModuleNotFoundError as error:
+            if error.name not in (module, f"{module}.part"):
+                raise
 
 
-# Hooks to code that no guarantee depends on; see optuna_dp.hooks.
-_HOOKS = {
-    "bounds of others": ("attacks.comparisons", "comparisons_of"),
-    "attack": ("attacks.strongest", "strongest_known_attack"),
-    "page of a notebook": ("releasing.notebook", "to_html"),
-    "remark on a plan": ("planning.batch", "remark_on_batch"),
-    "entry of a registry": ("releasing.registry", "to_registry"),
-    "page of a published study": ("dashboard", "annotate_published"),
+def _homes() -> dict[str, str]:
+    """Returns the module of every public name."""
+    tables = [
+        {f"{__name__}.{module}": names for module, names in _CORE.items()},
+        *(part.names for part in parts.registered()),
+    ]
+    return {
+        n: module for table in tables for module, names in table.items() for n in names.split()
+    }
+
+
+_register_parts()
+_HOME_OF = _homes()
+_MODULES = {
+    **{name: f"{__name__}.{name}" for name in _CORE_MODULES},
+    **parts.table("modules"),
 }
 
-
-def _loaded(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-
-
-def _calling(module: str, name: str) -> Callable[..., Any]:
-    return lambda *arguments, **options: _loaded(module, name)(*arguments, **options)
-
-
-for _name, _home in _HOOKS.items():
-    hooks.register(_name, _calling(*_home))
+__all__ = sorted(["__version__", *_HOME_OF, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = _loaded(module, name)
+    globals()[name] = value = getattr(importlib.import_module(module), name)
     return value
 
 

@@ -29,7 +29,7 @@ PARTS = (
 )
 MORE = {
     "optuna_dp.planning.calibration": ("Calibration", "bounds_of_ratio"),
-    "optuna_dp.planning.selection_plan": ("PlanRow", "SelectionPlan"),
+    "optuna_dp.selection_planner.selection_plan": ("PlanRow", "SelectionPlan"),
 }
 # The arguments of one of these are its fields, which "Attributes:" explains.
 FIELDS = ("Args:", "Attributes:")

@@ -27,7 +27,11 @@ _CHOICE = ("accounting/kinds/approximate.py", "utilities/procedure.py", _RELEASE
 STARTS: dict[str, tuple[str, ...]] = {
     "budget": ("budget/sampler.py", "evidence/granting.py", "budget/procedure.py", _RELEASE),
     "private selection": ("private_selection/rand_tune.py", *_SELECTION),
-    "with density bounds": ("private_selection/dp_hypo.py", *_SELECTION),
+    "with density bounds": (
+        "adaptive_selection/dp_hypo.py",
+        "adaptive_selection/bounds/pointwise_bound.py",
+        *_SELECTION,
+    ),
     "choice among utilities": (
         "utilities/noisy_max_sampler.py",
         "accounting/kinds/bounded_range.py",
@@ -45,7 +49,6 @@ STARTS: dict[str, tuple[str, ...]] = {
 
 # Imports inside functions that only some procedures come to: a file, what it imports, and the
 # procedures that do. A test runs each procedure and looks at what was loaded.
-_HISTORY = "private_selection/bounds/pointwise_bound.py"
 _RARE: tuple[str, ...] = ()  # Other events, other distributions of T, refusals, dead workers.
 DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("accounting/epsilon_methods.py", "accounting/renyi_method.py"): ("choice among utilities",),
@@ -61,7 +64,6 @@ DOORS: dict[tuple[str, str], tuple[str, ...]] = {
     ("training/run_events.py", "accounting/kinds/worst_case.py"): _RARE,
     ("training/spending.py", "accounting/opacus.py"): _RARE,
     ("training/spending.py", "accounting/run_rdp.py"): _RARE,
-    ("private_selection/event.py", _HISTORY): ("with density bounds",),
     ("private_selection/event.py", "private_selection/bounds/as_part.py"): _RARE,
     ("private_selection/event.py", "private_selection/bounds/renyi.py"): _RARE,
     (
@@ -104,7 +106,7 @@ UNTRUSTED = (
     "attacks/",
     "budget/choice.py",  # Any function of the pilots' outputs.
     "cli/",
-    "dashboard.py",
+    "dashboard/",
     "digits.py",
     "exact_values.py",
     "federated/",
@@ -114,15 +116,15 @@ UNTRUSTED = (
     "models/scores.py",
     "models/surrogate.py",
     "planning/",
-    "private_selection/densities/convex_projection.py",  # shares.enforce has the last word.
+    "adaptive_selection/densities/convex_projection.py",  # shares.enforce has the last word.
     "protocol/retries.py",
     "releasing/describing.py",
-    "releasing/notebook.py",
     "releasing/publishing.py",
     "releasing/registry.py",
     "releasing/reminders.py",
     "releasing/renyi_shown.py",
     "releasing/verification.py",
+    "selection_planner/",
     "testing/",
     # Advice: any learning rate costs the same, whether it falls or not.
     "training/learning_rate.py",

@@ -17,7 +17,7 @@ Events are those that :class:`optuna_dp.Guarantee` has found to be supported.
 only, is a choice of bounded range or one of several mechanisms; in selections whose law of T is
 neither geometric nor without such a curve; and where the arithmetic of the others ends. Elsewhere
 it is shown and has no vote (docs/explanation/accountants.md), nor have the bounds of others, which
-are shown beside these (:mod:`optuna_dp.hooks`).
+are shown beside these (:mod:`optuna_dp.parts`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Events to JSON and back, exactly.
 
-Only the classes listed here are read or written: a record names a class by a word of this list,
-and no other module is imported on its account. Floats survive exactly (``repr`` round trip);
+Only the classes listed here, and those that the parts of this package add
+(:mod:`optuna_dp.parts`), are read or written: a record names a class by a word of this list, and
+no other module is imported on its account. Floats survive exactly (``repr`` round trip);
 infinities, which JSON lacks, are the strings "inf" and "-inf".
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -15,7 +15,7 @@ from typing import Any, cast
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.json_records import plain
 
@@ -40,14 +40,14 @@ _THEIRS = (
     "ZCDpEvent",
 )
 _OURS = {
-    "ApproximateDpEvent": "accounting.kinds.approximate",
-    "BoundedRangeDpEvent": "accounting.kinds.bounded_range",
-    "PerClientDpEvent": "accounting.kinds.per_client",
-    "PrivateSelectionDpEvent": "private_selection.event",
-    "ProfileDpEvent": "accounting.kinds.profile",
-    "RdpDpEvent": "accounting.kinds.curve",
-    "SkellamDpEvent": "accounting.kinds.skellam",
-    "WorstCaseDpEvent": "accounting.kinds.worst_case",
+    "ApproximateDpEvent": "optuna_dp.accounting.kinds.approximate",
+    "BoundedRangeDpEvent": "optuna_dp.accounting.kinds.bounded_range",
+    "PerClientDpEvent": "optuna_dp.accounting.kinds.per_client",
+    "PrivateSelectionDpEvent": "optuna_dp.private_selection.event",
+    "ProfileDpEvent": "optuna_dp.accounting.kinds.profile",
+    "RdpDpEvent": "optuna_dp.accounting.kinds.curve",
+    "SkellamDpEvent": "optuna_dp.accounting.kinds.skellam",
+    "WorstCaseDpEvent": "optuna_dp.accounting.kinds.worst_case",
 }
 
 
@@ -134,10 +134,12 @@ def _class_named(name: Any) -> type[Any] | None:
     """Returns the class that a record names; None if it is none of the list."""
     if name in _THEIRS:
         return cast("type[Any]", getattr(dp_event, name))
-    if name in _OURS:
-        home = importlib.import_module(f"optuna_dp.{_OURS[name]}")
-        return cast("type[Any]", getattr(home, name))
-    return None
+    module = _ours().get(name)
+    return None if module is None else cast("type[Any]", parts.load(f"{module}:{name}"))
+
+
+def _ours() -> Mapping[str, str]:
+    return {**parts.table("events"), **_OURS}
 
 
 def _fields(cls: type[Any]) -> list[str]:
@@ -199,7 +201,7 @@ def _read(record: Any, path: str, depth: int) -> Any:
     cls = _class_named(name) if isinstance(name, str) else None
     if cls is None:
         raise InvalidArgumentError(
-            f"{path}.type", name, f"it must be one of {', '.join(sorted([*_THEIRS, *_OURS]))}"
+            f"{path}.type", name, f"it must be one of {', '.join(sorted([*_THEIRS, *_ours()]))}"
         )
     fields = _fields(cls)
     for field in record:

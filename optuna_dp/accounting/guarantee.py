@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting import dp_event
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.accounting import events, supported_events, units
 from optuna_dp.accounting.epsilon_methods import (
     all_epsilons_of,
@@ -23,7 +23,6 @@ from optuna_dp.accounting.event_json import event_from_json, event_to_json
 from optuna_dp.accounting.run_profile import first_choice
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.hooks import call_optional
 from optuna_dp.json_records import Record, stored
 
 # What mu may leave out unless another tail is asked for.
@@ -85,8 +84,8 @@ class Guarantee(Record):
         """Whose data are protected: ``"record"``, or ``"client"`` (all records of one client)."""
         return units.unit_of(self.event) or units.RECORD
 
-    def _repr_html_(self) -> str:
-        return str(call_optional("page of a notebook", self))
+    def _repr_html_(self) -> str | None:
+        return parts.notebook_page(self)
 
     def epsilon(self, delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""
@@ -173,7 +172,7 @@ class Guarantee(Record):
         the event.
         """
         bound = self.epsilon(delta)
-        return call_optional("attack", self._judged, self.neighboring_relation, delta), bound
+        return parts.attack(self._judged, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -250,6 +249,4 @@ class Guarantee(Record):
 
     def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
         target = validation.open_unit("delta", delta)
-        return dict(
-            call_optional("bounds of others", self._judged, self.neighboring_relation, target)
-        )
+        return dict(parts.comparisons(self._judged, self.neighboring_relation, target))

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.budget.paid_runs import PaidRuns, seal_of
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.hooks import call_optional
 from optuna_dp.json_records import Record, stored
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.run_events import run_event, sgd_training
@@ -96,8 +95,8 @@ class BudgetPlan(Record):
                 "Make another plan with optuna_dp.plan_budget.",
             )
 
-    def _repr_html_(self) -> str:
-        return str(call_optional("page of a notebook", self))
+    def _repr_html_(self) -> str | None:
+        return parts.notebook_page(self)
 
     def __repr__(self) -> str:
         rungs = ", ".join(
@@ -106,7 +105,7 @@ class BudgetPlan(Record):
         )
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""
         then = f"{rungs}, then " if rungs else ""
-        remark = str(call_optional("remark on a plan", self))
+        remark = parts.remark_on_plan(self)
         return (
             f"BudgetPlan(<epsilon {self.epsilon:g} at delta {self.delta:g}: {then}one "
             f"run of noise {self.final.noise_multiplier:.4g} for {self.final.steps} steps{spare}"

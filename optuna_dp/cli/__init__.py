@@ -1,45 +1,16 @@
-"""The command line ``optuna-dp``."""
+"""The command line ``optuna-dp``.
+
+``application``  the program, of the commands here and of those that parts add
+``common``       what commands share
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from optuna_dp.front_doors import front_door
 
-import optuna_dp
-from optuna_dp.cli import budget, check, demo, plan, studies, vote
-from optuna_dp.cli.common import Command, Commands
+if TYPE_CHECKING:
+    from optuna_dp.cli.application import app as app
 
-app = typer.Typer(
-    name="optuna-dp",
-    cls=Commands,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its tables cut long words at 80 columns
-)
-for command, group, summary in (
-    (budget.budget, "Plan", "Plan pilots and a last run for an epsilon; write a script."),
-    (plan.plan, "Plan", "Compare private selections of a secret number of runs."),
-    (vote.vote, "Plan", "Plan a vote among clients: which lead shows through the noise."),
-    (demo.demo, "Run", "Train a private classifier of digits, and compare."),
-    (studies.recover, "Run", "List open trials; mark those of dead workers as failed."),
-    (studies.release, "Release", "Release the result of a finished study."),
-    (check.check, "Check", "Run an objective and look for faults in its privacy."),
-    (studies.verify, "Check", "Compute the numbers of a release again."),
-):
-    app.command(cls=Command, rich_help_panel=group, short_help=summary)(command)
-
-
-@app.callback(invoke_without_command=True)
-def main(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    """Differentially private hyperparameter tuning with Optuna."""
-    if version:
-        typer.echo(f"optuna-dp {optuna_dp.__version__}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+__getattr__, __dir__, _ = front_door(__name__, {"application": "app"})

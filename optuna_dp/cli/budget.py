@@ -176,7 +176,7 @@ def _print(
     arguments: dict[str, Any],
     script: Path | None,
 ) -> None:
-    from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
+    from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
     console.print(f"[bold]All runs together: epsilon {spent:.3f} at delta {plan.delta:g}[/bold]\n")
     console.print("Batch sizes, for one run that uses the whole epsilon")

@@ -70,7 +70,7 @@ def demo(
 
 def _show(console: Console, plan: BudgetPlan) -> None:
     """What the plan is, and where its numbers are from."""
-    from optuna_dp.releasing.notebook import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
+    from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
     run = plan.final
     console.print(

@@ -10,6 +10,16 @@
 
 from __future__ import annotations
 
-from optuna_dp.distributed.call import optimize
+from typing import TYPE_CHECKING
 
-__all__ = ["optimize"]
+from optuna_dp.front_doors import front_door
+
+if TYPE_CHECKING:
+    from optuna_dp.distributed.call import optimize as optimize
+
+__getattr__, __dir__, __all__ = front_door(
+    __name__,
+    {
+        "call": "optimize",
+    },
+)

@@ -1,67 +1,78 @@
 """The private procedures by name: how their studies are checked, and what statements say of them.
 
-A study's plan names its procedure. A sampler that selects in a new way adds a line here and a room
-with two files, ``procedure.py`` and ``statement.py``.
+A study's plan names its procedure. The core has two. Each part adds its own in its ``part.py``
+(:mod:`optuna_dp.parts`), and brings two files, ``procedure.py`` and ``statement.py``.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
+from optuna_dp import parts
 from optuna_dp.errors import ReleaseRefusedError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.statement import Description
+from optuna_dp.parts import ProcedureEntry
 from optuna_dp.protocol.plan import Design
 
-# Loaded by name, so that a release depends on the code of its own procedure only. A vote takes
-# place without a study, so it has a statement and no procedure.
-VOTE = "vote"
-_ROOMS: dict[str, tuple[str, str | None, str]] = {
-    "budget": ("budget", "Budget", "BudgetDescription"),
-    "private_selection": ("private_selection", "PrivateSelection", "SelectionDescription"),
-    "propose_test": ("utilities", "ProposeTest", "UtilityDescription"),
-    "noisy_max": ("utilities", "UtilityChoice", "UtilityDescription"),
-    VOTE: ("voting", None, "VoteDescription"),
+if TYPE_CHECKING:
+    from optuna_dp.accounting.guarantee import Guarantee
+
+# Entry points, so that a release depends on the code of its own procedure only.
+_CORE = {
+    "budget": ProcedureEntry(
+        procedure="optuna_dp.budget.procedure:Budget",
+        description="optuna_dp.budget.statement:BudgetDescription",
+    ),
+    "private_selection": ProcedureEntry(
+        procedure="optuna_dp.private_selection.procedure:PrivateSelection",
+        description="optuna_dp.private_selection.statement:SelectionDescription",
+    ),
 }
 
 
 def procedure_of(design: Design) -> Procedure:
     """Returns how a study of this design is checked; refuses what no study can be."""
-    room, name, _ = _ROOMS.get(design.procedure, ("", None, ""))
-    if name is None:
-        raise _refusal(design)
-    found: Procedure = _loaded(f"{room}.procedure", name)(design)
-    return found
+    entry = _entry(design)
+    if entry.procedure is None:
+        raise _refusal(design, "takes place without a study.", "Start a new study.")
+    procedure: Procedure = parts.load(entry.procedure)(design)
+    return procedure
 
 
 def description_of(design: Design) -> Description:
     """Returns what statements say of results of this design; refuses an unknown procedure."""
-    if design.procedure not in _ROOMS:
-        raise _refusal(design)
-    room, _, name = _ROOMS[design.procedure]
-    found: Description = _loaded(f"{room}.statement", name)()
-    return found
+    description: Description = parts.load(_entry(design).description)()
+    return description
+
+
+def guarantee_without_study(design: Design) -> Guarantee | None:
+    """Returns the guarantee of a design whose procedure takes no study; None for the others."""
+    entry = _entry(design)
+    if entry.guarantee is None:
+        return None
+    guarantee: Guarantee = parts.load(entry.guarantee)(design)
+    return guarantee
 
 
 def releases_all_runs(design: Design) -> bool:
     """Returns whether the outputs of all runs of this design are charged for and may be shown."""
-    return design.procedure != VOTE and procedure_of(design).releases_all_runs
+    return _entry(design).procedure is not None and procedure_of(design).releases_all_runs
 
 
-def _loaded(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(f"optuna_dp.{module}"), name)
-
-
-def _refusal(design: Design) -> ReleaseRefusedError:
-    why, fix = (
-        ("takes place without a study.", "Start a new study.")
-        if design.procedure == VOTE
-        else (
+def _entry(design: Design) -> ProcedureEntry:
+    known = {**parts.table("procedures"), **_CORE}
+    entry: ProcedureEntry | None = known.get(design.procedure)
+    if entry is None:
+        raise _refusal(
+            design,
             "this version of optuna-dp does not know.",
             "Use the version of optuna-dp that made the study.",
         )
-    )
+    return entry
+
+
+def _refusal(design: Design, why: str, fix: str) -> ReleaseRefusedError:
     return ReleaseRefusedError(
         f"Its plan names the procedure {design.procedure!r}, which {why}", fix=fix
     )

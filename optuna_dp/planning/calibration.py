@@ -15,14 +15,13 @@ from typing import Any, Literal
 import attr
 from dp_accounting import dp_event
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.run_profile import pair_of
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.numbers_shown import significant_up
 from optuna_dp.planning.target_search import TOLERANCE, Scale, guided, largest_within
-from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.private_selection.guarantee import selection_guarantee
 from optuna_dp.private_selection.trial_counts.base import TrialCount
@@ -217,18 +216,20 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
         delta: In (0, 1).
     """
     event = selection.event
-    if not isinstance(event, PrivateSelectionDpEvent) or not event.learns_from_outputs:
+    history_bound = parts.history_bound()
+    learns = isinstance(event, PrivateSelectionDpEvent) and event.learns_from_outputs
+    if not learns or history_bound is None:
         return profile_epsilon(selection, delta)
     seeing_data = attr.evolve(event, policy="data", startup_runs=0)
     found = profile_epsilon(Guarantee(seeing_data, selection.neighboring_relation), delta)
-    coarse = pointwise_bound(
+    coarse = history_bound(
         pair_of(event.run, selection.neighboring_relation),
         event.trials,
         event.density_bounds,
         event.startup_runs,
         _FEW_CELLS,
     )
-    return min(found, coarse.epsilon(delta))
+    return min(found, float(coarse.epsilon(delta)))
 
 
 def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:

@@ -10,7 +10,7 @@ import attr
 import numpy as np
 from dp_accounting import dp_event
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.accounting.bounds import ProfileMethod
 from optuna_dp.accounting.events import as_event
 from optuna_dp.accounting.kinds.base import OwnEvent, checked
@@ -135,10 +135,13 @@ class PrivateSelectionDpEvent(OwnEvent):
         if all_runs is not None:
             found["all_runs"] = ProfileMethod(all_runs, all_runs.reversed())
         if self.learns_from_outputs:
-            # Lazy: only density bounds need it.
-            from optuna_dp.private_selection.bounds.pointwise_bound import pointwise_bound
-
-            found["history_profile"] = pointwise_bound(
+            history_bound = parts.history_bound()
+            if history_bound is None:
+                # The bounds above hold, and are larger than what the same event costs elsewhere.
+                raise UnsupportedEventError(
+                    self, "its density bounds need adaptive selection, which is not installed"
+                )
+            found["history_profile"] = history_bound(
                 pair, self.trials, self.density_bounds, self.startup_runs
             )
         return found

@@ -30,7 +30,7 @@ class RandTuneSampler(SelectionSampler):
         trials: The law of the number of runs. Fix it before the data are touched.
         prior: None is Optuna's own uniform law; :func:`optuna_dp.around` a good guess, another
             :class:`optuna_dp.models.prior.Prior` or
-            :class:`optuna_dp.private_selection.densities.informed.FixedCandidates` need
+            :class:`optuna_dp.adaptive_selection.densities.informed.FixedCandidates` need
             ``search_space``.
         run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
             the trials, and neither the callback nor the release has to be told what a run costs.

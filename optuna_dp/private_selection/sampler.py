@@ -67,7 +67,7 @@ class SelectionSampler(DrawnSlotSampler):
                 "prior",
                 prior,
                 "it must be None, or have the methods sample, draw_one and fingerprint",
-                "See optuna_dp.private_selection.densities.",
+                "See optuna_dp.adaptive_selection.densities.",
             )
         self._is_uniform = type(self._prior) is UniformPrior  # A subclass may be another law.
         if not self._is_uniform and self._search_space is None:

@@ -21,9 +21,9 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from optuna_dp import parts
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
-from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.records import PUBLISHED_KEY
 from optuna_dp.releasing.release import Release
 
@@ -91,7 +91,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         )
     study.set_user_attr("privacy statement", release.statement())
     study.set_user_attr("privacy", release.to_json()["statement"])
-    call_optional("page of a published study", study, release)
+    parts.add_published_page(study, release)
     return study
 
 

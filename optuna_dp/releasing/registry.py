@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -20,15 +20,12 @@ from optuna_dp.evidence.procedures import description_of
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.releasing.data_description import DataDescription
 
-if TYPE_CHECKING:
-    from optuna_dp.releasing.release import Release
-
 CURATORS = ("Government", "Industry", "Nonprofit")
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
 
 
 def to_registry(
-    release: Release,
+    release: Any,  # A Release, which imports this file.
     *,
     name: str | None = None,
     curator: str | None = None,
@@ -98,7 +95,7 @@ def to_registry(
     return text
 
 
-def _of_the_release(release: Release, about: DataDescription) -> dict[str, Any]:
+def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
     """What the software knows, and what was said by describe()."""
     described = description_of(release.design)
     data = release.to_json()["statement"]
@@ -144,7 +141,7 @@ def _of_the_release(release: Release, about: DataDescription) -> dict[str, Any]:
     }
 
 
-def _unit(release: Release, about: DataDescription) -> tuple[str, str]:
+def _unit(release: Any, about: DataDescription) -> tuple[str, str]:
     """What one unit of the stated guarantee is, and what is to be said of it.
 
     A person is one only where everybody has at most one record; else the unit is the record.

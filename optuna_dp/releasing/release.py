@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
+from optuna_dp import parts
 from optuna_dp.accounting.event_words import in_words
 from optuna_dp.accounting.events import compose
 from optuna_dp.evidence.markdown import statement_markdown
 from optuna_dp.evidence.procedures import description_of
 from optuna_dp.evidence.statement_data import released_words, statement_data
-from optuna_dp.hooks import call_optional
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.data_description import DataDescription
 
@@ -179,10 +179,13 @@ class Release:
         Raises:
             InvalidArgumentError: If something is missing, with all that is; or not allowed.
         """
-        return str(call_optional("entry of a registry", self, **entry))
+        # Lazy: only entries need YAML.
+        from optuna_dp.releasing.registry import to_registry
 
-    def _repr_html_(self) -> str:
-        return str(call_optional("page of a notebook", self))
+        return to_registry(self, **entry)
+
+    def _repr_html_(self) -> str | None:
+        return parts.notebook_page(self)
 
     @property
     def search_guarantee(self) -> Guarantee:

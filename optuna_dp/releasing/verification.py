@@ -25,12 +25,15 @@ from dp_accounting import dp_event
 from optuna_dp import validation
 from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.procedures import VOTE, description_of, procedure_of
+from optuna_dp.evidence.procedures import (
+    description_of,
+    guarantee_without_study,
+    procedure_of,
+)
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.statement_data import FORMAT, VERSION, released_words, statement_data
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.data_description import DataDescription
-from optuna_dp.voting.plan import VotePlan
 
 RELEASE_FORMAT = "optuna-dp release"
 RELEASE_VERSION = 1
@@ -423,9 +426,9 @@ def _design_and_guarantee(design: Design, guarantee: Guarantee) -> tuple[Check, 
 
 def _implied(design: Design, search: Guarantee) -> Guarantee:
     """The guarantee of a study of this design, whose runs cost what they do in this one."""
-    if design.procedure == VOTE:
-        plan = VotePlan.from_json(design.settings["plan"])
-        return plan.guarantee(design.settings["attempts"])
+    guarantee = guarantee_without_study(design)
+    if guarantee is not None:
+        return guarantee
     # One run, where the design leaves it open: in a selection, which pilots may stand before.
     last = getattr(search.event, "events", [search.event])[-1]
     run = getattr(last, "run", search.event)

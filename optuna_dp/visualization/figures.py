@@ -18,12 +18,8 @@ from optuna_dp.accounting.guarantee import Guarantee
 from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, best_order
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.federated.query import read_search
 from optuna_dp.numbers_shown import rounded_up
-from optuna_dp.planning.selection_plan import SelectionPlan
 from optuna_dp.releasing.release import Release
-from optuna_dp.utilities.choice import read_trace
-from optuna_dp.utilities.settings import PROPOSE_TEST
 from optuna_dp.visualization import theme
 from optuna_dp.visualization.targets import (
     Composition,
@@ -33,10 +29,11 @@ from optuna_dp.visualization.targets import (
     runs_of,
     target_of,
 )
-from optuna_dp.voting.plan import VotePlan
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from optuna_dp.selection_planner.selection_plan import SelectionPlan
 
 _DECADES_BELOW, _DECADES_ABOVE = 3, 2
 _EPSILONS = 24
@@ -303,8 +300,12 @@ def _first(count: int, composition: Composition) -> dp_event.DpEvent:
 
 def _so_far(study: optuna.Study) -> int:
     """Returns how many runs have ended, or answers been given. For the curator only."""
-    loop = opened(study).plan.design.procedure == PROPOSE_TEST
-    return len(read_trace(study) if loop else runs_of(study))
+    if opened(study).plan.design.procedure != "propose_test":
+        return len(runs_of(study))
+    # Lazy: only studies of that part have a trace.
+    from optuna_dp.utilities.choice import read_trace
+
+    return len(read_trace(study))
 
 
 def plot_plan(plan: SelectionPlan) -> go.Figure:
@@ -327,6 +328,9 @@ def plot_plan(plan: SelectionPlan) -> go.Figure:
         >>> plan = odp.selection_plan(odp.gaussian(4.0), laws=["geometric"], means=[5, 20])
         >>> figure = odp.visualization.plot_plan(plan)
     """
+    # Lazy: only plans of that part are drawn here.
+    from optuna_dp.selection_planner.selection_plan import SelectionPlan
+
     if not isinstance(plan, SelectionPlan):
         raise InvalidArgumentError(
             "plan", type(plan).__name__, "it must be what optuna_dp.selection_plan returned"
@@ -382,6 +386,10 @@ def plot_votes(release: Release) -> go.Figure:
         raise InvalidArgumentError(
             "release", type(release).__name__, "it must be the release of a vote"
         )
+    # Lazy: only votes need these parts.
+    from optuna_dp.federated.query import read_search
+    from optuna_dp.voting.plan import VotePlan
+
     plan = VotePlan.from_json(release.design.settings["plan"])
     votes = [float(count) for count in release.attributes["noisy_votes"]]
     _, candidates = read_search(release.design.settings["search"])

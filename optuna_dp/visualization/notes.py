@@ -16,9 +16,6 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import output, score, trials_of
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.renyi_shown import renyi_in_words
-from optuna_dp.utilities.choice import candidates_among, final_choice, utilities_of
-from optuna_dp.utilities.second_evaluations import with_utilities
-from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.visualization.targets import opened, runs_of, target_of
 
 _BUDGET = """# All runs may be shown
@@ -123,6 +120,9 @@ def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
 
 
 def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
+    # Lazy: only choices over partitions come here.
+    from optuna_dp.utilities.choice import final_choice
+
     done = runs_of(study)
     without = sum(score(trial) is None for trial in done)
     choice = final_choice(study, plan)
@@ -142,14 +142,8 @@ def _can_be_released(study: Study, found: OpenedStudy) -> str:
     plan = found.plan
     try:
         read_evidence(study)
-        if not found.procedure.runs_are_private and final_choice(study, plan) is None:
-            # The release would make the choice; nothing is drawn here.
-            settings = UtilitySettings.from_json(plan.design.settings)
-            for stage in range(settings.stages):
-                trials = candidates_among(trials_of(study), settings, stage)
-                if trials:
-                    tested = with_utilities(study, plan, trials)
-                    utilities_of(tested, settings, plan.design.direction)
+        if not found.procedure.runs_are_private:
+            _check_choice(study, plan)
     except UnfinishedStudyError as error:
         return f"not yet: {error.reason} {error.fix or ''}"
     except ReleaseRefusedError as error:
@@ -158,3 +152,20 @@ def _can_be_released(study: Study, found: OpenedStudy) -> str:
     except OptunaDPError as error:
         return f"NO: {error}"
     return "yes: `odp.release(study)`"
+
+
+def _check_choice(study: Study, plan: StudyPlan) -> None:
+    """Refuses what the release would; it would also make the choice, and nothing is drawn here."""
+    # Lazy: only choices over partitions come here.
+    from optuna_dp.utilities.choice import candidates_among, final_choice, utilities_of
+    from optuna_dp.utilities.second_evaluations import with_utilities
+    from optuna_dp.utilities.settings import UtilitySettings
+
+    if final_choice(study, plan) is not None:
+        return
+    settings = UtilitySettings.from_json(plan.design.settings)
+    for stage in range(settings.stages):
+        trials = candidates_among(trials_of(study), settings, stage)
+        if trials:
+            tested = with_utilities(study, plan, trials)
+            utilities_of(tested, settings, plan.design.direction)

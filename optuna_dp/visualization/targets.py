@@ -22,9 +22,6 @@ from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import ended, trials_of
 from optuna_dp.releasing.release import Release
-from optuna_dp.utilities.doubling import DoublingPlan
-from optuna_dp.utilities.second_evaluations import never_began
-from optuna_dp.utilities.settings import PROPOSE_TEST, UtilitySettings
 
 _LARGEST_RUNS = 200
 
@@ -105,7 +102,11 @@ def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
         most = int(min(max(event.trials.quantile(0.95), 10), _LARGEST_RUNS))
         runs = Part("one run by itself", event.run, most)
         return Composition("runs", (runs,), "the release, whatever the number of runs")
-    if design is not None and design.procedure == PROPOSE_TEST:
+    if design is not None and design.procedure == "propose_test":
+        # Lazy: only designs of that part have iterations.
+        from optuna_dp.utilities.doubling import DoublingPlan
+        from optuna_dp.utilities.settings import UtilitySettings
+
         plan = UtilitySettings.from_json(design.settings).plan
         assert isinstance(plan, DoublingPlan)
         one = Part("one iteration by itself", pure_dp(plan.epsilon), plan.iteration_bound)
@@ -142,4 +143,9 @@ def runs_of(study: optuna.Study) -> list[FrozenTrial]:
     """
     found = opened(study)
     runs = [t for t in found.procedure.runs_among(trials_of(study), found.plan) if ended(t)]
-    return runs if found.procedure.runs_are_private else [t for t in runs if not never_began(t)]
+    if found.procedure.runs_are_private:
+        return runs
+    # Lazy: only choices over partitions have runs that are not private.
+    from optuna_dp.utilities.second_evaluations import never_began
+
+    return [trial for trial in runs if not never_began(trial)]

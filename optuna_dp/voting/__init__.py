@@ -19,19 +19,27 @@ Notation (code name: meaning, name in the paper):
 
 from __future__ import annotations
 
-from optuna_dp.voting.ballots import argmax, ballot
-from optuna_dp.voting.plan import ADJACENCIES, VoteFailedError, VotePlan
-from optuna_dp.voting.skellam_noise import Skellam
-from optuna_dp.voting.utility import chance_of_gap, chance_of_good_choice, visible_gap
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ADJACENCIES",
-    "Skellam",
-    "VoteFailedError",
-    "VotePlan",
-    "argmax",
-    "ballot",
-    "chance_of_gap",
-    "chance_of_good_choice",
-    "visible_gap",
-]
+from optuna_dp.front_doors import front_door
+
+if TYPE_CHECKING:
+    from optuna_dp.voting.ballots import argmax as argmax
+    from optuna_dp.voting.ballots import ballot as ballot
+    from optuna_dp.voting.plan import ADJACENCIES as ADJACENCIES
+    from optuna_dp.voting.plan import VoteFailedError as VoteFailedError
+    from optuna_dp.voting.plan import VotePlan as VotePlan
+    from optuna_dp.voting.skellam_noise import Skellam as Skellam
+    from optuna_dp.voting.utility import chance_of_gap as chance_of_gap
+    from optuna_dp.voting.utility import chance_of_good_choice as chance_of_good_choice
+    from optuna_dp.voting.utility import visible_gap as visible_gap
+
+__getattr__, __dir__, __all__ = front_door(
+    __name__,
+    {
+        "ballots": "argmax ballot",
+        "plan": "ADJACENCIES VoteFailedError VotePlan",
+        "skellam_noise": "Skellam",
+        "utility": "chance_of_gap chance_of_good_choice visible_gap",
+    },
+)

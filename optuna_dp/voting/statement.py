@@ -68,3 +68,12 @@ class VoteDescription(Description):
             else "planned: plain. THE SERVER IS TRUSTED, it has seen every client's noisy vote",
             "The score": "the noisy number of votes of the chosen candidate",
         }
+
+
+def guarantee_of_design(design: Design) -> Guarantee:
+    """Returns the guarantee of the vote that a design describes, all its attempts together."""
+    # Lazy: the words of a statement do not need it.
+    from optuna_dp.voting.plan import VotePlan
+
+    plan = VotePlan.from_json(design.settings["plan"])
+    return plan.guarantee(design.settings["attempts"])

@@ -19,7 +19,7 @@ import projection_speed
 import storage_traffic
 from sampler_speed import compare, prepared, ratio, samplers, spaces, trials_ms
 
-from optuna_dp.private_selection.densities.projection import project_log
+from optuna_dp.adaptive_selection.densities.projection import project_log
 
 
 @pytest.fixture(autouse=True)
@@ -120,9 +120,9 @@ def test_the_simulated_density_is_the_library_s() -> None:
     from optuna.distributions import FloatDistribution
     from simulate import log_weights
 
+    from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity
+    from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
     from optuna_dp.models.scores import RunOutcome
-    from optuna_dp.private_selection.densities.adaptive_density import AdaptiveDensity
-    from optuna_dp.private_selection.densities.informed import FixedCandidates
 
     rng = np.random.default_rng(0)
     points, known = rng.random((40, 2)), rng.random((9, 2))

@@ -20,6 +20,7 @@ pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
 
 from optuna_dp import dashboard
+from optuna_dp.dashboard import annotations
 
 PLOTS = {
     "dp_hypo": {"privacy-profile", "epsilon-by-trials"},  # T is fixed: no finite divergence.
@@ -227,7 +228,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
 
 
 def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(annotations, "PACKAGES", ("no_such_package",))
     with pytest.raises(MissingExtraError, match="dashboard"):
         dashboard.DashboardCallback()
 

@@ -23,8 +23,15 @@ def parts() -> dict[str, Path]:
     with_names = {}
     for file in files:
         tree = ast.parse((import_graph.ROOT / file).read_text())
-        targets = [n for node in tree.body if isinstance(node, ast.Assign) for n in node.targets]
-        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+        names = {
+            name.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            for name in getattr(target, "elts", [target])
+            if isinstance(name, ast.Name)
+        }
+        if "__all__" in names:
             dotted = file.removesuffix(".py").replace("/", ".").removesuffix("__init__")
             with_names[f"optuna_dp.{dotted}".rstrip(".")] = import_graph.ROOT / file
     return with_names

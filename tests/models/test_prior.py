@@ -16,11 +16,11 @@ from optuna.distributions import (
 )
 from scipy import stats
 
+from optuna_dp.adaptive_selection.densities.informed import FixedCandidates
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.encoding import encode_params, encoded
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import UniformPrior, from_unit
-from optuna_dp.private_selection.densities.informed import FixedCandidates
 
 DISTRIBUTIONS: dict[str, BaseDistribution] = {
     "float": FloatDistribution(-2.0, 3.0),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from optuna_dp import validation
+from optuna_dp import parts, validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
@@ -29,14 +29,20 @@ Mpf = Any  # A number of mpmath, which has no types.
 # Every law by its name, registered by the law's class. Ours are looked for in these files, by
 # names, so that only the law in question is loaded: a study depends on the code of no other.
 _LAWS: dict[str, type[TrialCount]] = {}
-_HOMES = {
-    "binomial": "binomial",
-    "capped": "capped",
-    "geometric": "negative_binomial",
-    "logarithmic": "logarithmic",
-    "negative_binomial": "negative_binomial",
-    "poisson": "poisson",
+_PACKAGE = "optuna_dp.private_selection.trial_counts"
+_CORE = {
+    "binomial": f"{_PACKAGE}.binomial",
+    "capped": f"{_PACKAGE}.capped",
+    "geometric": f"{_PACKAGE}.negative_binomial",
+    "logarithmic": f"{_PACKAGE}.logarithmic",
+    "negative_binomial": f"{_PACKAGE}.negative_binomial",
+    "poisson": f"{_PACKAGE}.poisson",
 }
+
+
+def _homes() -> dict[str, str]:
+    """Returns the modules of the laws of this package, those that its parts add included."""
+    return {**parts.table("laws"), **_CORE}
 
 
 def law_named(name: str) -> type[TrialCount]:
@@ -46,7 +52,7 @@ def law_named(name: str) -> type[TrialCount]:
         KeyError: If there is no such law.
     """
     if name not in _LAWS:
-        importlib.import_module(f"optuna_dp.private_selection.trial_counts.{_HOMES[name]}")
+        importlib.import_module(_homes()[name])
     return _LAWS[name]
 
 
@@ -251,7 +257,7 @@ class TrialCount(Record, ABC):
             )
         # A class that cloudpickle makes again has no name yet. Without one nothing can be read.
         name = vars(cls).get("law", "")
-        if not isinstance(name, str) or name in _HOMES or name in _LAWS:
+        if not isinstance(name, str) or name in _homes() or name in _LAWS:
             raise InvalidArgumentError(
                 "law",
                 name,
@@ -267,7 +273,7 @@ class TrialCount(Record, ABC):
     def from_json(cls, data: Any) -> TrialCount:
         """Reads back any law from :meth:`to_json`; refuses anything else."""
         name = data.get("law") if isinstance(data, dict) else None
-        known = {*_HOMES, *_LAWS}
+        known = {*_homes(), *_LAWS}
         if not isinstance(name, str) or name not in known:
             raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(known)}")
         return law_named(name)._read(data)

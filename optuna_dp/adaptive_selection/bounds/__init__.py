@@ -1,0 +1,1 @@
+"""The bound of selections whose runs learn from private outputs."""

@@ -1,0 +1,174 @@
+"""The stationary recursion of the pointwise bound, solved to rounding and then made sound.
+
+For a law of T whose probabilities have ratios P[T=k+1]/P[T=k] in [r_low, r_high] for every
+k >= N, r_high < 1, the scaled values V_k / P[T=k] are all bounded by the solution of
+
+    V = S + R K V,    R v = max(r_low v, r_high v)
+
+(lemma 8 of ``docs/explanation/history-bound.md``; geometric laws have r_low = r_high, N = 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from optuna_dp.adaptive_selection.bounds.pointwise_grid import SLACK, Values
+from optuna_dp.adaptive_selection.bounds.pointwise_kernel import Kernel
+from optuna_dp.arrays import FloatArray
+
+_MAX_POLICIES = 20
+
+
+def solve_stationary(kernel: Kernel, source: Values, low: float, high: float) -> Values:
+    """Returns an upper bound on the solution of V = source + R K V, for every cell.
+
+    K is piecewise linear, so Newton's method is policy iteration: guess where V and K V are
+    negative, solve the linear system (banded), look again. The result is then made sound: its
+    residual T V - V <= a r + b s is measured on the whole grid, and (a r + b s) / (1 - high) is
+    added. By monotonicity of T and T(V + g) <= T V + high g for linear g, the sum W satisfies
+    T W <= W, hence bounds the fixed point from above.
+
+    Args:
+        kernel: The operator K.
+        source: S, of the grid's shape.
+        low: Smallest ratio, positive.
+        high: Largest ratio, below one.
+
+    Guarantees:
+        * The result W satisfies W >= S + R K W exactly: the residual is computed and added.
+    """
+    one_ratio = low == high
+    low, high = low * (1.0 - SLACK), high * (1.0 + SLACK)
+    values = Values(
+        np.empty_like(source.inner),
+        source.left / (1.0 - low * kernel.keep_left),
+        source.right / (1.0 - np.minimum(high * kernel.keep_right, high)),
+    )
+    systems = _LinearSystems(kernel, source, values, low, high)
+    # V and K V do not decrease: how many of the first states are negative says which.
+    negative = shrunk = int(np.count_nonzero(kernel.grid.x < 0.0))
+    for row in range(values.inner.shape[0]):
+        for _ in range(_MAX_POLICIES):
+            # The next cell starts from the last one's policy: it rarely changes much.
+            guess = negative, shrunk
+            found = values.inner[row] = systems.solve(row, *guess)
+            negative = int(np.count_nonzero(found < 0.0))
+            if not one_ratio:
+                shrunk = int(np.count_nonzero(found < source.inner[row]))
+            if (negative, shrunk) == guess:
+                break
+    return _made_sound(kernel, source, values, low, high)
+
+
+def ratio_step(kernel: Kernel, source: Values, values: Values, low: float, high: float) -> Values:
+    """Returns source + R K values."""
+    after = kernel.apply(values)
+    return Values(
+        source.inner + np.maximum(low * after.inner, high * after.inner),
+        source.left + low * after.left,
+        source.right + high * after.right,
+    )
+
+
+def _made_sound(kernel: Kernel, source: Values, values: Values, low: float, high: float) -> Values:
+    g = kernel.grid
+    step = ratio_step(kernel, source, values, low, high)
+    excess = np.maximum(step.inner - values.inner, 0.0)
+    # Far left V grows like t, and so does its rounding: measure it there in units of t.
+    scale = (1.0 + 1e-6) / (1.0 - high)
+    flat = np.maximum(excess[:, g.t <= 1.0].max(axis=1), step.right - values.right)
+    steep = (excess / g.t)[:, g.t > 1.0].max(axis=1, initial=0.0)
+    steep = np.maximum(steep, step.left - values.left)
+    flat, steep = np.maximum(flat, 0.0) * scale, np.maximum(steep, 0.0) * scale
+    return Values(
+        values.inner + flat[:, None] + steep[:, None] * g.t,
+        np.minimum(values.left + steep, 0.0),
+        values.right + flat,
+    )
+
+
+class _LinearSystems:
+    """The linear systems V = S + r (kernel V) of all cells, for any guess of the signs.
+
+    Args:
+        kernel: The operator K.
+        source: S.
+        ends: V at the two ends of the grid, which is known.
+        low: r where K V is negative.
+        high: r elsewhere.
+    """
+
+    def __init__(
+        self, kernel: Kernel, source: Values, ends: Values, low: float, high: float
+    ) -> None:
+        g = kernel.grid
+        n, taps = g.size, g.taps.size
+        lo, hi = kernel.keep_lo, kernel.keep_hi
+        prime = np.exp(-g.taps)
+        index = np.arange(n)
+        # Taps of state i that land before the first point, and (from `beyond` on) after the last.
+        before = np.clip(-index - g.first_tap, 0, taps)
+        beyond = np.clip(n - index - g.first_tap, 0, taps)
+        self._first = tuple(_heads(k)[:, before] for k in (lo, hi))
+        # States too far from the end for any tap have a zero beside this factor.
+        reach = np.exp(np.minimum(g.x[-1] - g.x, 700.0))
+        self._last = tuple(_tails(k * prime)[:, beyond] * reach for k in (lo, hi))
+        to_left = _heads(hi * prime)[:, before] * g.t - self._first[1] * g.t[0]
+        to_right = _tails(lo)[:, beyond] - self._last[0] + kernel.keep_infinite[:, None]
+        self._constant = ends.left[:, None] * to_left + ends.right[:, None] * to_right
+        self._source, self._ratios = source.inner, (low, high)
+        self._lower = min(max(0, -g.first_tap), n - 1)
+        self._upper = min(max(0, g.last_tap), n - 1)
+        # Kernels by diagonal, from the highest tap to the lowest, as LAPACK stores bands.
+        offsets = np.arange(self._upper, -self._lower - 1, -1) - g.first_tap
+        valid = (offsets >= 0) & (offsets < taps)
+        at = np.where(valid, offsets, 0)
+        self._bands = tuple(np.where(valid, -k[:, at], 0.0) for k in (lo, hi))
+        # One column of the matrix in each row: LAPACK's bands, and before them the space it wants.
+        self._columns = np.zeros((n, self._lower + at.size))
+
+    def solve(self, row: int, negative: int, shrunk: int) -> FloatArray:
+        """Returns V of one cell, shape (n,).
+
+        Each equation is divided by its r: then kernels go into the matrix as they are.
+
+        Args:
+            row: Which cell.
+            negative: At how many of the first states V is taken to be negative.
+            shrunk: At how many K V is.
+        """
+        n, lower, upper = self._source.shape[1], self._lower, self._upper
+        matrix = self._columns[:, lower:]
+        matrix[negative:], matrix[:negative] = (band[row] for band in self._bands)
+        reach = min(lower + 1, n)
+        matrix[0, upper : upper + reach] -= self._first[negative > 0][row, :reach]
+        reach = min(upper + 1, n)
+        matrix[-1, upper + 1 - reach : upper + 1] -= self._last[negative == n][row, n - reach :]
+        inverse = np.full(n, 1.0 / self._ratios[1])
+        inverse[:shrunk] = 1.0 / self._ratios[0]
+        matrix[:, upper] += inverse
+        # LAPACK itself, without the checks of solve_banded, which take as long as the solution.
+        *_, solution, failed = lapack.dgbsv(
+            lower,
+            upper,
+            self._columns.T,
+            self._source[row] * inverse + self._constant[row],
+            overwrite_ab=True,
+            overwrite_b=True,
+        )
+        if failed:
+            raise np.linalg.LinAlgError(f"dgbsv: {failed}")
+        return np.asarray(solution, dtype=np.float64)
+
+
+def _heads(values: FloatArray) -> FloatArray:
+    """Returns the sums of the first 0, 1, ..., n values of each row."""
+    sums = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    return sums
+
+
+def _tails(values: FloatArray) -> FloatArray:
+    """Returns the sums of all values from 0, 1, ..., n on, of each row."""
+    return _heads(values[:, ::-1])[:, ::-1]

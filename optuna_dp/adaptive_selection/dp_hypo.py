@@ -1,0 +1,214 @@
+"""DP-HyPO: adaptive search with a bounded density."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from optuna.distributions import BaseDistribution
+from optuna.search_space import intersection_search_space
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
+from optuna_dp.adaptive_selection.densities.projection import Projection
+from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.prior import Prior
+from optuna_dp.models.scores import RunOutcome
+from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
+from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
+from optuna_dp.private_selection.trial_counts.base import TrialCount
+from optuna_dp.protocol.draws import Space
+from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_of, trials_of
+from optuna_dp.protocol.slots import Drawn
+from optuna_dp.protocol.visible_runs import completed_batches
+from optuna_dp.training.run_plan import RunPlan
+from optuna_dp.validation import whole
+
+_DEFAULTS = AdaptiveDensity()
+
+
+class DPHyPOSampler(SelectionSampler):
+    """Learns from earlier runs, within bounds of the prior that the accounting charges for.
+
+    DP-HyPO (Wang et al. 2023, arXiv:2306.05734), Framework 1 and Algorithm 3: a surrogate scores
+    candidates, a softmax turns scores into weights, and the weights are projected onto densities
+    within [c, C] of the prior. Candidates are drawn afresh from the prior for every run, so the
+    bounds hold exactly on continuous, discrete, categorical and conditional spaces alike
+    (``docs/explanation/bounded-densities.md``).
+
+    At equal epsilon, plain RandTune affords many more runs: in-loop adaptivity pays when compute,
+    not epsilon, is the limit. ``optuna-dp plan`` shows both prices.
+
+    Guarantees:
+        * Exactly T trials have parameters, T drawn once per study from ``trials``.
+        * The joint density of all parameters of a run, relative to the prior, is within
+          ``density_bounds``; a parameter that is not drawn jointly is drawn from the prior.
+        * Under ``schedule="batch"`` the density is a function of hyperparameters and scores of
+          the completed batches before the run's own, and of nothing else; this is what the
+          cheaper accounting (``docs/explanation/history-bound.md``) needs.
+        * The first ``startup_runs`` runs, and the first batch, are drawn from the prior itself,
+          which is charged less; the release checks it, run by run.
+
+    Args:
+        search_space: Distributions by parameter name. None (the default) lets the sampler find
+            the parameters that all completed runs share; these are drawn jointly, others from
+            the prior. Give it explicitly to adapt from the second run on.
+        trials: The law of the number of runs. Fix it before the data are touched.
+        density_bounds: (c, C) with 0 < c < 1 < C. (1, 1) is RandTune.
+        schedule: ``"batch"``: a run sees the completed batches before its own, and waits for
+            them (for ever, saying in the log for what: a run that gave up would depend on the
+            durations of others). ``"any"``: a run sees whatever has ended and never
+            waits; charged much more, because who ends first may depend on the data.
+        batch_size: Runs per batch under ``"batch"``, at least 1; give it the number of workers or
+            more, so that none waits for nothing.
+        startup_runs: How many runs, the first ones, are drawn from the prior whatever is known;
+            at least the first batch, which nothing is known to (None: that batch alone). 0
+            promises nothing and charges for it; under ``"any"`` it is None or 0, because runs from
+            the prior cost as much as others there.
+        projection: ``"kl"`` or ``"l2"`` (the paper's), both by bisection: exact, and some fifty
+            times faster than a solver. Or :class:`~optuna_dp.ConvexProjection`: any other convex
+            distance, by cvxpy.
+        tau: Weight of the surrogate's standard deviation in a candidate's score; finite, larger
+            explores more.
+        beta: Inverse temperature of the softmax; at least 0 (the prior's own weights).
+        standardize: Score candidates in units of the spread of the observed scores, so that tau
+            and beta mean the same for accuracies and for losses. False: raw scores. With
+            ``projection="l2"``, ``tau=0.1`` and ``beta=1.0`` it is Algorithm 3 with the paper's
+            settings (``docs/explanation/convex-projections.md``).
+        surrogate: Any :class:`optuna_dp.models.surrogate.ScoreModel`; default a Gaussian
+            process.
+        candidates: Fresh candidates per run, at least 1.
+        prior: None is Optuna's own uniform law; :func:`optuna_dp.around` a good guess, another
+            :class:`~optuna_dp.models.prior.Prior` or a weighted finite set,
+            :class:`~optuna_dp.adaptive_selection.densities.informed.FixedCandidates`, need
+            ``search_space``.
+        run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
+            the trials, and neither the callback nor the release has to be told what a run costs.
+            None (the default): the callback or the release is given the event of one run.
+        seed: Makes the study repeatable, for simulations. It cannot be released then.
+
+    Raises:
+        InvalidArgumentError: If an argument is not allowed; when called, if the study has several
+            directions.
+        PlanError: When called in a study of another design or with enqueued trials.
+        ProjectionError: When called, if every solver of a :class:`~optuna_dp.ConvexProjection`
+            fails. The study cannot be released then.
+
+    Example:
+        >>> import optuna, optuna_dp as odp
+        >>> space = {"x": optuna.distributions.FloatDistribution(-1, 1)}
+        >>> study = optuna.create_study(
+        ...     sampler=odp.DPHyPOSampler(space, trials=odp.Geometric(mean=5))
+        ... )
+        >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2)  # stops by itself
+    """
+
+    def __init__(
+        self,
+        search_space: dict[str, BaseDistribution] | None = None,
+        *,
+        trials: TrialCount = DEFAULT_TRIALS,
+        density_bounds: tuple[float, float] = _DEFAULTS.bounds,
+        schedule: Literal["batch", "any"] = "batch",
+        batch_size: int = 1,
+        startup_runs: int | None = None,
+        projection: Projection = _DEFAULTS.projection,
+        tau: float = _DEFAULTS.tau,
+        beta: float = _DEFAULTS.beta,
+        standardize: bool = _DEFAULTS.standardize,
+        surrogate: ScoreModel | None = None,
+        candidates: int = _DEFAULTS.candidates,
+        prior: Prior | None = None,
+        run: RunPlan | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(search_space, trials=trials, prior=prior, run=run, seed=seed)
+        if schedule not in ("batch", "any"):
+            raise InvalidArgumentError("schedule", schedule, "it must be 'batch' or 'any'")
+        self._schedule = schedule
+        self._batch_size = whole("batch_size", batch_size, 1)
+        self._startup = self._promised(startup_runs)
+        self._adaptive = AdaptiveDensity(
+            bounds=search_bounds(density_bounds),
+            prior=self._prior,
+            projection=projection,
+            tau=tau,
+            beta=beta,
+            surrogate=GaussianProcess() if surrogate is None else surrogate,
+            candidates=candidates,
+            standardize=standardize,
+        )
+
+    def _promised(self, startup_runs: int | None) -> int:
+        """Returns how many runs are promised to come from the prior."""
+        wanted = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
+        if self._schedule == "any":
+            if wanted:
+                raise InvalidArgumentError(
+                    "startup_runs",
+                    startup_runs,
+                    'it must be None or 0 under schedule="any"',
+                    'Runs from the prior lower the cost with schedule="batch" only.',
+                )
+            return 0
+        return 0 if wanted == 0 else max(wanted or 0, self._batch_size)
+
+    def _in_words(self) -> dict[str, Any]:
+        return {
+            **super()._in_words(),
+            "density_bounds": self._adaptive.bounds,
+            "schedule": self._schedule,
+            "batch_size": self._batch_size,
+            **({"startup_runs": self._startup} if self._startup else {}),
+        }
+
+    def _settings(self) -> SelectionSettings:
+        search = self._adaptive.describe(self._search_space or {})
+        return SelectionSettings(
+            **self._base_settings(),
+            density_bounds=self._adaptive.bounds,
+            schedule=self._schedule,
+            batch_size=self._batch_size,
+            search={name: search[name] for name in search.keys() - {"bounds", "prior"}},
+            startup_runs=self._startup or None,
+        )
+
+    def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
+        if number < self._startup or self._search_space is not None:
+            return super()._space_of(study, plan, number)
+        return intersection_search_space(self._visible(study, number))
+
+    def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
+        return self._is_uniform and trial.number < self._startup
+
+    def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
+        if number < self._startup:
+            return super()._draw(study, plan, number, space)
+        # The density is not told durations, orders of arrival, reported values or attributes.
+        runs = [RunOutcome(dict(t.params), score(t)) for t in self._visible(study, number)]
+        rng = self._joint_rng(number)
+        try:
+            proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
+        except Exception:
+            # A score model or a solver failed, and the scores of earlier runs may be why. If this
+            # counted as a failed run, the law of a run would leave the density bounds.
+            trial_id = trial_id_of(study, number)
+            study._storage.set_trial_system_attr(trial_id, NOT_PROPOSED_KEY, True)
+            raise
+        return proposal.params, {"density_ratio": proposal.ratio}
+
+    def _visible(self, study: Study, number: int) -> list[FrozenTrial]:
+        """The runs that this slot's density may depend on, by slot."""
+        if self._schedule == "any":
+            return [
+                trial
+                for trial in trials_of(study)
+                if ended(trial) and trial.number != number and GATE_KEY not in trial.system_attrs
+            ]
+        return completed_batches(
+            study,
+            number - number % self._batch_size,
+            own=lambda trial: self._asked_by_this_thread(study, trial),
+        )

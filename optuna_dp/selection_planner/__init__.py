@@ -1,0 +1,1 @@
+"""The price of private selections, for a range of laws and means, beside what attacks attain."""
