@@ -52,8 +52,9 @@ _NEW_STUDY = "Then start a new study with the same plan: this one had no other r
 _TRAIN_AGAIN = (
     "A new study is not needed, and would cost as much as this one: optuna_dp.release(study) "
     "gives the pilots and the chosen hyperparameters. Train once with release.params and "
-    "plan.final by a loop of your own. release.with_training(plan.final.event) states the cost, and counts the "
-    "last run twice. Next time, plan_budget(spare_runs=1) charges for a spare run beforehand."
+    "plan.final by a loop of your own. release.with_training(plan.final.event) states the cost, "
+    "and counts the last run twice. Next time, plan_budget(spare_runs=1) charges for a spare run "
+    "beforehand."
 )
 
 
