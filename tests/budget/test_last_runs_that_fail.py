@@ -48,3 +48,18 @@ def test_a_last_run_that_trained_nothing_is_told_from_one_that_did(
     something = said_of(fails_later, pilots, ValueError)
     assert "The last run failed or was interrupted" in something
     assert "Mend the objective" not in something
+
+
+def test_an_objective_may_compute_with_the_score_of_a_run_that_has_none() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, records=N, batch_size=20, epochs=2, pilots=1, score_final=False
+    )
+    study = study_of(budget_sampler(plan))
+
+    def objective(trial: Any) -> float:
+        run = odp.fidelity(trial)
+        trained = odp.train(run, odp.SoftmaxRegression(4, 2), RECORDS, score="accuracy")
+        return 1.0 - trained.score
+
+    study.optimize(objective)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE"]
