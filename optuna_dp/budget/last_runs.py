@@ -31,6 +31,7 @@ from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
 from optuna_dp.protocol.records import began, ended, fail_unstarted, output, trials_of
 from optuna_dp.protocol.waiting import Waiting
+from optuna_dp.training.trial_notes import SCORE, SPENT, TRAINING, claims, noted
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -41,6 +42,19 @@ FAILED_LAST = (
     "model and a score. To get a model, train once more with release.params and plan.final, and "
     "add its cost: release.with_training(plan.final.event). Next time, "
     "plan_budget(spare_runs=1) charges for a spare run beforehand."
+)
+_NOT_BEGUN = (
+    "The last run failed before odp.train or odp.opacus.make_private began a training, and the "
+    "budget has no other one. If the objective used no records until then, the run has spent "
+    "nothing, and what the plan charges for it is left. Mend the objective. "
+)
+_NEW_STUDY = "Then start a new study with the same plan: this one had no other run."
+_TRAIN_AGAIN = (
+    "A new study is not needed, and would cost as much as this one: optuna_dp.release(study) "
+    "gives the pilots and the chosen hyperparameters. Train once with release.params and "
+    "plan.final by a loop of your own. release.with_training(plan.final.event) states the cost, "
+    "and counts the last run twice. Next time, plan_budget(spare_runs=1) charges for a spare run "
+    "beforehand."
 )
 
 
@@ -99,11 +113,24 @@ def wait_for_turn(
     return poll(read, waiting.pause)
 
 
+def words_on_failure(trial: FrozenTrial, settings: BudgetSettings) -> str:
+    """Returns what to do when the last run that is charged for has failed.
+
+    Args:
+        trial: The last run, as its storage has it.
+        settings: What the study's plan records.
+    """
+    if claims(trial, TRAINING) or claims(trial, SCORE) or noted(trial, SPENT) is not None:
+        return FAILED_LAST
+    return _NOT_BEGUN + (_TRAIN_AGAIN if settings.pilots or settings.paid > 1 else _NEW_STUDY)
+
+
 def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> None:
     """Says so if the study has ended, and its last run without an output."""
     end = end_of(trials, settings.pilots, settings.paid)
-    if end is not None and not any(t.number == end - 1 and output(t) for t in trials):
-        _logger.warning(FAILED_LAST)
+    last = next((t for t in trials if end is not None and t.number == end - 1), None)
+    if last is not None and not output(last):
+        _logger.warning("%s", words_on_failure(last, settings))
 
 
 def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:

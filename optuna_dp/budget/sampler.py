@@ -27,11 +27,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from optuna_dp.budget.choice import Choose, Chosen, chosen, climbers, with_outputs
 from optuna_dp.budget.last_runs import (
-    FAILED_LAST,
     drop_enqueued_too_early,
     is_last_paid,
     wait_for_turn,
     warn_if_failed,
+    words_on_failure,
 )
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
@@ -248,7 +248,8 @@ class BudgetSampler(SlotSampler):
         elif state == TrialState.COMPLETE:
             self.stop(study)
         elif is_last_paid(study, trial.number, self._budget):
-            _logger.warning(FAILED_LAST)
+            stored = study._storage.get_trial(trial._trial_id)
+            _logger.warning("%s", words_on_failure(stored, self._budget))
 
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
         """Returns 0.0 for a run whose score is not charged for, so that it does not fail."""

@@ -14,7 +14,7 @@ second batch    the same shown records, then the records that were drawn next, t
 Gradients of shown records, fillers and copies are taken away before anything is clipped.
 
 A loop that changes something else between the two batches, such as a weight in its loss, is
-refused too. It has to begin with the third batch.
+refused too. If it follows from public numbers alone, it has to begin with the third batch.
 
 Randomness would make the gradients differ. Dropout layers are switched off in the two batches. If
 random numbers are drawn all the same, by functional dropout, by a ``collate_fn`` or by the loop,

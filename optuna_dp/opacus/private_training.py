@@ -66,10 +66,11 @@ def make_private(
 
     What the test cannot see: a dependence that those two batches do not show. They can be alike by
     chance. Class weights in a mean loss passed in at most 2 of 100 trainings, of 200 at each of
-    several batch sizes. Each run of a study is tested, so a loss that is wrong in all of them is
-    found. A dependence that begins later in the training is not found. Where random numbers are
-    drawn by functional dropout, by the ``collate_fn`` or by the loop, a dependence on the number
-    of companions is not found.
+    several batch sizes. Where one record of a batch decides, as its largest loss or a quantile, a
+    fifth of the trainings and more passed. Each run of a study is tested. A dependence that
+    begins later in the training is not found. Where random numbers are drawn by functional
+    dropout, by the ``collate_fn`` or by the loop, a dependence on the number of companions is not
+    found.
 
     What nothing here sees: numbers that the module keeps outside tensors, what the loop prints or
     stores, weights that were trained on the records before this call, and what was computed from

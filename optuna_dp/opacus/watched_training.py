@@ -363,8 +363,10 @@ def _companions(difference: float, is_random: bool) -> str:
         "class weights or ignore_index in a mean loss, reduction='sum', a mean over all tokens of "
         "the batch, padding to the longest record of the batch, a contrastive loss, a layer that "
         "mixes records, a packed LSTM of Opacus, a collate_fn that sorts records, or a batch that "
-        "make_private did not deliver. If the loop changes something from batch to batch, such as "
-        "the weight of a term of the loss or a second network, let it begin with the third batch. "
+        "make_private did not deliver. If the loop changes something from batch to batch by "
+        "public numbers alone, such as the weight of a term of the loss, let it begin with the "
+        "third batch. What learns from the records in the loop besides the module, such as the "
+        "centres of a loss or a running mean, has no noise: leave it out. "
         f"{randomness}{_REMEDY}"
     )
 

@@ -146,7 +146,7 @@ def over_records(
 
     def of_chunk(weights: Mapping[str, torch.Tensor], *records: Any) -> Any:
         axes = (None, *(0 for _ in records))
-        with _without_fast_path(), warnings.catch_warnings():
+        with without_fast_path(), warnings.catch_warnings():
             # PyTorch's own advice for its developers, where it takes records one after another.
             warnings.filterwarnings("ignore", "There is a performance drop")
             return torch.func.vmap(one, in_dims=axes, randomness="different")(weights, *records)
@@ -174,7 +174,7 @@ def _with_batch_axis(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _without_fast_path() -> Iterator[None]:
+def without_fast_path() -> Iterator[None]:
     """Turns off PyTorch's fast path of transformers in evaluation mode, which vmap cannot take.
 
     It is off as long as any thread computes, because PyTorch has one switch for all of them.

@@ -47,7 +47,8 @@ class Trained:
         model: The model that was given, trained.
         score: The mean of one number in [0, 1] for each record, with the noise of the plan. Exact,
             if the plan says that scores are computed on public records. 0.0 if the plan charges
-            for no score of this run, and None if none was asked for.
+            for no score of this run, so that an objective that computes with it does not fail in
+            the last run. None if none was asked for.
         learning_rate: The rate of the first step.
     """
 

@@ -19,7 +19,7 @@ from torch.utils.data import Subset, TensorDataset  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
-from optuna_dp.training.record_functions import _without_fast_path  # noqa: E402
+from optuna_dp.training.record_functions import without_fast_path  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
 from optuna_dp.training.trial_notes import BY_ENGINE, SCORE, TRAINING  # noqa: E402
 
@@ -548,7 +548,7 @@ def test_an_lstm_is_scored() -> None:
 
 def test_a_thread_that_ends_leaves_the_switch_of_another_as_it_was() -> None:
     before = torch.backends.mha.get_fastpath_enabled()
-    first, second = _without_fast_path(), _without_fast_path()
+    first, second = without_fast_path(), without_fast_path()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

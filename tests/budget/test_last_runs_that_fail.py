@@ -1,0 +1,65 @@
+"""What is said when the last run of a budget fails, by how far it came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support import budget_sampler, logged, study_of
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError
+
+N = 60
+X = np.random.default_rng(0).normal(size=(N, 4))
+RECORDS = X, (X[:, 0] > 0).astype(int)
+
+
+def said_of(objective: Any, pilots: int, error: type[Exception]) -> str:
+    plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=20, epochs=2, pilots=pilots)
+    study = study_of(budget_sampler(plan))
+    with logged() as lines:
+        study.optimize(objective, catch=(error,))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("pilots", [0, 1])
+def test_a_last_run_that_trained_nothing_is_told_from_one_that_did(
+    pilots: int,
+) -> None:
+    def refused(trial: Any) -> Any:
+        features = 4 if trial.number < pilots else 5
+        run = odp.fidelity(trial)
+        return odp.train(run, odp.SoftmaxRegression(features, 2), RECORDS, score="accuracy").score
+
+    def fails_later(trial: Any) -> Any:
+        run = odp.fidelity(trial)
+        score = odp.train(run, odp.SoftmaxRegression(4, 2), RECORDS, score="accuracy").score
+        if trial.number < pilots:
+            return score
+        raise ValueError("after the training")
+
+    nothing = said_of(refused, pilots, InvalidArgumentError)
+    assert "failed before odp.train or odp.opacus.make_private began a training" in nothing
+    assert "Mend the objective" in nothing
+    assert ("start a new study with the same plan" in nothing) == (pilots == 0)
+    assert ("release.params and plan.final" in nothing) == (pilots > 0)
+    something = said_of(fails_later, pilots, ValueError)
+    assert "The last run failed or was interrupted" in something
+    assert "Mend the objective" not in something
+
+
+def test_an_objective_may_compute_with_the_score_of_a_run_that_has_none() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, records=N, batch_size=20, epochs=2, pilots=1, score_final=False
+    )
+    study = study_of(budget_sampler(plan))
+
+    def objective(trial: Any) -> float:
+        run = odp.fidelity(trial)
+        trained = odp.train(run, odp.SoftmaxRegression(4, 2), RECORDS, score="accuracy")
+        return 1.0 - trained.score
+
+    study.optimize(objective)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE"]
