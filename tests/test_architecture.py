@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -124,6 +125,16 @@ def test_nobody_inside_goes_through_a_front_door() -> None:
     """Who did would hide from the import graph what it rests on."""
     for file in import_graph.files():
         assert not import_graph.neighbours(file) & DOORS, file
+
+
+def test_no_public_name_of_a_package_is_that_of_a_file_in_it() -> None:
+    """Python gives the name to the file when somebody imports it, and the public name is gone."""
+    for door in sorted(DOORS):
+        package = door.removesuffix("/__init__.py").replace("/", ".")
+        module = importlib.import_module(f"optuna_dp.{package}")
+        public = set(getattr(module, "__all__", None) or module.__dir__())
+        files = {path.stem for path in (import_graph.ROOT / door).parent.glob("*.py")}
+        assert not (public | {"annotations"}) & files, door  # Every file imports "annotations".
 
 
 # Names that other libraries use as well, and mean there: Optuna, dp-accounting, threads, gRPC,

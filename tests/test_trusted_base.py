@@ -74,6 +74,12 @@ def test_nothing_else_is_loaded_from_the_first_trial_to_the_release(procedure: s
     assert strangers == set()
 
 
+def test_every_file_that_is_named_exists() -> None:
+    doors = {file for door in trusted_base.DOORS for file in door}
+    for name in {*trusted_base.WORDS, *trusted_base.UNTRUSTED, *doors}:
+        assert (import_graph.ROOT / name).exists(), name
+
+
 def test_a_door_is_inside_a_function() -> None:
     for file, target in trusted_base.DOORS:
         arrows = [i for i in import_graph.imports(file) if import_graph.file_of(i.name) == target]

@@ -112,7 +112,6 @@ UNTRUSTED = (
     "federated/",
     "models/encoding.py",
     "models/given_points.py",
-    "models/hyperparameters.py",
     "models/scores.py",
     "models/surrogate.py",
     "planning/",

@@ -25,9 +25,9 @@ Phi(t)                 the convex function whose mean under O bounds the selecti
 Modules: ``events`` (what one run costs), ``kinds`` (those that dp-accounting does not have) and
 ``event_json``; ``supported_events`` (what can be judged); ``dominating_pairs``; ``run_profile``
 (one run's pair, with ``plds`` below it) and ``run_rdp`` (its Renyi-DP curve, with ``rdp_curves``
-below it); ``selection``, the bounds; ``epsilon_methods`` and ``guarantee``. ``attacks`` and
-``comparisons`` are shown beside a guarantee and no part of it; ``discretisation`` and
-``reading_points`` choose grids, of which any is sound.
+below it); ``epsilon_methods`` and ``guarantee``. The bounds of selections stand in
+``private_selection.bounds``. ``discretisation`` and ``reading_points`` choose grids, of which any
+is sound.
 """
 
 from __future__ import annotations

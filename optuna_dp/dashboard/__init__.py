@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from optuna_dp.front_doors import front_door
 
 if TYPE_CHECKING:
-    from optuna_dp.dashboard.annotations import DashboardCallback as DashboardCallback
-    from optuna_dp.dashboard.annotations import annotate as annotate
-    from optuna_dp.dashboard.annotations import annotate_published as annotate_published
-    from optuna_dp.dashboard.annotations import available as available
+    from optuna_dp.dashboard.study_pages import DashboardCallback as DashboardCallback
+    from optuna_dp.dashboard.study_pages import annotate as annotate
+    from optuna_dp.dashboard.study_pages import annotate_published as annotate_published
+    from optuna_dp.dashboard.study_pages import available as available
 
 __getattr__, __dir__, __all__ = front_door(
     __name__,
     {
-        "annotations": "DashboardCallback annotate annotate_published available",
+        "study_pages": "DashboardCallback annotate annotate_published available",
     },
 )

@@ -6,6 +6,6 @@ register(
     Part(
         name="dashboard",
         modules={"dashboard": "optuna_dp.dashboard"},
-        published_page="optuna_dp.dashboard.annotations:annotate_published",
+        published_page="optuna_dp.dashboard.study_pages:annotate_published",
     )
 )

@@ -8,7 +8,7 @@ loaded when it is first used, and says so if Flower is missing.
 ``client``     what a client does with it
 ``policy``     what it agrees to
 ``ledger``     its answers so far
-``client_statement``  that, and what it cost, for people
+``ledger_summary``  that, and what it cost, for people
 ``secure_messages``  what it checks of each message of a secure sum
 ``transport``  what both ways to sum the votes share
 ``plain_sum``  sums of votes that the server sees
@@ -30,8 +30,8 @@ from optuna_dp.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from optuna_dp.federated.client import voter as voter
-    from optuna_dp.federated.client_statement import client_statement as client_statement
     from optuna_dp.federated.in_process import InProcessGrid as InProcessGrid
+    from optuna_dp.federated.ledger_summary import client_statement as client_statement
     from optuna_dp.federated.plain_sum import PlainSum as PlainSum
     from optuna_dp.federated.policy import VotePolicy as VotePolicy
     from optuna_dp.federated.secagg import SecAggPlus as SecAggPlus
@@ -47,7 +47,7 @@ _HOME_OF = {
     "VoteFailedError": "optuna_dp.voting.plan",
     "VotePolicy": "optuna_dp.federated.policy",
     "VoteStrategy": "optuna_dp.federated.strategy",
-    "client_statement": "optuna_dp.federated.client_statement",
+    "client_statement": "optuna_dp.federated.ledger_summary",
     "voter": "optuna_dp.federated.client",
 }
 

@@ -33,12 +33,12 @@ from optuna_dp.front_doors import front_door
 if TYPE_CHECKING:
     from optuna_dp.utilities.doubling import DoublingPlan as DoublingPlan
     from optuna_dp.utilities.doubling import propose_test as propose_test
-    from optuna_dp.utilities.noisy_max import NoisyMaxPlan as NoisyMaxPlan
-    from optuna_dp.utilities.noisy_max import noisy_max as noisy_max
     from optuna_dp.utilities.partitions import partition as partition
     from optuna_dp.utilities.partitions_needed import NoiseWarning as NoiseWarning
     from optuna_dp.utilities.partitions_needed import UtilityPlan as UtilityPlan
     from optuna_dp.utilities.partitions_needed import plan_utilities as plan_utilities
+    from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan as NoisyMaxPlan
+    from optuna_dp.utilities.report_noisy_max import noisy_max as noisy_max
     from optuna_dp.utilities.utility_values import Utilities as Utilities
     from optuna_dp.utilities.utility_values import (
         validation_records_needed as validation_records_needed,
@@ -48,7 +48,7 @@ __getattr__, __dir__, __all__ = front_door(
     __name__,
     {
         "doubling": "DoublingPlan propose_test",
-        "noisy_max": "NoisyMaxPlan noisy_max",
+        "report_noisy_max": "NoisyMaxPlan noisy_max",
         "partitions": "partition",
         "partitions_needed": "NoiseWarning UtilityPlan plan_utilities",
         "utility_values": "Utilities validation_records_needed",

@@ -40,7 +40,7 @@ from optuna_dp.protocol.records import (
 )
 from optuna_dp.utilities.above_threshold import above_threshold
 from optuna_dp.utilities.doubling import DoublingPlan, LoopState
-from optuna_dp.utilities.noisy_max import NoisyMaxPlan, noisy_max
+from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan, noisy_max
 from optuna_dp.utilities.second_evaluations import (
     START_AGAIN,
     UTILITIES_KEY,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution
 
-from optuna_dp.utilities.noisy_max import NoisyMaxPlan, better_noise
+from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan, better_noise
 from optuna_dp.utilities.settings import NOISY_MAX
 from optuna_dp.utilities.trials import UtilitySampler
 

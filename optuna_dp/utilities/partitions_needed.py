@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.utilities.doubling import DoublingPlan
-from optuna_dp.utilities.noisy_max import NoisyMaxPlan
+from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 # Rounding to the grid, and the half grid points by which whole-number noise exceeds real noise.

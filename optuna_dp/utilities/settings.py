@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from optuna_dp.json_records import Record, stored
 from optuna_dp.utilities.doubling import DoublingPlan
-from optuna_dp.utilities.noisy_max import NoisyMaxPlan
+from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan
 from optuna_dp.validation import whole
 
 PROPOSE_TEST = "propose_test"

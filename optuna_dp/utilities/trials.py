@@ -32,8 +32,8 @@ from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.utilities.candidate_lists import candidate_list
 from optuna_dp.utilities.choice import settle, worst
 from optuna_dp.utilities.doubling import DoublingPlan
-from optuna_dp.utilities.noisy_max import NoisyMaxPlan
 from optuna_dp.utilities.partitions_needed import plan_utilities
+from optuna_dp.utilities.report_noisy_max import NoisyMaxPlan
 from optuna_dp.utilities.second_evaluations import UTILITIES_KEY, evaluate_again
 from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.utilities.utility_values import MOST_PARTITIONS_OF_MEANS

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from optuna_dp.voting.plan import VotePlan as VotePlan
     from optuna_dp.voting.skellam_noise import Skellam as Skellam
     from optuna_dp.voting.utility import chance_of_gap as chance_of_gap
-    from optuna_dp.voting.utility import chance_of_good_choice as chance_of_good_choice
     from optuna_dp.voting.utility import visible_gap as visible_gap
 
 __getattr__, __dir__, __all__ = front_door(
@@ -40,6 +39,6 @@ __getattr__, __dir__, __all__ = front_door(
         "ballots": "argmax ballot",
         "plan": "ADJACENCIES VoteFailedError VotePlan",
         "skellam_noise": "Skellam",
-        "utility": "chance_of_gap chance_of_good_choice visible_gap",
+        "utility": "chance_of_gap visible_gap",
     },
 )

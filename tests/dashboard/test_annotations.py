@@ -20,7 +20,7 @@ pytest.importorskip("optuna_dashboard")
 pytest.importorskip("plotly")
 
 from optuna_dp import dashboard
-from optuna_dp.dashboard import annotations
+from optuna_dp.dashboard import study_pages
 
 PLOTS = {
     "dp_hypo": {"privacy-profile", "epsilon-by-trials"},  # T is fixed: no finite divergence.
@@ -191,7 +191,7 @@ def test_the_callback_annotates_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[int, bool]] = []
-    monkeypatch.setattr(dashboard, "annotate", recorder(calls))
+    monkeypatch.setattr(study_pages, "annotate", recorder(calls))
     private_study(
         odp.RandTuneSampler(trials=exactly(11)), storage=f"sqlite:///{tmp_path / 'a.db'}"
     )
@@ -206,7 +206,7 @@ def test_the_callbacks_annotate_studies_of_every_kind(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[int, bool]] = []
-    monkeypatch.setattr(dashboard, "annotate", recorder(calls))
+    monkeypatch.setattr(study_pages, "annotate", recorder(calls))
     KINDS[kind](storage=f"sqlite:///{tmp_path / 'a.db'}")
     last = {"dp_hypo": RUNS, "budget": PLAN.runs}.get(kind, len(CANDIDATES))
     assert calls[:2] == [(1, False), (2, False)]
@@ -220,7 +220,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
     def fail(study: optuna.Study, *, attack: bool) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(dashboard, "annotate", fail)
+    monkeypatch.setattr(study_pages, "annotate", fail)
     with logged() as lines:
         study = KINDS[kind](storage=f"sqlite:///{tmp_path / 'a.db'}")
     assert any("could not be written" in line for line in lines)
@@ -228,13 +228,13 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
 
 
 def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotations, "PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(study_pages, "PACKAGES", ("no_such_package",))
     with pytest.raises(MissingExtraError, match="dashboard"):
         dashboard.DashboardCallback()
 
 
 def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "available", lambda: False)
+    monkeypatch.setattr(study_pages, "available", lambda: False)
     public = odp.publish(odp.release(private_study()), optuna.storages.InMemoryStorage(), "result")
     assert attrs(public) == {"optuna_dp:published": True}
     assert "privacy statement" in public.user_attrs

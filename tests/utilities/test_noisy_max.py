@@ -10,7 +10,7 @@ from scipy import integrate
 import optuna_dp as odp
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.utilities import NoisyMaxPlan, Utilities, noisy_max
-from optuna_dp.utilities.noisy_max import better_noise, measurement
+from optuna_dp.utilities.report_noisy_max import better_noise, measurement
 from optuna_dp.utilities.utility_values import RESOLUTION
 
 from .test_above_threshold import pvalue
