@@ -15,8 +15,8 @@ TOLERANCE = 0.005
 """The epsilon that is reached lies within this fraction below the target."""
 
 _MAX_EVALUATIONS = 60
-# Steps of the search, in u.
-_SHORTEST_STEP, _LONGEST_STEP = 0.01, 2.5
+# The longest step of the search, in u, and the shortest one over the tolerance.
+_LONGEST_STEP, _SHORTEST_STEP = 2.5, 2.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def largest_within(
                 return Found(u, value, slope)
         slope = _slope(previous or outside or inside, point, slope)
         if inside is None or outside is None:
-            u = _onward(point, slope, scale)
+            u = _onward(point, slope, scale, _SHORTEST_STEP * tolerance)
             continue
         if outside.u - inside.u <= 1e-9 * max(1.0, abs(inside.u)):
             break
@@ -145,9 +145,9 @@ def _slope(one: _Point | None, other: _Point, before: float) -> float:
     return min(max(slope, 0.05), 5.0)
 
 
-def _onward(point: _Point, slope: float, scale: Scale) -> float:
+def _onward(point: _Point, slope: float, scale: Scale, shortest: float) -> float:
     """Returns the next place to look while all points lie on one side of the target."""
-    step = min(max(1.05 * abs(point.above) / slope, _SHORTEST_STEP), _LONGEST_STEP)
+    step = min(max(1.05 * abs(point.above) / slope, shortest), _LONGEST_STEP)
     return max(scale.low, point.u - step) if point.above > 0.0 else min(scale.high, point.u + step)
 
 
