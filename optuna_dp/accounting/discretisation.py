@@ -60,6 +60,8 @@ def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation
     interval = min(_STEP * math.sqrt(variance / applications), _STEP_OF_TOTAL * total)
     composed_reach = min(variance + 24.0 * total, reach * max(applications, 1))
     interval = max(interval, 2.0 * reach / MAX_ATOMS, 2.0 * composed_reach / _MAX_COMPOSED_ATOMS)
+    if interval > _COARSEST:
+        return _COARSEST
     interval = 2.0 ** round(math.log2(interval))
     # Losses that sit on multiples of a number stay where they are on a grid that divides it.
     fine = snap / math.ceil(snap / interval) if snap > interval else interval
