@@ -35,7 +35,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 
-STEP = 2e-3
+STEP = 1e-3
 """Largest relative change of gain or cost over one cell of the grid of p (the error is O(STEP^2),
 always upward)."""
 
@@ -45,6 +45,9 @@ _SMALLEST_P = 1e-100
 _NEGLIGIBLE_GAIN = 1e-15
 # Costs this small change the result only at eps - L above 50: runs without privacy.
 _NEGLIGIBLE_COST = 1e-25
+_GRADING = 16.0
+# Pairs with so few vertices have bends that show; a narrow cell is put before each.
+_FEW_VERTICES, _BEFORE = 64, 1e-7
 # Laws whose phi' is a sum of more terms than this take so much coarser steps, for time.
 _LONG_SUM = 100_000
 _COARSER = 5.0
@@ -188,6 +191,9 @@ def _grid(
     stride = max(1, lines.vertices.size // 2000)
     pieces = [np.array([0.0, 1.0]), decades, 1.0 - np.logspace(-12, -1, 23)]
     pieces += [np.linspace(0.1, 0.9, 17), lines.vertices[::stride], lines.vertices[-1:]]
+    if lines.vertices.size <= _FEW_VERTICES:
+        # The cost bends at a vertex, so the line from beyond it says little in the cell before.
+        pieces.append(lines.vertices * (1.0 - _BEFORE))
     if big_c > c:
         # Here lo bends; the gain is convex on either side, so the bend must be a grid point.
         pieces.append(np.array([(big_c - 1.0) / (big_c - c)]))
@@ -195,6 +201,9 @@ def _grid(
     gain, cost = lines.at(p)
     while p.size < _MAX_CELLS:
         uneven = (gain[:-1] > (1.0 + step) * gain[1:]) | (cost[:-1] > (1.0 + step) * cost[1:])
+        # Neighbours of like width, so that the line through the one serves the other.
+        width = np.diff(p)
+        uneven |= width > _GRADING * np.append(width[1:], np.inf)
         matters = (gain[:-1] > _NEGLIGIBLE_GAIN * gain[0]) & (p[:-1] > 0.0)
         matters &= cost[:-1] > _NEGLIGIBLE_COST * cost[0]
         split = np.flatnonzero(uneven & matters)
