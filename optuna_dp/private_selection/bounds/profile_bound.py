@@ -156,14 +156,14 @@ class Lines:
         self.vertices = below[last]
         # The pair is normalised up to rounding; whatever is missing is given to G.
         shortfall = max(0.0, 1.0 - float(reached[-1]))
-        self._reached = np.minimum(1.0, reached[last] + shortfall)
+        self.reached = np.minimum(1.0, reached[last] + shortfall)
         self._missed = missed[last]
         # Sums of n numbers, and generating functions whose logarithm has slope ~ mean.
         self.slack = 1e-12 * max(1.0, trials.mean)
 
     def trade_off(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (G(p), 1 - G(p)), each accurate where it is small."""
-        reached = np.interp(p, self.vertices, self._reached)
+        reached = np.interp(p, self.vertices, self.reached)
         missed = np.interp(p, self.vertices, self._missed)
         return reached, np.where(reached < 0.5, 1.0 - reached, missed)
 
@@ -191,9 +191,12 @@ def _grid(
     stride = max(1, lines.vertices.size // 2000)
     pieces = [np.array([0.0, 1.0]), decades, 1.0 - np.logspace(-12, -1, 23)]
     pieces += [np.linspace(0.1, 0.9, 17), lines.vertices[::stride], lines.vertices[-1:]]
-    if lines.vertices.size <= _FEW_VERTICES:
-        # The cost bends at a vertex, so the line from beyond it says little in the cell before.
-        pieces.append(lines.vertices * (1.0 - _BEFORE))
+    # The cost bends at a vertex, and with hi; the line from beyond says little in the cell before.
+    bends = lines.vertices if lines.vertices.size <= _FEW_VERTICES else np.zeros(0)
+    if big_c > c:
+        of_hi = np.interp((1.0 - c) / (big_c - c), lines.reached, lines.vertices)
+        bends = np.append(bends, of_hi)
+    pieces += [bends, bends * (1.0 - _BEFORE)]
     if big_c > c:
         # Here lo bends; the gain is convex on either side, so the bend must be a grid point.
         pieces.append(np.array([(big_c - 1.0) / (big_c - c)]))
