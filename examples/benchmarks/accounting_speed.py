@@ -121,10 +121,10 @@ MEASURED: list[tuple[str, Callable[[], float], float, str]] = [
     (
         "the same, negative binomial T, shape 0.2, mean 50",
         history_of(odp.NegativeBinomial(shape=0.2, mean=50)),
-        5.0,
+        10.0,
         "epsilon",
     ),
-    ("the same, geometric T, 8 start-up runs", history_of(odp.Geometric(11), 8), 5.0, "epsilon"),
+    ("the same, geometric T, 8 start-up runs", history_of(odp.Geometric(11), 8), 10.0, "epsilon"),
     ("plan_budget, 1348 records, batches of 64", plan_of(1348, 64, 10), 2.0, "epsilon"),
     ("plan_budget, 60,000 records, batches of 256", plan_of(60_000, 256, 10), 2.0, "epsilon"),
     ("plan_budget, a million records, batches of 16", plan_of(10**6, 16, 1), 5.0, "epsilon"),
