@@ -77,6 +77,34 @@ def runs_for_a_target() -> float:
     ).value
 
 
+def poisson() -> float:
+    return odp.selection_guarantee(sgd(1.0), odp.Poisson(100)).epsilon(DELTA)
+
+
+def history_of(trials: odp.TrialCount, startup_runs: int = 0) -> Callable[[], float]:
+    def epsilon() -> float:
+        guarantee = odp.selection_guarantee(
+            sgd(1.0), trials, density_bounds=(0.75, 2.0), startup_runs=startup_runs
+        )
+        return guarantee.epsilon(DELTA)
+
+    return epsilon
+
+
+def plan_of(records: int, batch_size: int, epochs: float) -> Callable[[], float]:
+    def share() -> float:
+        plan = odp.plan_budget(
+            epsilon=1.0,
+            delta=0.01 / records,
+            records=records,
+            batch_size=batch_size,
+            epochs=epochs,
+        )
+        return plan.guarantee.epsilon(plan.delta)
+
+    return share
+
+
 def planner() -> float:
     # Rows are computed when they are read.
     return float(len(odp.selection_plan(sgd(1.01), delta=DELTA).to_json()["rows"]))
@@ -86,8 +114,20 @@ def planner() -> float:
 MEASURED: list[tuple[str, Callable[[], float], float, str]] = [
     ("epsilon of one DP-SGD run, 2344 steps (builds the base profile)", one_run, 5.0, "epsilon"),
     ("epsilon of a selection, base profile cached", selection, 1.0, "epsilon"),
+    ("the same with Poisson T of mean 100", poisson, 2.0, "epsilon"),
     ("the same, asked again", asked_again, 0.02, "epsilon"),
     ("epsilon under a history policy, base profile cached", history, 5.0, "epsilon"),
+    ("the same, Poisson T of mean 100", history_of(odp.Poisson(100)), 5.0, "epsilon"),
+    (
+        "the same, negative binomial T, shape 0.2, mean 50",
+        history_of(odp.NegativeBinomial(shape=0.2, mean=50)),
+        10.0,
+        "epsilon",
+    ),
+    ("the same, geometric T, 8 start-up runs", history_of(odp.Geometric(11), 8), 10.0, "epsilon"),
+    ("plan_budget, 1348 records, batches of 64", plan_of(1348, 64, 10), 2.0, "epsilon"),
+    ("plan_budget, 60,000 records, batches of 256", plan_of(60_000, 256, 10), 2.0, "epsilon"),
+    ("plan_budget, a million records, batches of 16", plan_of(10**6, 16, 1), 5.0, "epsilon"),
     ("selection composed with another release", composition, 10.0, "epsilon"),
     ("calibrate: noise, no adaptivity", noise_for_a_target, 20.0, "noise"),
     ("calibrate: noise, history policy", noise_with_adaptivity, 20.0, "noise"),

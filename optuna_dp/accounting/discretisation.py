@@ -3,6 +3,9 @@
 Discretisation moves each application's loss to grid neighbours, so the interval follows the scale
 of the losses: a fixed 1e-4 would drown gaussian(1000), whose losses are 1e-3, and waste memory on
 large ones. Any choice is sound; the numbers here are estimates.
+
+Intervals are powers of two, so of two grids the coarser one is a part of the other, and its pair
+dominates. With more noise the grid is the same or finer: more noise never costs more.
 """
 
 from __future__ import annotations
@@ -57,6 +60,9 @@ def interval_for(parts: list[Part], pairs: list[DominatingPair | None], relation
     interval = min(_STEP * math.sqrt(variance / applications), _STEP_OF_TOTAL * total)
     composed_reach = min(variance + 24.0 * total, reach * max(applications, 1))
     interval = max(interval, 2.0 * reach / MAX_ATOMS, 2.0 * composed_reach / _MAX_COMPOSED_ATOMS)
+    if interval > _COARSEST:
+        return _COARSEST
+    interval = 2.0 ** round(math.log2(interval))
     # Losses that sit on multiples of a number stay where they are on a grid that divides it.
     fine = snap / math.ceil(snap / interval) if snap > interval else interval
     return min(fine, _COARSEST)

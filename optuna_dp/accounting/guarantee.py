@@ -20,6 +20,7 @@ from optuna_dp.accounting.epsilon_methods import (
     methods_of,
 )
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
+from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.run_profile import first_choice
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
@@ -88,7 +89,12 @@ class Guarantee(Record):
         return parts.notebook_page(self)
 
     def epsilon(self, delta: float) -> float:
-        """Returns the smallest epsilon known to hold at ``delta``, in (0, 1); ``inf`` if none."""
+        """Returns the smallest epsilon known to hold at ``delta``, in [0, 1); ``inf`` if none.
+
+        At 0 it is finite for mechanisms of which a pure epsilon is known.
+        """
+        if validation.number("delta", delta) == 0.0:
+            return pure_of(self._judged, self.neighboring_relation)
         return min(self._epsilons(delta).values())
 
     def delta(self, epsilon: float) -> float:

@@ -11,7 +11,7 @@ from dp_accounting import dp_event
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.kinds.approximate import without_extremes
-from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
+from optuna_dp.accounting.rdp_curves import rdp_to_delta, rdp_to_epsilon
 
 _PROFILE_POINTS = 4000
 
@@ -40,8 +40,8 @@ def _k_ary_response(noise_parameter: float, buckets: int) -> DominatingPair:
 
 def _pair_of_rdp(event: Any, relation: str) -> DominatingPair:
     """The pair that a curve implies: the same bound in both directions."""
-    rdp = run_rdp.rdp_of(event, relation)
-    orders = np.array(DEFAULT_ORDERS)
+    orders = run_rdp.orders_for(event)
+    rdp = run_rdp.rdp_of(event, relation, orders)
     if not np.any(np.isfinite(rdp)):
         return DominatingPair.infinite()
     top = min(rdp_to_epsilon(orders, rdp, 1e-16), LARGEST_EPSILON)

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.bounds import Method
 from optuna_dp.accounting.kinds.base import OwnEvent
-from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS, rdp_to_delta, rdp_to_epsilon
+from optuna_dp.accounting.rdp_curves import rdp_to_delta, rdp_to_epsilon
 from optuna_dp.arrays import FloatArray
 
 
 class RdpMethod(Method):
     """A Renyi-DP curve, converted."""
 
-    def __init__(self, curve: FloatArray, reason: str | None = None) -> None:
-        self._orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
-        self._curve = curve
+    def __init__(self, orders: FloatArray, curve: FloatArray, reason: str | None = None) -> None:
+        self._orders, self._curve = orders, curve
         self._reason = reason
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
@@ -42,4 +40,5 @@ class RdpMethod(Method):
 def renyi_method(event: Any, relation: str) -> RdpMethod:
     """Returns the bound of an event."""
     reason = event.why_no_curve() if isinstance(event, OwnEvent) else None
-    return RdpMethod(run_rdp.rdp_of(event, relation), reason)
+    orders = run_rdp.orders_for(event)
+    return RdpMethod(orders, run_rdp.rdp_of(event, relation, orders), reason)

@@ -224,18 +224,16 @@ def composed(parts: list[Part], relation: str) -> Any:
     if interval > _COARSEST:  # Losses beyond any epsilon that means something.
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
     interval = interval if interval >= _FINEST else DEFAULT_INTERVAL
-    result, native = None, []
+    found, native = [], []
     for part, pair in zip(parts, pairs, strict=True):
         if pair is not None:
-            pld = plds.pld_of_pair(pair, interval)
+            found.append((plds.pld_of_pair(pair, interval), part.times))
         elif sampled_gaussian.applies_to(part.event):
-            pld = sampled_gaussian.loss_distribution(part.event, relation, interval)
+            of_step = sampled_gaussian.loss_distribution(part.event, relation, interval)
+            found.append((of_step, part.times))
         else:
             native.append(dp_event.SelfComposedDpEvent(part.event, part.times))
-            continue
-        pld = pld.self_compose(part.times) if part.times > 1 else pld
-        result = pld if result is None else result.compose(pld)
     if native:
-        pld = plds.native_pld(dp_event.ComposedDpEvent(native), relation, interval)
-        result = pld if result is None else result.compose(pld)
-    return result
+        whole = dp_event.ComposedDpEvent(native)
+        found.append((plds.native_pld(whole, relation, interval), 1))
+    return plds.composed(found)

@@ -76,6 +76,22 @@ def rdp_of(
     return found[np.searchsorted(asked, wanted)]
 
 
+def orders_for(event: Any) -> FloatArray:
+    """Returns the orders at which an event's curve is converted to an epsilon.
+
+    The default ones, and those at which a part of it was given: between them a given curve is
+    bounded by chords, which say less.
+    """
+    return np.union1d(DEFAULT_ORDERS, [a for a in _given_orders(event) if a <= DEFAULT_ORDERS[-1]])
+
+
+def _given_orders(event: Any) -> Iterator[float]:
+    if isinstance(event, OwnEvent):
+        yield from event.given_orders
+    for part in supported_events.children(event):
+        yield from _given_orders(part)
+
+
 @functools.lru_cache(maxsize=256)
 def _rdp_cached(key: str, relation: str, orders: tuple[float, ...]) -> FloatArray:
     return _rdp(event_from_json(json.loads(key)), relation, np.array(orders))

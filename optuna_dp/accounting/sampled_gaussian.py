@@ -63,9 +63,12 @@ def _one_way(event: Any, adjacency: Any, interval: float) -> Any:
     deltas[inside] = mechanism.mu_upper_cdf(cuts[inside]) - np.exp(
         epsilons[inside] + mechanism.mu_lower_log_cdf(cuts[inside])
     )
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-        interval, low, high, np.clip(deltas, 0.0, 1.0)
-    ).to_dense_pmf()
+    # dp-accounting's connect-the-dots (arXiv 2207.04380v1), without its dictionary of all losses.
+    deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    falls = -np.diff(deltas)
+    up, down = falls / -math.expm1(-interval), falls / math.expm1(interval)
+    masses = np.append(1.0 - deltas[0], up) - np.append(down, 0.0)
+    return pld_pmf.DensePLDPmf(interval, low, np.maximum(masses, 0.0), float(deltas[-1]), True)
 
 
 def _cuts(epsilons: FloatArray, rate: float, noise: float, adjacency: Any) -> FloatArray:

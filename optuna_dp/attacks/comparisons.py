@@ -38,7 +38,6 @@ from optuna_dp.accounting.bounds import Method, ProfileMethod
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
 from optuna_dp.accounting.rdp_curves import (
-    DEFAULT_ORDERS,
     at_orders_above_one,
     checked_curve,
     over_order,
@@ -91,9 +90,10 @@ def _methods(key: str, relation: str) -> Mapping[str, Method]:
         backward = pair.reversed()
         found["koskela"] = ProfileMethod(_Koskela(pair, event), _Koskela(backward, event))
     if bounds != (1.0, 1.0):
-        orders = np.asarray(DEFAULT_ORDERS, dtype=np.float64)
-        run = run_rdp.rdp_of(event.run, relation)
+        orders = run_rdp.orders_for(event)
+        run = run_rdp.rdp_of(event.run, relation, orders)
         found["theorem_1"] = RdpMethod(
+            orders,
             theorem1_as_printed(orders, run, event.trials, bounds),
             why_no_rdp(event.trials) or "it covers negative binomial laws only",
         )

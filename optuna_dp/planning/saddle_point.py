@@ -59,16 +59,15 @@ def estimated_epsilon(
     """
     parts = [*parts, *_rounding(parts, replace_one)]
 
-    def log_moments(orders: ComplexArray) -> ComplexArray:
-        found = np.zeros(orders.size, dtype=np.complex128)
+    def log_moments(order: float, step: float = 0.0, count: int = 1) -> ComplexArray:
+        found = np.zeros(count, dtype=np.complex128)
         for part in parts:
-            found += part.steps * _log_moments(orders, part, replace_one)
+            found += part.steps * _log_moments(order, step, count, part, replace_one)
         return found
 
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # Hardly less than the mean loss, of which this is an upper bound.
-        least = np.array([_LEAST_ORDER], dtype=np.complex128)
-        epsilon = max(near, float(log_moments(least)[0].real) / _LEAST_ORDER)
+        epsilon = max(near, float(log_moments(_LEAST_ORDER)[0].real) / _LEAST_ORDER)
         if not epsilon < math.inf:
             return math.inf
         for _ in range(4):
@@ -79,21 +78,32 @@ def estimated_epsilon(
     return epsilon
 
 
-def _log_moments(orders: ComplexArray, part: Steps, replace_one: bool) -> ComplexArray:
-    """Returns log M(z) of one step, M - 1 summed by itself because it is small."""
+def _log_moments(
+    order: float, step: float, count: int, part: Steps, replace_one: bool
+) -> ComplexArray:
+    """Returns log M(z) of one step at z = order + i step k, k < count."""
     if part.rate >= 1.0:
         moved = 2.0 if replace_one else 1.0
-        return orders * (orders + 1.0) * 0.5 * (moved / part.noise_multiplier) ** 2
+        z = order + 1j * step * np.arange(count)
+        return np.asarray(z * (z + 1.0) * 0.5 * (moved / part.noise_multiplier) ** 2)
     # Under e^(zL) the outcomes move by up to this much.
-    log_weight, with_record, loss = _outcomes(part, float(orders.real.max()) + 1.0, replace_one)
-    # Exponentials of complex numbers take many times as long.
-    at: FloatArray | ComplexArray = orders if np.any(orders.imag) else orders.real
-    exponent = np.multiply.outer(at, loss) + with_record
+    log_weight, with_record, loss = _outcomes(part, order + 1.0, replace_one)
+    exponent = order * loss + with_record
     # M - 1, small as it is; far out only the weight keeps it finite.
     weight = np.exp(log_weight)
     beyond = np.exp(exponent + log_weight) - weight
-    change = np.where(exponent.real < 1.0, np.expm1(exponent) * weight, beyond)
-    return np.asarray(np.log1p(change.sum(axis=1)), dtype=np.complex128)
+    change = np.full(count, np.where(exponent < 1.0, np.expm1(exponent) * weight, beyond).sum())
+    if count == 1:
+        return np.log1p(change.astype(np.complex128))
+    # From one z to the next each outcome turns by an angle: no exponentials of complex numbers.
+    at_order = np.exp(exponent + log_weight)
+    turned, angle = at_order.astype(np.complex128), np.exp(1j * step * loss)
+    turns = np.zeros(count, dtype=np.complex128)
+    for k in range(1, count):
+        turned *= angle
+        turns[k] = turned.sum()
+    turns[1:] -= at_order.sum()
+    return np.log1p(change + turns)
 
 
 def _outcomes(
@@ -146,7 +156,7 @@ def _rounding(parts: list[Steps], replace_one: bool) -> list[Steps]:
     return [Steps(1.0, (2.0 if replace_one else 1.0) * added**-0.5, 1)] if added > 0.0 else []
 
 
-LogMoments = Callable[[ComplexArray], ComplexArray]
+LogMoments = Callable[..., ComplexArray]  # Of an order, a step along the contour, a count.
 
 
 def _saddle(log_moments: LogMoments, epsilon: float) -> float:
@@ -154,7 +164,7 @@ def _saddle(log_moments: LogMoments, epsilon: float) -> float:
 
     def height(log_order: float) -> float:
         order = math.exp(log_order)
-        moment = float(log_moments(np.array([order], dtype=np.complex128))[0].real)
+        moment = float(log_moments(order)[0].real)
         value = moment - order * epsilon - math.log(order * (order + 1.0))
         # Too large for floats: the further out, the worse.
         return value if math.isfinite(value) else 1e200 * (10.0 + log_order)
@@ -169,15 +179,15 @@ _COARSELY = {"xatol": 0.05}
 def _solved(log_moments: LogMoments, order: float, delta: float, near: float) -> float:
     """Returns the epsilon at which the integral through this order is ``delta``."""
     apart = 0.01 * order
-    below, at, above = log_moments(
-        np.array([order - apart, order, order + apart], dtype=np.complex128)
-    ).real
+    below, at, above = (
+        float(log_moments(a)[0].real) for a in (order - apart, order, order + apart)
+    )
     spread = math.sqrt(max((below - 2.0 * at + above) / apart**2, 1e-12))
     # A third of the way to the pole at 0; 16 points within two deviations of a normal loss.
     step = min(order / 3.0, 0.4 / spread)
     for count in _FREQUENCIES:
         z = np.asarray(order + 1j * step * np.arange(count), dtype=np.complex128)
-        integrand = log_moments(z) - np.log(z * (z + 1.0))
+        integrand = log_moments(order, step, count) - np.log(z * (z + 1.0))
         if integrand[-1].real < integrand[0].real + math.log(_FALLEN):
             break
     weights = np.full(z.size, step / math.pi)

@@ -15,8 +15,10 @@ TOLERANCE = 0.005
 """The epsilon that is reached lies within this fraction below the target."""
 
 _MAX_EVALUATIONS = 60
-# Steps of the search, in u.
-_SHORTEST_STEP, _LONGEST_STEP = 0.01, 2.5
+_LONGEST_STEP = 2.5  # of the search, in u
+_BESIDE = 0.01  # where a slope is read
+# Points as near as this say more about rounding than about the slope.
+_TOO_CLOSE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def largest_within(
                 return Found(u, value, slope)
         slope = _slope(previous or outside or inside, point, slope)
         if inside is None or outside is None:
-            u = _onward(point, slope, scale)
+            u = _onward(point, slope, scale, tolerance)
             continue
         if outside.u - inside.u <= 1e-9 * max(1.0, abs(inside.u)):
             break
@@ -129,6 +131,9 @@ def guided(
     """
     aim = target * (1.0 - 0.5 * tolerance) / ratio
     near = largest_within(rough, aim, scale, tolerance=0.1 * tolerance)
+    at = max(near.at - _BESIDE, scale.low)
+    if at < near.at and 0.0 < (beside := rough(at)) < near.cost < math.inf:
+        near = near._replace(slope=math.log(near.cost / beside) / (near.at - at))
     return largest_within(cost, target, scale.starting_at(near), tolerance=tolerance)
 
 
@@ -139,15 +144,17 @@ class _Point(NamedTuple):
 
 
 def _slope(one: _Point | None, other: _Point, before: float) -> float:
-    if one is None or one.u == other.u or not math.isfinite(one.above + other.above):
+    if one is None or not math.isfinite(one.above + other.above):
+        return before
+    if abs(other.u - one.u) < _TOO_CLOSE:
         return before
     slope = (other.above - one.above) / (other.u - one.u)
-    return min(max(slope, 0.05), 5.0)
+    return min(max(slope, 0.05), 10.0)
 
 
-def _onward(point: _Point, slope: float, scale: Scale) -> float:
+def _onward(point: _Point, slope: float, scale: Scale, tolerance: float) -> float:
     """Returns the next place to look while all points lie on one side of the target."""
-    step = min(max(1.05 * abs(point.above) / slope, _SHORTEST_STEP), _LONGEST_STEP)
+    step = min(1.05 * max(abs(point.above), tolerance) / slope, _LONGEST_STEP)
     return max(scale.low, point.u - step) if point.above > 0.0 else min(scale.high, point.u + step)
 
 

@@ -12,7 +12,6 @@ from optuna_dp import validation
 from optuna_dp.accounting.event_json import canonical_key
 from optuna_dp.accounting.events import RELATIONS
 from optuna_dp.accounting.guarantee import Guarantee
-from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.supported_events import non_private_reason
 from optuna_dp.errors import InvalidArgumentError, UnsupportedEventError
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
@@ -86,8 +85,6 @@ class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore
         whole = self.guarantee
         if non_private_reason(whole.event) is not None:
             return math.inf
-        if delta == 0.0:
-            return pure_of(whole.event, self._relation)
         return 0.0 if delta == 1.0 else whole.epsilon(delta)
 
     def get_delta(self, target_epsilon: float) -> float:

@@ -37,7 +37,7 @@ def _as_trials(name: str, value: Any) -> TrialCount:
         raise InvalidArgumentError(
             name, value, "it must be a law of the number of runs, such as Geometric(mean=20)"
         )
-    return value
+    return value.checked()
 
 
 def _as_policy(name: str, value: Any) -> str:

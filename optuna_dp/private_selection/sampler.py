@@ -60,7 +60,7 @@ class SelectionSampler(DrawnSlotSampler):
                 "For example optuna_dp.Geometric(mean=20). For a fixed number of runs use "
                 "BudgetSampler(plan_budget(...)).",
             )
-        self._trials = trials
+        self._trials = trials.checked()
         self._prior: Prior = UniformPrior() if prior is None else prior
         if not isinstance(self._prior, Prior):
             raise InvalidArgumentError(

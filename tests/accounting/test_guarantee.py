@@ -338,10 +338,31 @@ def test_unsupported_events_are_refused_before_any_work(wrap: Any) -> None:
         assert isinstance(caught.value.event, dp_event.UnsupportedDpEvent)
 
 
+def test_at_delta_zero_there_is_the_pure_epsilon_or_none() -> None:
+    laplace = dp_event.LaplaceDpEvent(2.0)
+    best = odp.selection_guarantee(laplace, odp.Geometric(5))
+    assert odp.Guarantee(laplace).epsilon(0) == 0.5
+    assert best.epsilon(0.0) == pytest.approx(1.5)
+    assert best.compose(odp.pure_dp(0.25)).epsilon(0.0) == pytest.approx(1.75)
+    assert odp.Guarantee(odp.gaussian(1.0)).epsilon(0.0) == math.inf
+    assert best.delta(best.epsilon(0.0)) == 0.0
+
+
+def test_few_points_of_a_curve_are_converted_at_their_own_orders() -> None:
+    """Canonne, Kamath & Steinke's conversion at order 8, as in Theorem II.1 of DP-HYPE."""
+    exact = 1.0 + math.log(7 / 8) - math.log(8e-5) / 7
+    for event in (odp.rdp([8], [1]), odp.compose(odp.rdp([8.0], [0.4]), odp.rdp([8.0], [0.6]))):
+        found = odp.Guarantee(event).by_method(1e-5)
+        assert found["rdp"] == pytest.approx(exact, rel=1e-9)
+        assert exact <= found["profile"] <= 1.0001 * exact
+    assert odp.Guarantee(odp.rdp([1e12], [1.0])).epsilon(1e-5) < 1.1  # no sum of so many terms
+
+
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan, math.inf, "small", None])
 def test_bad_delta(delta: Any) -> None:
     guarantee = odp.Guarantee(odp.gaussian(1.0))
-    for ask in (guarantee.epsilon, guarantee.by_method, guarantee.bounds, guarantee.method):
+    asks = [guarantee.by_method, guarantee.bounds, guarantee.method]
+    for ask in asks + [guarantee.epsilon] * (delta != 0.0):
         with pytest.raises(InvalidArgumentError) as caught:
             ask(delta)
         assert caught.value.argument == "delta"

@@ -13,7 +13,7 @@ from accounting.plain_runs import both, gaussian_delta, sgd
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 
-from optuna_dp import Geometric
+from optuna_dp import Geometric, Guarantee
 from optuna_dp.accounting import (
     discretisation,
     plds,
@@ -271,3 +271,14 @@ class TestResources:
         interval = discretisation.interval_for(parts, [None], "add_or_remove_one")
         reach = discretisation.loss_reach(parts[0].event, "add_or_remove_one")
         assert 2 * reach / interval <= 1.001 * discretisation.MAX_ATOMS
+
+
+def test_more_noise_never_costs_more() -> None:
+    """Grids are nested: an interval that changes on the way makes no step upward."""
+    for rate, steps in ((0.02, 100), (0.3, 20)):
+        noises = 0.9 * 1.004 ** np.arange(20)
+        costs = [
+            Guarantee(dp_sgd(noise_multiplier=n, sample_rate=rate, steps=steps)).epsilon(1e-5)
+            for n in noises.tolist()
+        ]
+        assert all(later <= before for before, later in itertools.pairwise(costs))

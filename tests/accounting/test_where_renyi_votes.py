@@ -71,7 +71,7 @@ def test_for_the_geometric_law_a_curve_says_no_more_at_length(kind: str, seed: i
 @pytest.fixture
 def without_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the accounting by Renyi curves: everything is free."""
-    nothing = renyi_method.RdpMethod(np.zeros(len(DEFAULT_ORDERS)))
+    nothing = renyi_method.RdpMethod(np.array(DEFAULT_ORDERS), np.zeros(len(DEFAULT_ORDERS)))
     monkeypatch.setattr(renyi_method, "renyi_method", lambda event, relation: nothing)
 
 

@@ -7,12 +7,15 @@ import math
 import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import mpmath
 import numpy as np
 import pytest
 from private_selection.trial_count_reference import mp_pmf
 
+import optuna_dp as odp
 from optuna_dp import Binomial, Geometric, Logarithmic, NegativeBinomial, Poisson, TrialCount
 from optuna_dp.errors import InvalidArgumentError
 
@@ -23,6 +26,8 @@ LAWS: list[TrialCount] = [
     Geometric(1),
     Geometric(20),
     Logarithmic(10),
+    Geometric(gamma=0.3),
+    Logarithmic(gamma=0.3),
     NegativeBinomial(shape=-0.5, mean=5),
     NegativeBinomial(shape=2.5, gamma=0.1),
     NegativeBinomial(shape=0.5, gamma=1 - 1e-9),
@@ -225,6 +230,10 @@ def test_two_spellings_of_one_law_are_equal() -> None:
         lambda: NegativeBinomial(shape=-0.999, mean=1e6),
         lambda: Geometric(0.99),
         lambda: Geometric(math.inf),
+        lambda: Geometric(),
+        lambda: Geometric(None),
+        lambda: Geometric(3, gamma=0.5),
+        lambda: Geometric(gamma=1.0),
         lambda: Logarithmic("10"),
         lambda: Poisson(0),
         lambda: Poisson(-1),
@@ -316,3 +325,48 @@ def test_a_law_is_charged_for_by_its_own_class_and_name() -> None:
             _of_one(law=law)
     with pytest.raises(InvalidArgumentError, match="drawn by exact_tail"):
         _of_one(law="draws by itself", sample=lambda law, uniform_bits=None: 20)
+
+
+@dataclass(frozen=True)
+class Weights(TrialCount):
+    """T is 1, 2, ... with these chances; a law that a user might write."""
+
+    weights: tuple  # no type of what it holds
+    law: ClassVar[str] = "weights"
+
+    @property
+    def mean(self) -> float:
+        return float(np.dot(self.weights, np.arange(1, 1 + len(self.weights))))
+
+    @property
+    def maximum(self) -> int:
+        return len(self.weights)
+
+    def _pmf(self, k: np.ndarray) -> np.ndarray:
+        return np.append(0.0, self.weights)[np.minimum(k, len(self.weights)).astype(int)]
+
+    def _tail(self, n: int) -> float:
+        return float(sum(self.weights[n:]))
+
+    def _pgf(self, s: np.ndarray) -> np.ndarray:
+        return np.polynomial.polynomial.polyval(s, np.append(0.0, self.weights))
+
+    def _pgf_derivative(self, s: np.ndarray) -> np.ndarray:
+        return np.polynomial.polynomial.polyval(
+            s, np.array(self.weights) * np.arange(1, 1 + len(self.weights))
+        )
+
+    def exact_tail(self, ctx: Any, n: int) -> Any:
+        return ctx.fsum(self.weights[n:])
+
+
+def test_a_law_that_json_does_not_give_back_is_refused_where_it_is_given() -> None:
+    """A tuple becomes a list, which is not what was stored: not at the first ``.delta()``."""
+    law = Weights((0.25, 0.75))
+    for give in (
+        lambda: odp.selection_guarantee(odp.gaussian(1.0), law),
+        lambda: odp.selection_guarantee(odp.gaussian(1.0), law.capped(1)),
+        lambda: odp.RandTuneSampler(trials=law),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"tuple\[float, \.\.\.\]"):
+            give()

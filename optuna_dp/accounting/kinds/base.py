@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import attr
@@ -53,6 +53,11 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
     def curve_may_be_smaller(self) -> bool:
         """Returns whether its Renyi-DP curve may say less than its other bounds."""
         return False
+
+    @property
+    def given_orders(self) -> Sequence[float]:
+        """Returns the orders at which its Renyi-DP curve was given."""
+        return ()
 
     def children(self) -> list[Any]:
         """Returns the sub-events whose cost is computed on its own."""

@@ -56,6 +56,11 @@ class RdpDpEvent(OwnEvent):
         object.__setattr__(self, "orders", tuple(order for order, _ in points))
         object.__setattr__(self, "epsilons", tuple(epsilon for _, epsilon in points))
 
+    @property
+    def given_orders(self) -> Sequence[float]:
+        """See :class:`OwnEvent`."""
+        return self.orders
+
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
         return f"a mechanism with a given Rényi-DP curve ({len(self.orders)} orders)"

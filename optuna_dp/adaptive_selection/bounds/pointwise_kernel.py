@@ -190,6 +190,13 @@ class CellKernels:
 
         What lies beyond ``at`` falls at no cost, then the cheapest steps do: a knapsack.
 
+        An example with two steps: a = (0.5, 0.5), rises (0.2, 0.6), both steps from 0.5 down to
+        0.1 at least, at = 0.4, too_much = 0.15. (1) Beyond 0.4 each step falls by 0.1 at no cost.
+        That is 0.5 * 0.1 + 0.5 * 0.1 = 0.1 of the sum; 0.05 is left. (2) Up to 0.4 each step has
+        room for 0.3. A unit of the sum costs 0.2 / 0.5 = 0.4 in the first step and 1.2 in the
+        second. So the first one takes it all: it falls by another 0.1, and 0.4 * 0.05 = 0.02 is
+        the least change.
+
         Args:
             too_much: Shape (cells,); nothing is taken back where it is negative.
             rises: g or h.

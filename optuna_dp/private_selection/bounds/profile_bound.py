@@ -35,7 +35,7 @@ from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 
-STEP = 2e-3
+STEP = 1e-3
 """Largest relative change of gain or cost over one cell of the grid of p (the error is O(STEP^2),
 always upward)."""
 
@@ -45,9 +45,9 @@ _SMALLEST_P = 1e-100
 _NEGLIGIBLE_GAIN = 1e-15
 # Costs this small change the result only at eps - L above 50: runs without privacy.
 _NEGLIGIBLE_COST = 1e-25
-# Beyond this ratio of neighbouring cell widths, extending a secant would magnify rounding.
-_MAX_WIDTH_RATIO = 64.0
 _GRADING = 16.0
+# Pairs with so few vertices have bends that show; a narrow cell is put before each.
+_FEW_VERTICES, _BEFORE = 64, 1e-7
 # Laws whose phi' is a sum of more terms than this take so much coarser steps, for time.
 _LONG_SUM = 100_000
 _COARSER = 5.0
@@ -107,8 +107,10 @@ class DataProfile:
             step *= _COARSER
         p, gain, cost = _grid(lines, c, big_c, step)
         self.grid_size = p.size
-        gain, cost = _sound_lines(p, gain, cost, lines.slack)
-        self._floor, self._weights, self._kinks = _hinges(gain, cost)
+        low, high = cost * (1.0 - lines.slack), cost * (1.0 + lines.slack)
+        below = np.append(extended(-p[None], low[None], high[None]), low[-1])
+        gain *= 1.0 + lines.slack
+        self._floor, self._weights, self._kinks = _hinges(gain, np.maximum(below, 0.0))
 
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
@@ -154,14 +156,14 @@ class Lines:
         self.vertices = below[last]
         # The pair is normalised up to rounding; whatever is missing is given to G.
         shortfall = max(0.0, 1.0 - float(reached[-1]))
-        self._reached = np.minimum(1.0, reached[last] + shortfall)
+        self.reached = np.minimum(1.0, reached[last] + shortfall)
         self._missed = missed[last]
         # Sums of n numbers, and generating functions whose logarithm has slope ~ mean.
         self.slack = 1e-12 * max(1.0, trials.mean)
 
     def trade_off(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (G(p), 1 - G(p)), each accurate where it is small."""
-        reached = np.interp(p, self.vertices, self._reached)
+        reached = np.interp(p, self.vertices, self.reached)
         missed = np.interp(p, self.vertices, self._missed)
         return reached, np.where(reached < 0.5, 1.0 - reached, missed)
 
@@ -189,6 +191,12 @@ def _grid(
     stride = max(1, lines.vertices.size // 2000)
     pieces = [np.array([0.0, 1.0]), decades, 1.0 - np.logspace(-12, -1, 23)]
     pieces += [np.linspace(0.1, 0.9, 17), lines.vertices[::stride], lines.vertices[-1:]]
+    # The cost bends at a vertex, and with hi; the line from beyond says little in the cell before.
+    bends = lines.vertices if lines.vertices.size <= _FEW_VERTICES else np.zeros(0)
+    if big_c > c:
+        of_hi = np.interp((1.0 - c) / (big_c - c), lines.reached, lines.vertices)
+        bends = np.append(bends, of_hi)
+    pieces += [bends, bends * (1.0 - _BEFORE)]
     if big_c > c:
         # Here lo bends; the gain is convex on either side, so the bend must be a grid point.
         pieces.append(np.array([(big_c - 1.0) / (big_c - c)]))
@@ -196,12 +204,9 @@ def _grid(
     gain, cost = lines.at(p)
     while p.size < _MAX_CELLS:
         uneven = (gain[:-1] > (1.0 + step) * gain[1:]) | (cost[:-1] > (1.0 + step) * cost[1:])
-        # Neighbours of like width, so that the secants of the one serve the other.
+        # Neighbours of like width, so that the line through the one serves the other.
         width = np.diff(p)
-        beside = np.minimum(
-            np.concatenate([[np.inf], width[:-1]]), np.concatenate([width[1:], [np.inf]])
-        )
-        uneven |= width > _GRADING * beside
+        uneven |= width > _GRADING * np.append(width[1:], np.inf)
         matters = (gain[:-1] > _NEGLIGIBLE_GAIN * gain[0]) & (p[:-1] > 0.0)
         matters &= cost[:-1] > _NEGLIGIBLE_COST * cost[0]
         split = np.flatnonzero(uneven & matters)
@@ -225,39 +230,24 @@ def _between(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(np.where(right > 4.0 * left, np.sqrt(left * right), middle))
 
 
-def _sound_lines(
-    p: FloatArray, gain: FloatArray, cost: FloatArray, slack: float
-) -> tuple[FloatArray, FloatArray]:
-    """Returns lines (A_i, B_i) whose envelope is above A(p) - B(p) t for all p, t >= 0.
+def extended(s: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Returns at all points but the last of each row a number below the cost of the cell there.
 
-    In a cell the gain is convex, hence below its chord; the cost is convex over [0, 1], hence
-    above the secants of the two neighbouring cells, extended, and above its right end. The
-    largest of the three is bent at the points added here (lemma 6 of the proof).
+    The cost is convex in s. So in a cell it is above the line through the two points after the
+    cell, where it is between ``low`` and ``high``; the gain is below its chord. The largest value
+    of a line less a line is at an end of the cell.
+
+    Args:
+        s: Falling points, a row for each problem; the cost falls with them.
+        low: The cost at the points, rounded down.
+        high: The same, rounded up.
     """
-    width = np.diff(p)
-    with np.errstate(over="ignore"):
-        secant = np.diff(cost) / width
-    a0, a1, b0, b1 = gain[:-1], gain[1:], cost[:-1], cost[1:]
-    # Slopes of the lines below the cost: from (p_i, b0) rightward, (p_{i+1}, b1) leftward.
-    before = np.concatenate([[-np.inf], secant[:-1]])
-    after = np.concatenate([secant[1:], [0.0]])
-    ratio_before = np.concatenate([[np.inf], width[1:] / width[:-1]])
-    ratio_after = np.concatenate([width[:-1] / width[1:], [np.inf]])
-    # Nor beyond what floats can hold: level lines are sound as well.
-    after = np.where((ratio_after > _MAX_WIDTH_RATIO) | ~np.isfinite(after), 0.0, after)
-    # The lower bound is max(b0 + before x, b1 - after (w - x)), x in [0, w]; it bends at x.
-    known = (ratio_before <= _MAX_WIDTH_RATIO) & np.isfinite(before)
-    gap = (b0 - b1) + after * width
-    fall = np.where(known, np.maximum(after - before, 0.0), np.inf)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where(fall > 0.0, gap / fall, 0.0)
-    x = np.clip(np.nan_to_num(x, nan=0.0), 0.0, width)
-    bent_cost = np.minimum(b0, b1 - after * (width - x))
-    bent_gain = a0 + (a1 - a0) * (x / width)
-    # Interleave, so that the order along p is kept.
-    out_gain = np.concatenate([np.column_stack([a0, bent_gain]).ravel(), gain[-1:]])
-    out_cost = np.concatenate([np.column_stack([b0, bent_cost]).ravel(), cost[-1:]])
-    return out_gain * (1.0 + slack), np.maximum(out_cost * (1.0 - slack), 0.0)
+    width = s[:, :-1] - s[:, 1:]
+    fall = np.maximum(low[:, 1:-1] - high[:, 2:], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        rise = np.where(width[:, 1:] > 0.0, fall / width[:, 1:] * width[:, :-1], 0.0)
+    found = np.concatenate([low[:, 1:-1] + rise, low[:, -1:]], axis=1)
+    return np.asarray(np.minimum(found, low[:, :-1]))
 
 
 def _hinges(gain: FloatArray, cost: FloatArray) -> tuple[float, FloatArray, FloatArray]:

@@ -33,6 +33,7 @@ from optuna_dp import validation
 from optuna_dp.accounting.bounds import smallest_epsilon
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.arrays import FloatArray
+from optuna_dp.private_selection.bounds.profile_bound import extended
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 
 STEP = 0.03
@@ -138,7 +139,7 @@ class RankProfile:
         s = _points(1.0 - a, levels, np.union1d(own, _SMALL_Q))
         x_low, x_high = _below(a, s, kinks, reached, shown)
         self._gains = gain(s[:, :-1]) * (1.0 + slope_error) + np.finfo(np.float64).tiny
-        self._costs = _extended(
+        self._costs = extended(
             s, cost(x_low) * (1.0 - slope_error), cost(x_high) * (1.0 + slope_error)
         )
         self.shape = (self._costs.shape[0], self._costs.shape[1])
@@ -245,18 +246,3 @@ def _below(
     top = np.interp(1.0 - a, kinks, reached)[:, None] - shown
     low = top - np.interp(q + shown, kinks, reached) - 2.0 * shown
     return low, top - np.interp(q - shown, kinks, reached) + shown
-
-
-def _extended(s: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Returns at all points but the last of each row a number below the cost of the cell there.
-
-    The cost is convex in s. So in a cell it is above the line through the two points after the
-    cell, where it is between ``low`` and ``high``; the gain is below its chord. The largest value
-    of a line less a line is at an end of the cell.
-    """
-    width = s[:, :-1] - s[:, 1:]
-    fall = np.maximum(low[:, 1:-1] - high[:, 2:], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        rise = np.where(width[:, 1:] > 0.0, fall / width[:, 1:] * width[:, :-1], 0.0)
-    extended = np.concatenate([low[:, 1:-1] + rise, low[:, -1:]], axis=1)
-    return np.asarray(np.minimum(extended, low[:, :-1]))

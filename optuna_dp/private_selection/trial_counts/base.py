@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import secrets
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from optuna_dp import parts, validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.json_records import Record
 from optuna_dp.private_selection.trial_counts import exact
 
@@ -23,6 +24,7 @@ WholeNumbers = int | list[int] | npt.NDArray[Any]
 _LARGEST_QUESTION = 10**300
 #: Bits of the uniform that :meth:`TrialCount.sample` inverts.
 UNIFORM_BITS = 128
+_STORABLE = "Declare each field's type, such as tuple[float, ...], or write to_json and _read."
 Mpf = Any  # A number of mpmath, which has no types.
 
 
@@ -289,6 +291,22 @@ class TrialCount(Record, ABC):
         return InvalidArgumentError(
             "record", data, why, fix or "The record is corrupted or of another version."
         )
+
+    def checked(self) -> TrialCount:
+        """Returns the law; refuses one of your own that JSON does not give back.
+
+        Raises:
+            InvalidArgumentError: If it does not.
+        """
+        if type(self.uncapped).__module__.startswith("optuna_dp."):
+            return self
+        try:
+            again = TrialCount.from_json(json.loads(json.dumps(self.to_json())))
+        except (TypeError, ValueError, LookupError, OptunaDPError) as error:
+            raise self.refusal(self, f"it cannot be stored ({error})", _STORABLE) from error
+        if again != self:
+            raise self.refusal(self, f"JSON gives back {again!r}", _STORABLE)
+        return self
 
     # ---- helpers -------------------------------------------------------------------------------
 

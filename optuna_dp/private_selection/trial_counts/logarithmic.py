@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial, given_mean
+from optuna_dp.private_selection.trial_counts.negative_binomial import NegativeBinomial
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -14,6 +14,7 @@ class Logarithmic(NegativeBinomial):
 
     Args:
         mean: E[T], at least 1 (exactly 1: T = 1 always).
+        gamma: From 1e-300 to below 1. Give either this or ``mean``.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -21,5 +22,5 @@ class Logarithmic(NegativeBinomial):
 
     law: ClassVar[str] = "logarithmic"
 
-    def __init__(self, mean: float) -> None:
-        super().__init__(shape=0.0, mean=given_mean(mean))
+    def __init__(self, mean: float | None = None, *, gamma: float | None = None) -> None:
+        super().__init__(shape=0.0, mean=mean, gamma=gamma)

@@ -87,10 +87,8 @@ class NegativeBinomial(TrialCount):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        if type(self) is not NegativeBinomial:  # A law of a given shape.
-            return f"{type(self).__name__}(mean={self.mean!r})"
-        value = self.gamma if self._typed == "gamma" else self.mean
-        return f"NegativeBinomial(shape={self.shape!r}, {self._typed}={value!r})"
+        shape = f"shape={self.shape!r}, " if type(self) is NegativeBinomial else ""
+        return f"{type(self).__name__}({shape}{self._typed}={getattr(self, self._typed)!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NegativeBinomial):
@@ -156,18 +154,19 @@ class NegativeBinomial(TrialCount):
 
     @classmethod
     def _read(cls, data: dict[str, Any]) -> TrialCount:
-        by_mean = cls is not NegativeBinomial or "mean" in data
+        by_mean = "mean" in data
         names = {"law", "shape", "gamma", *(["mean"] if by_mean else [])}
         if set(data) != names:
             raise cls.refusal(data, f"a record of the {cls.law} law has the keys {sorted(names)}")
         shape = validation.number("shape", data["shape"])
-        if not by_mean:
-            return NegativeBinomial(shape=shape, gamma=data["gamma"])
-        mean = validation.number("mean", data["mean"])
+        mean = validation.number("mean", data["mean"]) if by_mean else None
+        given = {"mean": mean} if by_mean else {"gamma": data["gamma"]}
         law: Callable[..., NegativeBinomial] = cls
-        result = law(mean=mean) if cls is not NegativeBinomial else law(shape=shape, mean=mean)
+        result = law(**given) if cls is not NegativeBinomial else law(shape=shape, **given)
         if shape != result.shape:
             raise cls.refusal(data, f"the shape of the {cls.law} law is {result.shape}")
+        if mean is None:
+            return result
         gamma = validation.number("gamma", data["gamma"])
         consistent = 0.0 < gamma <= 1.0 and abs(mean_from_gamma(shape, gamma) / mean - 1.0) < 1e-9
         if not consistent:
@@ -179,10 +178,11 @@ class NegativeBinomial(TrialCount):
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Geometric(NegativeBinomial):
-    """Geometric law, P[T = k] = (1/mean) (1 - 1/mean)^(k-1), k = 1, 2, 3, ...
+    """Geometric law, P[T = k] = gamma (1 - gamma)^(k-1), k = 1, 2, 3, ..., of mean 1/gamma.
 
     Args:
         mean: E[T], at least 1 (exactly 1: T = 1 always).
+        gamma: From 1e-300 to below 1. Give either this or ``mean``.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -190,15 +190,8 @@ class Geometric(NegativeBinomial):
 
     law: ClassVar[str] = "geometric"
 
-    def __init__(self, mean: float) -> None:
-        super().__init__(shape=1.0, mean=given_mean(mean))
-
-
-def given_mean(mean: Any) -> Any:
-    """Returns ``mean``, the one argument of laws of a given shape; refuses None."""
-    if mean is None:
-        raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
-    return mean
+    def __init__(self, mean: float | None = None, *, gamma: float | None = None) -> None:
+        super().__init__(shape=1.0, mean=mean, gamma=gamma)
 
 
 def mean_from_gamma(shape: float, gamma: float) -> float:

@@ -13,6 +13,7 @@ from optuna_dp.accounting import events
 from optuna_dp.accounting.dominating_pairs import DominatingPair
 from optuna_dp.accounting.kinds.approximate import randomized_response
 from optuna_dp.accounting.run_profile import pair_of
+from optuna_dp.adaptive_selection.bounds import pointwise_stationary
 from optuna_dp.adaptive_selection.bounds.pointwise_bound import (
     PointwiseProfile,
     law_of,
@@ -123,6 +124,25 @@ def test_splitting_keeps_both_masses() -> None:
     eps = np.linspace(-3.0, 3.0, 301)
     assert np.all(split.delta(eps) >= pair.delta(eps) - 1e-12)
     assert grid.x[np.argmin(np.abs(grid.x))] == 0.0
+
+
+def test_any_solver_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the solver returns is only where the proof starts."""
+    grid = LossGrid(pair_of(GAUSSIAN), 0.2, 3.0, 3.0)
+    kernels, cover = CellKernels(grid, (0.75, 2.0)), Axis(Geometric(8)).everything()
+    ends = [Axis(Geometric(8)).quantiles(s, kernels.finite_mass) for s in (cover.low, cover.high)]
+    kernel, rows = kernels.adaptive(*ends), cover.low.shape[0]
+    first = np.broadcast_to(1.0 - grid.t, (rows, grid.size))
+    source = Values(first, np.full(rows, -1.0), np.ones(rows))
+    exact = solve_stationary(kernel, source, 0.8, 0.875)
+    noise = np.random.default_rng(1).normal(size=first.shape)
+    for wrong in (first, -first, first + noise, 10.0 * noise):
+        guess = Values(wrong, exact.left - 0.1, exact.right - 0.1)
+        monkeypatch.setattr(pointwise_stationary, "_solution", lambda *_, guess=guess: guess)
+        found = solve_stationary(kernel, source, 0.8, 0.875)
+        assert np.all(found.inner >= exact.inner - 1e-9 * (1.0 + grid.t))
+        # Without what is added it is not.
+        assert np.any(guess.inner < exact.inner - 1e-3)
 
 
 def test_stationary_solution_is_a_supersolution_and_geometric_agrees_with_its_cap() -> None:

@@ -113,6 +113,18 @@ def largest_excess(kind: type[CellKernels], seed: int, instances: int) -> float:
     return worst
 
 
+def test_the_worked_example_of_what_is_taken_back() -> None:
+    high = 1.0 / (1.0 + np.exp(-1.0))
+    pair = DominatingPair(np.array([-1.0, 1.0]), np.array([1.0 - high, high]), 0.0, 0.0)
+    kernels = CellKernels(LossGrid(pair, 0.5, 2.0, 2.0), (0.75, 2.0))
+    kernels.a = np.array([0.5, 0.5])
+    found = kernels.taken_back(
+        np.array([0.15]), np.array([0.2, 0.6]), np.full((1, 2), 0.1), np.full((1, 2), 0.5),
+        np.array([0.4]),
+    )  # fmt: skip
+    assert found == pytest.approx(0.02)
+
+
 def test_no_step_function_of_a_cell_exceeds_its_operator() -> None:
     excess = largest_excess(CellKernels, 1, 150)
     assert excess <= 1e-12
