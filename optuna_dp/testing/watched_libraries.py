@@ -87,7 +87,8 @@ def watching_libraries(spendings: list[Spending]) -> Iterator[None]:
 
 
 def _owners(kind: type) -> list[type]:
-    return [kind, *(deeper for below in kind.__subclasses__() for deeper in _owners(below))]
+    below: list[type] = kind.__subclasses__()
+    return [kind, *(deeper for subclass in below for deeper in _owners(subclass))]
 
 
 def _watch(trainer: _Trainer, owner: type, spendings: list[Spending], undo: ExitStack) -> None:
