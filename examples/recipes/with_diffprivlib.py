@@ -1,4 +1,4 @@
-"""A logistic regression of diffprivlib, its best regularization chosen at epsilon 3 in all.
+"""A logistic regression of diffprivlib, its regularization chosen within epsilon 2.35.
 
     pip install "scikit-learn<1.8" diffprivlib optuna-dp
     python with_diffprivlib.py
