@@ -27,6 +27,7 @@ from optuna_dp.exact_values import common_unit
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
+from optuna_dp.releasing.data_description import DataDescription
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -71,6 +72,28 @@ def remind(evidence: Evidence) -> None:
     words = looks_exact([value for value in found if value is not None])
     if words:
         warn_of_scores(words)
+
+
+def ask_for_what_is_open(description: DataDescription | None, *, names_model: bool) -> None:
+    """Asks the curator for what a reviewer looks for first and the statement does not say yet.
+
+    Args:
+        description: What :func:`optuna_dp.describe` has recorded; None if nothing.
+        names_model: Whether the release names the model's file.
+    """
+    facts = ("dataset", "owner", "purpose", "unit", "sampling")
+    missing = [name for name in facts if getattr(description, name, None) is None]
+    asked = []
+    if missing:
+        asked.append(f"odp.describe(study, {', '.join(f'{name}=...' for name in missing)})")
+    if not names_model:
+        asked.append("odp.release(study, artifact_store=...) for the model file's hash")
+    if asked:
+        _logger.info(
+            "The statement leaves rows open that a reviewer asks for. Fill them and release "
+            "again: %s.",
+            ", and ".join(asked),
+        )
 
 
 def _warn_of_other_studies(study: Study) -> None:
