@@ -74,7 +74,7 @@ def memory(axes: Any) -> None:
     axes.axvline(80, color="#7a7a7a", lw=1, ls="--")
     axes.annotate("one GPU ", (80, 3.45), ha="right", fontsize=9)
     axes.set(xscale="log", xlim=(1, 3000), xlabel="memory for 16 records of 128 tokens at a time")
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="upper right")
 
 
 def rare_class(axes: Any) -> None:

@@ -16,7 +16,7 @@ from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.records import RELEASED_KEY, own_slot
 from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
-from optuna_dp.releasing.reminders import ask_for_what_is_open, remind
+from optuna_dp.releasing.reminders import remind
 from optuna_dp.validation import open_unit, warn_of_large_delta
 
 if TYPE_CHECKING:
@@ -140,7 +140,6 @@ def release(
     _remember(study, evidence, found)
     write_run_record(study._storage, study._study_id, record)
     remind(evidence)
-    ask_for_what_is_open(description, names_model=artifact is not None)
     return found
 
 

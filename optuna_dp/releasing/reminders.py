@@ -19,7 +19,7 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.errors import ExactScoreWarning, OptunaDPError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence
@@ -27,7 +27,7 @@ from optuna_dp.exact_values import common_unit
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
-from optuna_dp.releasing.data_description import DataDescription
+from optuna_dp.releasing.data_description import read_description
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -74,25 +74,22 @@ def remind(evidence: Evidence) -> None:
         warn_of_scores(words)
 
 
-def ask_for_what_is_open(description: DataDescription | None, *, names_model: bool) -> None:
-    """Asks the curator for what a reviewer looks for first and the statement does not say yet.
+def say_what_is_open(study: Study) -> None:
+    """Asks the curator, before a release, for what a reviewer looks for first.
 
-    Args:
-        description: What :func:`optuna_dp.describe` has recorded; None if nothing.
-        names_model: Whether the release names the model's file.
+    A description cannot change once the study is released.
     """
+    try:
+        description = read_description(study)
+    except OptunaDPError:
+        return  # A damaged record: the release refuses it.
     facts = ("dataset", "owner", "purpose", "unit", "sampling")
     missing = [name for name in facts if getattr(description, name, None) is None]
-    asked = []
     if missing:
-        asked.append(f"odp.describe(study, {', '.join(f'{name}=...' for name in missing)})")
-    if not names_model:
-        asked.append("odp.release(study, artifact_store=...) for the model file's hash")
-    if asked:
         _logger.info(
-            "The statement leaves rows open that a reviewer asks for. Fill them and release "
-            "again: %s.",
-            ", and ".join(asked),
+            "Before the release, say what a reviewer looks for first: odp.describe(study, %s). "
+            "odp.release(study, artifact_store=...) names the model's file.",
+            ", ".join(f"{name}=..." for name in missing),
         )
 
 
