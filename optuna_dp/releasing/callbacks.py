@@ -151,7 +151,7 @@ class PrivacyCallback:
             self._log_loss(plan, procedure, record, shown, finished=False)
         if finished:
             self._log_loss(plan, procedure, record, shown, finished=True)
-            say_what_is_open(study)
+            say_what_is_open(study, optuna.logging.get_logger(LOSS_LOGGER))
         if self._progress is not None:
             self._progress.show(procedure.progress(slots), shown, record.delta, finished)
         self._reminder.look(procedure, plan, slots)

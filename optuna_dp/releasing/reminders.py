@@ -74,10 +74,14 @@ def remind(evidence: Evidence) -> None:
         warn_of_scores(words)
 
 
-def say_what_is_open(study: Study) -> None:
+def say_what_is_open(study: Study, logger: logging.Logger) -> None:
     """Asks the curator, before a release, for what a reviewer looks for first.
 
     A description cannot change once the study is released.
+
+    Args:
+        study: The study, whose last run has ended.
+        logger: Where the callback says what is guaranteed.
     """
     try:
         description = read_description(study)
@@ -86,7 +90,7 @@ def say_what_is_open(study: Study) -> None:
     facts = ("dataset", "owner", "purpose", "unit", "sampling")
     missing = [name for name in facts if getattr(description, name, None) is None]
     if missing:
-        _logger.info(
+        logger.info(
             "Before the release, say what a reviewer looks for first: odp.describe(study, %s). "
             "odp.release(study, artifact_store=...) names the model's file.",
             ", ".join(f"{name}=..." for name in missing),
