@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import operator
 import warnings
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 from optuna_dp.errors import InvalidArgumentError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 # What numpy and databases can hold.
 _LARGEST_WHOLE = 2**63 - 1
@@ -122,3 +128,64 @@ def warn_of_large_delta(delta: float, records: float | None) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def answers_familiar_names(
+    answers: Mapping[str, tuple[str, str]],
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Returns a decorator that answers arguments a function has not, as other libraries name them.
+
+    Python says only that an argument is unexpected. The function's signature stays as it is.
+
+    Args:
+        answers: By a name from another library, what is the case and what to do.
+    """
+
+    def decorated(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def answering(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError:
+                answer = _unexpected(function.__name__, signature, answers, args, kwargs)
+                if answer is None:
+                    raise
+                raise answer from None
+            return function(*args, **kwargs)
+
+        return answering
+
+    return decorated
+
+
+def _unexpected(
+    function: str,
+    signature: inspect.Signature,
+    answers: Mapping[str, tuple[str, str]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> InvalidArgumentError | None:
+    """Returns what to say of a call that does not fit; None if Python says it well."""
+    parameters = signature.parameters.values()
+    names = ", ".join(f"{parameter.name}=" for parameter in parameters)
+    for name, value in kwargs.items():
+        if name not in signature.parameters:
+            default = (f"odp.{function} has no such argument", f"It has {names}.")
+            return InvalidArgumentError(name, value, *answers.get(name, default))
+    places = [p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    if len(args) > len(places):
+        first = next(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        return InvalidArgumentError(
+            f"argument {len(places) + 1}",
+            args[len(places)],
+            f"odp.{function} takes it by name, so that none is taken for another",
+            f"Write {first}=... . The names are {names}.",
+        )
+    return None
+
+
+def by_another_name(name: str) -> tuple[str, str]:
+    """Returns the answer to an argument that is called otherwise here."""
+    return f"its name here is {name}", f"Write {name}=... ."

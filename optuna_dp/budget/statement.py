@@ -87,7 +87,7 @@ took, when they ended, logs, or attributes and reported values outside the state
             else ""
         )
         space = (
-            "not listed before; see Ranges of the parameters"
+            "named by the objective and not by the plan; their ranges stand below"
             if settings.search_space is None
             else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of "
             "them, and the proposer proposes all others that it asks for"

@@ -169,11 +169,13 @@ def _gaussian(data: dict[str, Any]) -> str:
     found = data["gaussian_dp"]
     if found["mu"] is None:
         return ""
+    mu = rounded_up(found["mu"], 3)
+    one = _PROTECTED[data["unit"]].removeprefix("each ")
     return (
-        f"{rounded_up(found['mu'], 3)}-Gaussian-DP, up to {found['tail']:g}: to find out whether "
-        f"a {_PROTECTED[data['unit']].removeprefix('each ')} is in the data is at least as hard "
-        "as to tell apart two normal distributions of variance one whose means differ by that "
-        "number"
+        f"{mu}. To find out whether a {one} is in the data is at least as hard as to tell from "
+        "one draw which of two normal distributions it came from. Both have variance one, and "
+        f"their means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {found['tail']:g} more "
+        "chance of being right.)"
     )
 
 

@@ -30,6 +30,35 @@ def default_noise_increase(epsilon: float) -> float:
     return 1.08 if epsilon >= 2.0 else 1.15
 
 
+_FAMILIAR_NAMES = {
+    **dict.fromkeys(("target_epsilon", "eps", "budget"), validation.by_another_name("epsilon")),
+    "target_delta": validation.by_another_name("delta"),
+    **dict.fromkeys(
+        ("n", "size", "sample_size", "num_samples", "num_records", "dataset_size"),
+        validation.by_another_name("records"),
+    ),
+    "n_epochs": validation.by_another_name("epochs"),
+    "num_epochs": validation.by_another_name("epochs"),
+    **dict.fromkeys(
+        ("n_trials", "trials", "n_pilots"), validation.by_another_name("pilots")
+    ),
+    "sample_rate": (
+        "the plan computes it",
+        "Write records=... and batch_size=... .",
+    ),
+    **dict.fromkeys(
+        ("noise_multiplier", "sigma"),
+        ("the plan computes it from epsilon", "Take the argument away, and read it off "
+         "odp.fidelity(trial).noise_multiplier."),
+    ),
+    **dict.fromkeys(
+        ("max_grad_norm", "clipping_norm", "l2_norm_clip"),
+        ("it costs no privacy", "Give clipping_norm= to odp.train."),
+    ),
+}  # fmt: skip
+
+
+@validation.answers_familiar_names(_FAMILIAR_NAMES)
 def plan_budget(
     *,
     epsilon: float,

@@ -126,9 +126,12 @@ def guided(
             only time is lost.
         target: See :func:`largest_within`.
         scale: See :func:`largest_within`.
-        ratio: A guess of cost over rough cost: the better, the fewer evaluations.
+        ratio: A guess of cost over rough cost: the better, the fewer evaluations. If it is not
+            positive and finite, ``rough`` says nothing, and is not asked.
         tolerance: See :func:`largest_within`.
     """
+    if not 0.0 < ratio < math.inf:
+        return largest_within(cost, target, scale, tolerance=tolerance)
     aim = target * (1.0 - 0.5 * tolerance) / ratio
     near = largest_within(rough, aim, scale, tolerance=0.1 * tolerance)
     at = max(near.at - _BESIDE, scale.low)

@@ -98,7 +98,7 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
         "any": "each run uses the private outputs of all runs that have ended",
     }
     space = (
-        "not listed before; see Ranges of the parameters"
+        "named by the objective and not by the plan; their ranges stand below"
         if settings.search_space is None
         else f"planned: {', '.join(sorted(settings.search_space))}; a run may use a part of them, "
         "and all others that it asks for are drawn from the prior"

@@ -24,7 +24,7 @@ from optuna_dp.evidence.slot_records import slot_record
 from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, trials_of
-from optuna_dp.releasing.reminders import ProgressLine, Reminder
+from optuna_dp.releasing.reminders import ProgressLine, Reminder, say_what_is_open
 from optuna_dp.validation import open_unit
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class PrivacyCallback:
             self._log_loss(plan, procedure, record, shown, finished=False)
         if finished:
             self._log_loss(plan, procedure, record, shown, finished=True)
+            say_what_is_open(study, optuna.logging.get_logger(LOSS_LOGGER))
         if self._progress is not None:
             self._progress.show(procedure.progress(slots), shown, record.delta, finished)
         self._reminder.look(procedure, plan, slots)

@@ -19,7 +19,7 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from optuna_dp.errors import ExactScoreWarning
+from optuna_dp.errors import ExactScoreWarning, OptunaDPError
 from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence
@@ -27,6 +27,7 @@ from optuna_dp.exact_values import common_unit
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
+from optuna_dp.releasing.data_description import read_description
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -71,6 +72,29 @@ def remind(evidence: Evidence) -> None:
     words = looks_exact([value for value in found if value is not None])
     if words:
         warn_of_scores(words)
+
+
+def say_what_is_open(study: Study, logger: logging.Logger) -> None:
+    """Asks the curator, before a release, for what a reviewer looks for first.
+
+    A description cannot change once the study is released.
+
+    Args:
+        study: The study, whose last run has ended.
+        logger: Where the callback says what is guaranteed.
+    """
+    try:
+        description = read_description(study)
+    except OptunaDPError:
+        return  # A damaged record: the release refuses it.
+    facts = ("dataset", "owner", "purpose", "unit", "sampling")
+    missing = [name for name in facts if getattr(description, name, None) is None]
+    if missing:
+        logger.info(
+            "Before the release, say what a reviewer looks for first: odp.describe(study, %s). "
+            "odp.release(study, artifact_store=...) names the model's file.",
+            ", ".join(f"{name}=..." for name in missing),
+        )
 
 
 def _warn_of_other_studies(study: Study) -> None:

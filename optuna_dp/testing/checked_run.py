@@ -33,6 +33,7 @@ from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
 from optuna_dp.testing.privacy_warnings import noting_privacy_warnings
 from optuna_dp.testing.randomness import Randomness
+from optuna_dp.testing.watched_libraries import Spending, watching_libraries
 from optuna_dp.testing.watched_opacus import OpacusRun, opacus_is_loaded, watching_opacus
 from optuna_dp.training.judgement import RunJudgement, judge
 from optuna_dp.training.run_endings import settle
@@ -63,8 +64,8 @@ class CheckedRun:
         threads: Names of threads of the user's own code that it left at work.
         seconds: How long it took.
         is_enforced: Whether :func:`optuna_dp.train` made its training.
-        privacy_warnings: What other libraries warned of, where the warning's category names
-            privacy.
+        privacy_warnings: What other libraries warned of, where the warning names privacy.
+        spendings: What private trainers of other libraries spent, by their own word.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -86,6 +87,7 @@ class CheckedRun:
     threads: list[str] = field(default_factory=list)
     seconds: float = 0.0
     privacy_warnings: list[str] = field(default_factory=list)
+    spendings: list[Spending] = field(default_factory=list)
     is_enforced: bool = False
 
     def outcome(self) -> str:
@@ -173,6 +175,7 @@ class Bench:
                 watching_optimizers(found.steps),
                 storage.watching(trial._trial_id) as reads,
                 noting_privacy_warnings(found.privacy_warnings),
+                watching_libraries(found.spendings),
             ):
                 self.randomness.seed(seed)
                 if draws:

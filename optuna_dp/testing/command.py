@@ -46,6 +46,10 @@ def check(
     time_limit: Annotated[
         float, option("SECONDS", "How long one run may take. A longer run is a fault.")
     ] = 600.0,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Run it twice only: fewer faults are looked for."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an objective a few times and look for faults that make its privacy cost untrue.
@@ -80,6 +84,7 @@ def check(
                 direction="minimize" if minimize else "maximize",
                 time_limit=time_limit,
                 progress=_progress(),
+                quick=quick,
             )
     more = [of_no_main_guard()] if started else []
     more += [of_seeds_at_the_top(seeded)] if seeded else []

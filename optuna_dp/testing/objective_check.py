@@ -105,6 +105,7 @@ def check_objective(
     direction: Literal["maximize", "minimize"] = "maximize",
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
+    quick: bool = False,
 ) -> ObjectiveReport:
     """Runs an objective a few times and looks for what makes its stated cost untrue.
 
@@ -131,6 +132,8 @@ def check_objective(
         time_limit: Seconds that one run may take; None for any time. It needs POSIX and the main
             thread.
         progress: Called with a line of text before each run.
+        quick: Runs two times in all, the last kind of run only and without ``data``. What takes
+            more runs is not looked at, and ``not_checked`` says so.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed.
@@ -160,6 +163,13 @@ def check_objective(
         as_event("event", event)
     if time_limit is not None:
         validation.positive("time_limit", time_limit)
+    if quick and data is not None:
+        raise InvalidArgumentError(
+            "data",
+            type(data).__name__,
+            "a quick check does not look at the records",
+            "Leave out quick (--quick), or data (--data).",
+        )
     others = variants(data) if data is not None else []
     stages = _stages(event, plan)
 
@@ -170,7 +180,10 @@ def check_objective(
 
     bench = Bench(on(data), plan, direction, time_limit, progress or (lambda words: None))
     check = _Check(bench, "public" if public_score else "private", data)
-    check.run(stages, on, others)
+    if quick:
+        check.run_quickly(stages[-1])
+    else:
+        check.run(stages, on, others)
     if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
         check.findings.append(faults.of_no_fidelity())
     check.findings += hints_at(objective)
@@ -254,6 +267,28 @@ class _Check:
                     self.findings += faults.of_other_data(words, again, base)
         finally:
             self._bench.randomness.restore()
+
+    def run_quickly(self, stage: Stage) -> None:
+        """Runs one kind of run twice, with the same hyperparameters and fresh randomness."""
+        pair: list[CheckedRun] = []
+        self.stages.append((stage, pair))
+        try:
+            for _ in range(2):
+                if self._may_go_on:
+                    like = pair[0] if pair else None
+                    seed = secrets.randbits(63)
+                    pair.append(self._bench.run("fresh randomness", stage, seed, like, draws=True))
+        finally:
+            self._bench.randomness.restore()
+        self.findings += (
+            faults.of_pair(pair, None, stage, self._scores)
+            if self._may_go_on
+            else faults.of_endings(pair)
+        )
+        self.unknown.append(
+            "what takes more runs than two: pilots, exact losses and attributes, and what a run "
+            "leaves for the next. Leave out quick (--quick) for these."
+        )
 
     def found(self) -> tuple[Finding, ...]:
         """Returns each kind of finding once: a pilot's is as good as the last run's."""

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dp_accounting import dp_event
+
+from optuna_dp.accounting.kinds.approximate import ApproximateDpEvent
 from optuna_dp.exact_values import common_unit, is_share
 from optuna_dp.testing import data_reads, draws
 from optuna_dp.testing import gradient_steps as gradients
@@ -51,6 +54,7 @@ def of_pair(
     """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
     yield from _of_privacy_warnings(runs if first is None else [first, *runs])
+    yield from _of_libraries(runs, stage)
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":
@@ -167,6 +171,65 @@ def _of_privacy_warnings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
             "Give it what it asks for: bounds and norms of the data that are public.",
             about=text,
         )
+
+
+def _of_libraries(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
+    """Yields what the trainers of other libraries spent beside what the event says."""
+    spendings = max((run.spendings for run in runs), key=len)
+    if not spendings:
+        return
+    names = " and ".join(dict.fromkeys(spending.library for spending in spendings))
+    seeds = sorted({spending.seed for spending in spendings if spending.seed is not None})
+    if seeds:
+        yield Finding(
+            "fixed seed",
+            f"{names} draws its noise from the seed {seeds[0]}, which is the same in each run.",
+            "Leave out random_state: whoever knows the seed can subtract the noise.",
+        )
+    if stage.event is None:
+        return
+    epsilon, delta = (
+        sum(spending.epsilon for spending in spendings),
+        sum(spending.delta for spending in spendings),
+    )
+    most_epsilon, most_delta = _stated_budget(stage.event, delta)
+    if epsilon > most_epsilon * (1.0 + 1e-6) or delta > most_delta * (1.0 + 1e-6):
+        yield Finding(
+            "wrong epsilon",
+            f"{names} spent epsilon {epsilon:.4g} and delta {delta:.3g} in {len(spendings)} "
+            f"fits of a run, and the event says {most_epsilon:.4g} and {most_delta:.3g}.",
+            "State what is spent, pure_dp(epsilon) or approximate_dp(epsilon, delta), with one "
+            "for each fit; or give the trainer the epsilon of the run, "
+            "1 / run.noise_multiplier where the plan says pure_dp(1 / noise).",
+        )
+
+
+def _stated_budget(event: Any, delta: float) -> tuple[float, float]:
+    """Returns the (epsilon, delta) that an event states for trainings of other libraries.
+
+    Args:
+        event: Of a run.
+        delta: What was spent, for an event that states no epsilon.
+    """
+    parts = _approximate_parts(event)
+    if parts:
+        return sum(part.epsilon for part in parts), sum(part.delta for part in parts)
+    # Lazy: only such events need it.
+    from optuna_dp.accounting.guarantee import Guarantee
+
+    at = min(max(delta, 1e-12), 0.5)
+    return float(Guarantee(event).epsilon(at)), at
+
+
+def _approximate_parts(event: Any) -> list[ApproximateDpEvent]:
+    if isinstance(event, ApproximateDpEvent):
+        return [event]
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return _approximate_parts(event.event) * int(event.count)
+    parts = getattr(event, "events", None)
+    if isinstance(parts, list | tuple):
+        return [found for part in parts for found in _approximate_parts(part)]
+    return []
 
 
 def _of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
@@ -497,6 +560,12 @@ def not_checked(
         yield "what a run costs: give its event, or the plan."
     elif all(run.is_enforced for run in runs):
         pass  # odp.train draws, clips, adds the noise and steps, whatever the objective does.
+    elif any(run.spendings for run in runs):
+        names = " and ".join(dict.fromkeys(s.library for run in runs for s in run.spendings))
+        yield (
+            f"whether {names} clips and adds the noise that it says: its own word was compared "
+            "with the event."
+        )
     elif not any(run.opacus.steps for run in runs):
         yield (
             "noise and steps: no Opacus optimizer was seen. Audit the training "

@@ -133,9 +133,10 @@ class Fidelity:
 
         Args:
             what: All that was spent on this run's training, one after another: dp-accounting
-                events or accountants, Opacus engines or accountants, or objects with such an event
-                as ``dp_event`` (JAX Privacy's plans). Without the score. Not ``run.training``,
-                which is what the run may spend and not what was spent.
+                events or accountants, Opacus engines or accountants, accountants of
+                diffprivlib, or objects with such an event as ``dp_event`` (JAX Privacy's plans).
+                Without the score. Not ``run.training``, which is what the run may spend and not
+                what was spent.
 
         Raises:
             PlanError: If it is more than this run may spend (:attr:`training`), or was recorded

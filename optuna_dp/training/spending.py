@@ -25,7 +25,8 @@ def spent_event(what: Any) -> dp_event.DpEvent:
 
     Args:
         what: A ``DpEvent``; an Opacus engine or accountant; a ``dp_accounting`` accountant, by its
-            ledger; or anything with an event as ``dp_event``, such as a plan of JAX Privacy.
+            ledger; a ``BudgetAccountant`` of diffprivlib; or anything with an event as
+            ``dp_event``, such as a plan of JAX Privacy.
 
     Raises:
         InvalidArgumentError: If it is none of these, or one that has recorded nothing.
@@ -47,6 +48,11 @@ def spent_event(what: Any) -> dp_event.DpEvent:
                 "Call run.spent after the training, with the accountant that recorded its steps.",
             )
         return event
+    if isinstance(getattr(what, "spent_budget", None), list):
+        # Lazy: only trainings with diffprivlib need it.
+        from optuna_dp.accounting.diffprivlib import from_diffprivlib
+
+        return from_diffprivlib(what)
     if hasattr(getattr(what, "accountant", what), "history"):
         # Lazy: only trainings with Opacus need it.
         from optuna_dp.accounting.opacus import from_opacus
@@ -56,8 +62,8 @@ def spent_event(what: Any) -> dp_event.DpEvent:
         "what",
         type(what).__name__,
         "it must be an event or an accountant of the training",
-        "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, or an "
-        "object with a dp_event.",
+        "Pass a dp_accounting event or accountant, an Opacus PrivacyEngine or accountant, a "
+        "BudgetAccountant of diffprivlib, or an object with a dp_event.",
     )
 
 

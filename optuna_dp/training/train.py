@@ -57,6 +57,42 @@ class Trained:
     learning_rate: float
 
 
+_OF_THE_PLAN = ("the plan decides it", "Take the argument away. Plan with odp.plan_budget(...).")
+_FAMILIAR_NAMES = {
+    **dict.fromkeys(
+        ("max_grad_norm", "l2_norm_clip"), validation.by_another_name("clipping_norm")
+    ),
+    "lr": validation.by_another_name("learning_rate"),
+    "criterion": validation.by_another_name("loss"),
+    "loss_fn": validation.by_another_name("loss"),
+    "module": validation.by_another_name("model"),
+    **dict.fromkeys(
+        ("data", "dataset", "train_data"), validation.by_another_name("records")
+    ),
+    **dict.fromkeys(
+        ("data_loader", "train_loader", "loader"),
+        ("the batches are drawn here", "Give records=, the data set itself."),
+    ),
+    **dict.fromkeys(
+        ("epochs", "steps", "batch_size", "noise_multiplier", "sample_rate", "epsilon", "delta",
+         "target_epsilon", "target_delta"),
+        _OF_THE_PLAN,
+    ),
+    **dict.fromkeys(
+        ("max_physical_batch_size", "microbatch_size", "num_microbatches"),
+        validation.by_another_name("physical_batch_size"),
+    ),
+    **dict.fromkeys(
+        ("seed", "generator", "random_state"),
+        ("noise and batches come from the operating system's randomness, so that no seed "
+         "repeats them", "Take the argument away."),
+    ),
+    "metric": validation.by_another_name("score"),
+    "scheduler": validation.by_another_name("schedule"),
+}  # fmt: skip
+
+
+@validation.answers_familiar_names(_FAMILIAR_NAMES)
 def train(
     run: Fidelity,
     model: Any,

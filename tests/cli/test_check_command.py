@@ -87,6 +87,19 @@ def test_records_are_handed_over(script: Path) -> None:
     assert "9 runs" in done.stdout
 
 
+def test_a_quick_check_runs_twice_and_says_what_it_leaves_out(script: Path) -> None:
+    report = json.loads(run(f"{script}:exact", "--event", "event", "--quick", "--json").stdout)
+    assert report["runs"] == 2
+    assert "repeated score" in {finding["name"] for finding in report["findings"]}
+    assert any("more runs than two" in sentence for sentence in report["not_checked"])
+
+
+def test_a_quick_check_refuses_the_records_that_it_would_not_look_at(script: Path) -> None:
+    result = run(f"{script}:on_data", "--event", "event", "--data", "records", "--quick")
+    assert result.exit_code == 2
+    assert "a quick check does not look at the records" in result.stderr
+
+
 def test_it_says_which_run_begins(script: Path) -> None:
     done = run(f"{script}:honest", "--event", "event")
     lines = [line for line in done.stderr.splitlines() if " s: run " in line]

@@ -192,7 +192,7 @@ def test_progress_tells_t_at_the_curators_own_level_only() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(13)))
     with logged(LOSS_LOGGER) as shown, logged() as lines:
         study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    assert len(shown) == 2, "lines can be counted"
+    assert len(shown) == 3, "lines can be counted"
     assert not [line for line in shown if "13" in line]
     assert all(line.startswith("DEBUG") for line in lines)
     assert [line for line in lines if "of 13" in line]

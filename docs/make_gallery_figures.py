@@ -1,0 +1,115 @@
+"""Makes the figures of gallery.md: ``python docs/make_gallery_figures.py``, half a minute.
+
+They are calculated, not measured. Needs matplotlib, which the docs extra brings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+import optuna_dp as odp
+
+STATIC = Path(__file__).parent / "_static"
+BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
+
+
+def figure(name: str, draw: Any) -> None:
+    """Draws one figure at page width."""
+    drawn, axes = plt.subplots(figsize=(7.0, 2.9), layout="constrained")
+    draw(axes)
+    drawn.savefig(STATIC / f"gallery-{name}.svg", metadata={"Date": None})
+    plt.close(drawn)
+
+
+def last_run(axes: Any) -> None:
+    """How little the pilots take from the last run."""
+    targets = np.array([1.0, 2.0, 3.0, 5.0, 8.0])
+    for pilots, colour, label in (
+        (0, "#7a7a7a", "one run, nothing chosen"),
+        ("auto", BLUE, "the last run after 15 pilots"),
+    ):
+        noise = [
+            odp.plan_budget(
+                epsilon=float(epsilon), records=20_000, batch_size=512, epochs=10,
+                pilots=pilots, noise_increase=None,
+            ).final.noise_multiplier
+            for epsilon in targets
+        ]  # fmt: skip
+        axes.plot(targets, noise, "o-", color=colour, label=label)
+    axes.set(xlabel="epsilon for everything", ylabel="noise multiplier", ylim=(0, None))
+    axes.legend(frameon=False)
+
+
+def memory(axes: Any) -> None:
+    """Memory by the formula of fine-tuning.md."""
+    models = {
+        "GPT-2 small": (124e6, 0.3e6, 768, 12),
+        "Qwen2.5 0.5B": (494e6, 0.54e6, 896, 24),
+        "Llama 3.2 1B": (1.24e9, 0.85e6, 2048, 16),
+        "Mistral 7B": (7.2e9, 3.4e6, 4096, 32),
+    }
+
+    def gigabytes(weights: float, trained: float, width: int, depth: int) -> float:
+        batch, length = 16, 128
+        per_record = 4 * trained + 64 * length * width * depth
+        return (4 * weights + 16 * trained + batch * per_record) / 1e9
+
+    for shift, colour, label, trains_all in (
+        (0.2, GREEN, "LoRA", False),
+        (-0.2, ORANGE, "all weights", True),
+    ):
+        sizes = [gigabytes(P, P if trains_all else p, h, d) for P, p, h, d in models.values()]
+        places = np.arange(len(models))[::-1] + shift
+        axes.barh(places, sizes, height=0.36, color=colour, label=label)
+        for place, size in zip(places, sizes, strict=True):
+            axes.annotate(f" {size:.0f} GB", (size, place), va="center", fontsize=9)
+    axes.set_yticks(np.arange(len(models))[::-1], list(models))
+    axes.axvline(80, color="#7a7a7a", lw=1, ls="--")
+    axes.annotate("one GPU ", (80, 3.45), ha="right", fontsize=9)
+    axes.set(xscale="log", xlim=(1, 3000), xlabel="memory for 16 records of 128 tokens at a time")
+    axes.legend(frameon=False, loc="upper right")
+
+
+def rare_class(axes: Any) -> None:
+    """The noise of a recall, by how many records the class has."""
+    members = np.geomspace(20, 5000, 100)
+    for noise, colour in ((10.0, ORANGE), (20.0, GREEN), (40.0, BLUE)):
+        # A right answer counts 1 of a range of 1, so a contribution is one half.
+        axes.plot(members, 100 * noise / 2 / members, color=colour, label=f"{noise:g}")
+    axes.set(xscale="log", yscale="log", xlabel="records of the rare class")
+    axes.set_ylabel("noise of its recall\n(points, one deviation)")
+    axes.set_xticks([20, 50, 100, 500, 1000, 5000], ["20", "50", "100", "500", "1000", "5000"])
+    axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+    axes.legend(frameon=False, title="noise multiplier of the score")
+
+
+def any_trainer(axes: Any) -> None:
+    """What the best of a secret number of runs costs."""
+    of_one = np.array([0.25, 0.5, 1.0, 1.5, 2.0])
+    axes.plot(of_one, of_one, color="#7a7a7a", label="one run")
+    for mean, colour in ((3, GREEN), (5, BLUE), (10, ORANGE)):
+        total = [
+            odp.selection_guarantee(odp.pure_dp(e), odp.Geometric(mean=mean)).epsilon(1e-5)
+            for e in of_one
+        ]
+        axes.plot(of_one, total, "o-", color=colour, label=f"the best of {mean} on average")
+    axes.set(xlabel="epsilon of one training (pure DP)", ylabel="epsilon of the search")
+    axes.set(ylim=(0, None))
+    axes.legend(frameon=False)
+
+
+def main() -> None:
+    plt.style.use(STATIC.parent / "figures.mplstyle")
+    for draw in (last_run, memory, rare_class, any_trainer):
+        figure(draw.__name__.replace("_", "-"), draw)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Turns what an accountant of diffprivlib has recorded into an event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dp_accounting import dp_event
+
+from optuna_dp.accounting.events import compose
+from optuna_dp.accounting.kinds.approximate import approximate_dp
+from optuna_dp.errors import InvalidArgumentError
+
+
+def from_diffprivlib(accountant: Any) -> dp_event.DpEvent:
+    """Returns the event of what a ``BudgetAccountant`` of diffprivlib has recorded so far.
+
+    Its entries are composed here. Its own ``slack``, another way to compose them, is not used.
+
+    Args:
+        accountant: Has ``spent_budget``, a list of (epsilon, delta), one for each query.
+
+    Raises:
+        InvalidArgumentError: If nothing is recorded, or an entry is no (epsilon, delta).
+    """
+    spent = list(accountant.spent_budget)
+    if not spent:
+        raise InvalidArgumentError(
+            "what",
+            type(accountant).__name__,
+            "it has recorded nothing, and a training spends something",
+            "Give the accountant to the model, accountant=accountant, and call run.spent after "
+            "model.fit.",
+        )
+    return compose(*(approximate_dp(float(epsilon), float(delta)) for epsilon, delta in spent))
