@@ -127,6 +127,8 @@ def guided(
         ratio: A guess of cost over rough cost: the better, the fewer evaluations.
         tolerance: See :func:`largest_within`.
     """
+    if not 0.0 < ratio < math.inf:
+        ratio = 1.0  # The rough cost was infinite where the last search ended.
     aim = target * (1.0 - 0.5 * tolerance) / ratio
     near = largest_within(rough, aim, scale, tolerance=0.1 * tolerance)
     return largest_within(cost, target, scale.starting_at(near), tolerance=tolerance)

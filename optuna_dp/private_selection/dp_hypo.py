@@ -18,7 +18,7 @@ from optuna_dp.private_selection.densities.projection import Projection
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
 from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.protocol.draws import Space
+from optuna_dp.protocol.draws import Space, stored_form
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_of, trials_of
 from optuna_dp.protocol.slots import Drawn
@@ -187,7 +187,7 @@ class DPHyPOSampler(SelectionSampler):
         if number < self._startup:
             return super()._draw(study, plan, number, space)
         # The density is not told durations, orders of arrival, reported values or attributes.
-        runs = [RunOutcome(dict(t.params), score(t)) for t in self._visible(study, number)]
+        runs = [RunOutcome(stored_form(t)[0], score(t)) for t in self._visible(study, number)]
         rng = self._joint_rng(number)
         try:
             proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)

@@ -263,7 +263,7 @@ class PrivacyCallback:
         """
         storage, study_id = study._storage, study._study_id
         recorded = run_records(books)
-        if not any(mine.same_cost(r) for r in recorded) and (ran or not recorded):
+        if not any(mine.says_the_same(r) for r in recorded) and (ran or not recorded):
             write_run_record(storage, study_id, mine)
             recorded = run_records(storage.get_study_system_attrs(study_id))
         spoilt = " This study cannot be released any more: start a new one." if ran else ""

@@ -194,7 +194,7 @@ def _run_record(
         neighboring_relation or known.neighboring_relation,
         known.output_attributes if output_attributes is None else output_attributes,
     )
-    if recorded is not None and given != recorded:
+    if recorded is not None and not given.same_cost(recorded):
         # Lazy: only this refusal needs it.
         from optuna_dp.accounting.event_words import differences_of_runs
 

@@ -23,7 +23,7 @@ from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
-from optuna_dp.protocol.draws import Space, drawn_once
+from optuna_dp.protocol.draws import Space, as_stored, check_choices, drawn_once, own_form
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import SilencedPruner
 from optuna_dp.protocol.records import ended, read_plan
@@ -205,13 +205,15 @@ class UtilitySampler(DrawnSlotSampler):
                 point,
                 f"the objective asks for {name!r}, which it does not have",
             )
-        if to_internal(distribution, point[name]) is None:
+        check_choices(name, distribution)
+        if to_internal(as_stored(distribution), point[name]) is None:
             raise InvalidArgumentError(
                 f"candidates[{trial.number}][{name!r}]",
                 point[name],
                 f"the objective asks for {distribution}, which does not contain this value",
             )
-        return drawn_once(study, trial, name, distribution, lambda: point[name])
+        value = own_form(distribution, point[name])
+        return drawn_once(study, trial, name, distribution, lambda: value)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
