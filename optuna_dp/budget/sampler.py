@@ -25,7 +25,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.budget.choice import Choose, Chosen, chosen, climbers, with_outputs
+from optuna_dp.budget.choice import Choose, Chosen, Pilot, chosen, climbers, with_outputs
 from optuna_dp.budget.last_runs import (
     FAILED_LAST,
     drop_enqueued_too_early,
@@ -189,6 +189,11 @@ class BudgetSampler(SlotSampler):
             search_space=self._recorded_space(),
         )
         self._pilots = plan.pilots
+        # A cache: a rung, the last trial below it, and who climbs to it, best first.
+        self._climbers: tuple[int, FrozenTrial, list[Pilot]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_climbers": None}
 
     # What a procedure supplies to SlotSampler.
 
@@ -328,8 +333,14 @@ class BudgetSampler(SlotSampler):
         """Returns the pilot that one of a higher rung repeats, when those below have ended."""
         rung = self._budget.fidelity_of(number).rung
         first = self._budget.begins_at(rung)
-        pilots = with_outputs(self._ended(study, first), self._budget.fidelity_of)
-        found = climbers(pilots, rung, _signs_of(study))
+        earlier = self._ended(study, first)
+        kept = self._climbers
+        # They have ended, so they are those of before if the last is.
+        if kept is None or kept[0] != rung or kept[1] is not earlier[-1]:
+            pilots = with_outputs(earlier, self._budget.fidelity_of)
+            found = climbers(pilots, rung, _signs_of(study))
+            kept = self._climbers = rung, earlier[-1], found
+        found = kept[2]
         if not found:
             return None
         climber = found[(number - first) % len(found)]
