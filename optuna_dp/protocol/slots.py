@@ -35,7 +35,13 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
+from optuna_dp.protocol.asking import (
+    BEYOND,
+    OfThisPackage,
+    TakenByAnother,
+    is_asked_for,
+    is_beyond,
+)
 from optuna_dp.protocol.claims import claim
 from optuna_dp.protocol.draws import (
     Space,
@@ -79,7 +85,7 @@ NOT_DRAWN = (
 Drawn = tuple[dict[str, Any], dict[str, Any]]
 
 
-class SlotSampler(BaseSampler):
+class SlotSampler(OfThisPackage, BaseSampler):
     """Base of all samplers here: the plan, the slots, the gate behind the last one.
 
     Guarantees:
