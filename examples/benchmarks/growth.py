@@ -1,7 +1,7 @@
 """What a trial costs when a study has grown: after 500, 2,000 and 8,000 others.
 
 Each study runs from its beginning, by ``study.optimize`` of a function that does nothing. What is
-printed is the median over blocks of 25 trials after so many, in milliseconds of the processor, and
+printed is the median over blocks of 20 trials after so many, in milliseconds of the processor, and
 the last number over the first. Beside them Optuna's own sampler of the same kind::
 
     python examples/benchmarks/growth.py                       # in memory, six minutes
@@ -15,6 +15,7 @@ itself linear in the number of pilots.
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
 import tempfile
 import time
@@ -31,7 +32,7 @@ import optuna_dp as odp
 RUN = odp.gaussian(4.0)
 MANY = odp.Geometric(mean=1e9)
 SPACE: dict[str, Any] = {name: FloatDistribution(0, 1) for name in ("x", "y")}
-SIZES = (500, 2000, 8000)
+SIZES, OF_PILOTS = (500, 2000, 8000), (100, 450, 900)
 
 
 def plan(pilots: int) -> Any:
@@ -50,39 +51,34 @@ def objective(trial: optuna.Trial) -> float:
     return trial.suggest_float("x", 0, 1) + trial.suggest_float("y", 0, 1)
 
 
-Case = tuple[Callable[[], Any], Callable[[], list[Any]], int]
+Case = tuple[Callable[[], Any], Callable[[], list[Any]], tuple[int, ...]]
 
 
-def cases(most: int) -> dict[str, Case]:
-    """A sampler, its callbacks, and the most trials that it is measured with, by name."""
+def cases() -> dict[str, Case]:
+    """A sampler, its callbacks, and after how many trials one is timed, by name."""
     random, tpe = optuna.samplers.RandomSampler, optuna.samplers.TPESampler
-    with_callback = lambda: [odp.PrivacyCallback(RUN)]  # noqa: E731
-    budget, thousand = plan(min(most + 200, 8200)), plan(1000)
+    thousand = plan(1000)
     return {
-        "RandomSampler": (random, list, most),
-        "RandTune": (lambda: odp.RandTuneSampler(trials=MANY), list, most),
+        "RandomSampler": (random, list, SIZES),
+        "RandTune": (lambda: odp.RandTuneSampler(trials=MANY), list, SIZES),
         "RandTune, callback": (
             lambda: odp.RandTuneSampler(trials=MANY),
-            with_callback,
-            most,
+            lambda: [odp.PrivacyCallback(RUN)],
+            SIZES,
         ),
-        "pilots, random, callback": (
-            lambda: odp.BudgetSampler(budget, search_space=SPACE, proposer=random()),
+        "1,000 pilots, random": (
+            lambda: odp.BudgetSampler(thousand, search_space=SPACE, proposer=random()),
             lambda: [odp.PrivacyCallback()],
-            most,
+            OF_PILOTS,
         ),
         "1,000 pilots, default": (
             lambda: odp.BudgetSampler(thousand, search_space=SPACE),
             lambda: [odp.PrivacyCallback()],
-            900,
+            OF_PILOTS,
         ),
-        "TPESampler, random for 500": (lambda: tpe(n_startup_trials=500), list, 900),
-        "DP-HyPO, callback": (
-            lambda: odp.DPHyPOSampler(SPACE, trials=MANY),
-            with_callback,
-            min(most, 2000),
-        ),
-        "TPESampler": (tpe, list, min(most, 2000)),
+        "TPESampler, random for 500": (lambda: tpe(n_startup_trials=500), list, OF_PILOTS),
+        "DP-HyPO": (lambda: odp.DPHyPOSampler(SPACE, trials=MANY), list, (50, 300, 2000)),
+        "TPESampler": (tpe, list, (50, 300, 2000)),
     }
 
 
@@ -95,15 +91,13 @@ def milliseconds(study: optuna.Study, callbacks: list[Any], trials: int) -> floa
 
 def grown(case: Case, storage: Any, sizes: tuple[int, ...], blocks: int) -> dict[int, float]:
     """Milliseconds of a trial after so many others."""
-    make, callbacks, most = case
+    make, callbacks, own_sizes = case
     study = optuna.create_study(sampler=make(), storage=storage)
     found, called = {}, callbacks()
-    wanted = [size for size in sizes if size <= most] or [sizes[0]]
-    if wanted[-1] < most < sizes[-1]:
-        wanted.append(most)
-    for size in wanted:
-        study.optimize(objective, n_trials=size - len(study.trials), callbacks=called)
-        found[size] = statistics.median(milliseconds(study, called, 25) for _ in range(blocks))
+    for size in sizes or own_sizes:
+        if size > len(study.trials):
+            study.optimize(objective, n_trials=size - len(study.trials), callbacks=called)
+        found[size] = statistics.median(milliseconds(study, called, 20) for _ in range(blocks))
     return found
 
 
@@ -112,13 +106,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few trials, for checking")
     parser.add_argument("--place", choices=("memory", "sqlite", "url"), default="memory")
     parser.add_argument("--url", help="storage for --place url: a new database")
+    parser.add_argument("--sizes", nargs="+", type=int, help="after how many trials to time one")
     parser.add_argument("--cases", nargs="+", help="beginnings of the names of cases")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    logging.getLogger("optuna_dp").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    sizes = (50, 100) if options.quick else SIZES
-    print(f"{'milliseconds of the processor':32}" + "".join(f"{s:>9}" for s in sizes) + "  ratio")
-    for name, case in cases(sizes[-1]).items():
+    sizes = (50, 100) if options.quick else tuple(options.sizes or ())
+    print("milliseconds of the processor, after so many trials")
+    for name, case in cases().items():
         if options.cases and not name.startswith(tuple(options.cases)):
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -260,3 +260,33 @@ def test_a_full_disk_costs_no_study_on_sqlite(tmp_path: Path) -> None:
     assert ended.returncode == 0 or "no run can begin" in last_line(ended)
     made = calls.read_text().split() if calls.exists() else []
     assert len(made) == len(set(made))
+
+
+class Small(optuna.storages.InMemoryStorage):
+    """Holds 65,535 bytes an attribute, as MySQL does."""
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        if len(json.dumps(value)) > 65_535:
+            raise optuna.exceptions.StorageInternalError("Data too long for column 'value_json'")
+        super().set_trial_system_attr(trial_id, key, value)
+
+
+def test_utilities_that_the_storage_cannot_hold_are_refused_before_any_training() -> None:
+    space = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.5)}
+    calls = []
+
+    def objective(trial: optuna.Trial) -> float:
+        calls.append(trial.suggest_float("x", 0, 1, step=0.5))
+        return odp.report_utilities(trial, [0.123456789] * partitions)
+
+    for partitions in (2500, 4000):
+        sampler = odp.NoisyMaxSampler(space, n_partitions=partitions, epsilon=1.0)
+        study = optuna.create_study(direction="maximize", storage=Small(), sampler=sampler)
+        if partitions == 4000:
+            calls.clear()
+            with pytest.raises(InvalidArgumentError, match="Nothing was trained"):
+                study.optimize(objective)
+            assert not calls
+        else:
+            study.optimize(objective)
+            assert odp.release(study).params is not None
