@@ -172,17 +172,33 @@ class Posterior:
         """Means and variances of standardised mean scores at the points of one block."""
         from scipy.linalg import solve_triangular  # start-up time
 
-        squared = _squared_distances(self.x, x / self.lengths)
-        covariance = self.amplitude * _matern(np.asfortranarray(squared, dtype=np.float32))
+        single_x, factor, weights = self._in_single_precision
+        apart = (x - 0.5) / self.lengths
+        # One product, of rows (-2 a, |a|^2, 1) and (b, 1, |b|^2); about the middle, so that
+        # little is lost to rounding.
+        other = np.empty((len(x), x.shape[1] + 2), dtype=np.float32)
+        other[:, :-2] = apart
+        other[:, -2] = 1.0
+        other[:, -1] = (apart**2).sum(axis=1)
+        squared = (other @ single_x.T).T  # in the order of columns, as the solver wants it
+        np.maximum(squared, 0.0, out=squared)
+        covariance = _matern(squared)
+        covariance *= np.float32(self.amplitude)
+        means = np.asarray(weights @ covariance, dtype=np.float64)
         known = solve_triangular(
-            self._single_factor, covariance, lower=True, check_finite=False
-        ).astype(np.float64)
-        variances = self.amplitude - np.einsum("ij,ij->j", known, known)
-        return self.weights @ covariance, variances
+            factor, covariance, lower=True, overwrite_b=True, check_finite=False
+        )
+        spent = np.einsum("ij,ij->j", known, known).astype(np.float64)
+        return means, self.amplitude - spent
 
     @functools.cached_property
-    def _single_factor(self) -> Any:
-        return np.asfortranarray(self.factor, dtype=np.float32)
+    def _in_single_precision(self) -> tuple[Any, Any, Any]:
+        """The observed points as one factor of squared distances, the factor, and the weights."""
+        apart = self.x - 0.5 / self.lengths
+        rows = [-2.0 * apart, (apart**2).sum(axis=1)[:, None], np.ones((len(apart), 1))]
+        points = np.concatenate(rows, axis=1).astype(np.float32)
+        factor = np.asfortranarray(self.factor, dtype=np.float32)
+        return points, factor, self.weights.astype(np.float32)
 
 
 def _squared_distances(one: FloatArray, other: FloatArray) -> FloatArray:
