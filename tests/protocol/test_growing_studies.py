@@ -37,7 +37,7 @@ def objective(trial: optuna.Trial) -> float:
 
 def test_the_callback_looks_at_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = counted(monkeypatch, ended_runs, "ended", lambda trial: 1)
-    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=1e9)))
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Poisson(mean=500.0)))
     study.optimize(objective, n_trials=40, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
     assert len(looked) <= 2 * 40
 
@@ -55,7 +55,7 @@ def test_a_proposer_is_shown_each_pilot_once(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_points_of_a_run_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = counted(monkeypatch, history, "encode_params", lambda space, params: len(params))
-    sampler = odp.DPHyPOSampler(SPACE, trials=odp.Geometric(mean=1e9))
+    sampler = odp.DPHyPOSampler(SPACE, trials=odp.Poisson(mean=500.0))
     study = optuna.create_study(sampler=sampler)
     study.optimize(objective, n_trials=30)
     assert sum(encoded) == 29
