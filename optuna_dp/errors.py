@@ -19,6 +19,7 @@ __all__ = [
     "ProjectionError",
     "ReleaseRefusedError",
     "SeedWarning",
+    "StorageError",
     "UnfinishedStudyError",
     "UnsupportedEventError",
     "WaitError",
@@ -116,6 +117,27 @@ class ReleaseRefusedError(OptunaDPError):
         where = "" if trial_number is None else f"Trial {trial_number}: "
         text = f"The study cannot be released. {where}{reason}"
         super().__init__(f"{text} {fix}" if fix else text)
+
+
+class StorageError(OptunaDPError):
+    """The study's storage failed: its database, its disk, or the network to it.
+
+    What the driver raised is its ``__cause__``.
+
+    Attributes:
+        reason: What it failed with, the first line of the driver's words.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"The storage of the study failed ({reason}), so what was under way has stopped; a "
+            "run that had begun counts and is not repeated. When the storage works again, list "
+            "what is open with optuna-dp recover STORAGE STUDY, and start the workers again."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason,)
 
 
 class UnfinishedStudyError(ReleaseRefusedError):

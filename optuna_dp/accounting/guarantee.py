@@ -71,7 +71,7 @@ class Guarantee(Record):
         events.neighboring_relation(self.neighboring_relation)
         events.as_event("event", self.event)
         units.unit_of(self.event)
-        supported_events.check_supported(self._judged, self.neighboring_relation)
+        supported_events.check_supported(self.judged_event, self.neighboring_relation)
 
     def __repr__(self) -> str:
         # In words: the tree of a training run is long. `event` has all of it. Lazy: no number
@@ -94,13 +94,13 @@ class Guarantee(Record):
         At 0 it is finite for mechanisms of which a pure epsilon is known.
         """
         if validation.number("delta", delta) == 0.0:
-            return pure_of(self._judged, self.neighboring_relation)
+            return pure_of(self.judged_event, self.neighboring_relation)
         return min(self._epsilons(delta).values())
 
     def delta(self, epsilon: float) -> float:
         """Returns the smallest delta known to hold at ``epsilon``, finite and at least 0."""
         eps = validation.non_negative("epsilon", epsilon)
-        return float(deltas_of(self._judged, self.neighboring_relation, np.array([eps]))[0])
+        return float(deltas_of(self.judged_event, self.neighboring_relation, np.array([eps]))[0])
 
     def mu(self, tail: float = MU_TAIL) -> float:
         """Returns the smallest mu known for which the release is mu-Gaussian-DP, up to ``tail``.
@@ -131,7 +131,7 @@ class Guarantee(Record):
         # Lazy: no epsilon depends on it.
         from optuna_dp.accounting.gaussian_dp import mu_of
 
-        return mu_of(self._judged, self.neighboring_relation, tail)
+        return mu_of(self.judged_event, self.neighboring_relation, tail)
 
     def method(self, delta: float) -> str:
         """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""
@@ -146,7 +146,7 @@ class Guarantee(Record):
         nor is ``"rdp"`` where a profile is known, though it is proved as well.
         """
         target = validation.open_unit("delta", delta)
-        found = all_epsilons_of(self._judged, self.neighboring_relation, target)
+        found = all_epsilons_of(self.judged_event, self.neighboring_relation, target)
         return {**found, **self.comparisons(delta)}
 
     def comparisons(self, delta: float) -> dict[str, float]:
@@ -159,8 +159,8 @@ class Guarantee(Record):
 
     def reasons(self, delta: float) -> dict[str, str]:
         """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
-        not_private = supported_events.non_private_reason(self._judged)
-        methods = methods_of(self._judged, self.neighboring_relation)
+        not_private = supported_events.non_private_reason(self.judged_event)
+        methods = methods_of(self.judged_event, self.neighboring_relation)
         by_method, others = self.by_method(delta), self._beside(delta)
         found = {
             name: methods[name].why_infinite(delta)
@@ -178,7 +178,7 @@ class Guarantee(Record):
         the event.
         """
         bound = self.epsilon(delta)
-        return parts.attack(self._judged, self.neighboring_relation, delta), bound
+        return parts.attack(self.judged_event, self.neighboring_relation, delta), bound
 
     def rdp(self, orders: npt.ArrayLike | None = None) -> FloatArray:
         """Returns upper bounds of the Renyi divergence, one for each order; ``inf`` if unknown.
@@ -195,7 +195,7 @@ class Guarantee(Record):
         from optuna_dp.accounting.run_rdp import rdp_of
 
         given = DEFAULT_ORDERS if orders is None else orders
-        return rdp_of(self._judged, self.neighboring_relation, given)
+        return rdp_of(self.judged_event, self.neighboring_relation, given)
 
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.
@@ -226,7 +226,7 @@ class Guarantee(Record):
             else:
                 tree.append(other)
         whole = Guarantee(events.compose(*tree), self.neighboring_relation)
-        if len(tree) > 1 and first_choice(whole._judged) is not None:
+        if len(tree) > 1 and first_choice(whole.judged_event) is not None:
             # Nobody has said that the choice came first, so it must not be charged as if it had.
             unordered = events.compose(dp_event.NoOpDpEvent(), *tree)
             return Guarantee(unordered, self.neighboring_relation)
@@ -240,19 +240,19 @@ class Guarantee(Record):
         )
 
     @functools.cached_property
-    def _judged(self) -> Any:
-        """The event as accountants see it."""
+    def judged_event(self) -> Any:
+        """The event as accountants see it: without a word on whose data it speaks of."""
         if units.unit_of(self.event) != units.CLIENT:
             return self.event
-        # Lazy: only votes and compositions with them need it.
+        # Lazy: only events about clients need it.
         from optuna_dp.accounting.kinds.per_client import without_units
 
         return without_units(self.event)
 
     def _epsilons(self, delta: float) -> dict[str, float]:
         target = validation.open_unit("delta", delta)
-        return dict(epsilons_of(self._judged, self.neighboring_relation, target))
+        return dict(epsilons_of(self.judged_event, self.neighboring_relation, target))
 
     def _beside(self, delta: float) -> dict[str, tuple[float, str]]:
         target = validation.open_unit("delta", delta)
-        return dict(parts.comparisons(self._judged, self.neighboring_relation, target))
+        return dict(parts.comparisons(self.judged_event, self.neighboring_relation, target))

@@ -12,13 +12,14 @@ from optuna.trial import FrozenTrial
 from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.adaptive_selection.densities.projection import Projection
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.models.history import GrowingHistory
 from optuna_dp.models.prior import Prior
 from optuna_dp.models.scores import RunOutcome
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
 from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
-from optuna_dp.protocol.draws import Space
+from optuna_dp.protocol.draws import Space, stored_form
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_of, trials_of
 from optuna_dp.protocol.slots import Drawn
@@ -140,6 +141,7 @@ class DPHyPOSampler(SelectionSampler):
             candidates=candidates,
             standardize=standardize,
         )
+        self._history = GrowingHistory(_outcome)
 
     def _promised(self, startup_runs: int | None) -> int:
         """Returns how many runs are promised to come from the prior."""
@@ -187,7 +189,7 @@ class DPHyPOSampler(SelectionSampler):
         if number < self._startup:
             return super()._draw(study, plan, number, space)
         # The density is not told durations, orders of arrival, reported values or attributes.
-        runs = [RunOutcome(dict(t.params), score(t)) for t in self._visible(study, number)]
+        runs = self._history.of(self._visible(study, number), space)
         rng = self._joint_rng(number)
         try:
             proposal = self._adaptive.propose(runs, space, rng, plan.design.direction)
@@ -212,3 +214,7 @@ class DPHyPOSampler(SelectionSampler):
             number - number % self._batch_size,
             own=lambda trial: self._asked_by_this_thread(study, trial),
         )
+
+
+def _outcome(trial: FrozenTrial) -> RunOutcome:
+    return RunOutcome(stored_form(trial)[0], score(trial))

@@ -17,6 +17,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.scores import clean_scores
+from optuna_dp.protocol.draws import stored_form
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord, began, output, was_enqueued
 from optuna_dp.training.fidelity import Fidelity
 
@@ -64,11 +65,12 @@ def with_outputs(
         if values is None or not began(trial):
             continue
         record = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
+        params, distributions = stored_form(trial)
         found.append(
             Pilot(
                 rung=fidelity_of(trial.number).rung,
-                params=dict(trial.params),
-                distributions=dict(trial.distributions),
+                params=params,
+                distributions=distributions,
                 values=values,
                 tie_break=record.tie_break,
                 enqueued=was_enqueued(trial),
@@ -158,7 +160,8 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned a value for {name!r}, which no pilot has"
             )
-        if to_internal(known[0], value) is None:
+        tried = any(p.params.get(name) == value for p in pilots)  # Enqueued, out of the range.
+        if to_internal(known[0], value) is None and not tried:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned {value!r} for {name!r}, outside {known[0]}"
             )

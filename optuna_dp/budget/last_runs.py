@@ -29,7 +29,7 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
-from optuna_dp.protocol.records import began, ended, fail_unstarted, output, trials_of
+from optuna_dp.protocol.records import began, ended, fail_unstarted, from_number, output, trials_of
 from optuna_dp.protocol.waiting import Waiting
 from optuna_dp.training.trial_notes import SCORE, SPENT, TRAINING, claims, noted
 
@@ -99,7 +99,7 @@ def wait_for_turn(
     first = settings.pilots
 
     def read() -> bool | None:
-        trials = trials_of(study)
+        trials = from_number(trials_of(study), first)
         answer = may_begin(trials, number, first, settings.paid)
         mine = [t.number for t in trials if first <= t.number < number and not ended(t) and own(t)]
         if answer is None and mine:
@@ -135,7 +135,8 @@ def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> N
 
 def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:
     """Returns whether no run after this last run is charged for."""
-    before = sum(settings.pilots <= t.number < number and began(t) for t in trials_of(study))
+    last = from_number(trials_of(study), settings.pilots)
+    before = sum(t.number < number and began(t) for t in last)
     return before + 1 >= settings.paid
 
 
@@ -147,8 +148,8 @@ def drop_enqueued_too_early(study: Study, pilots: int) -> None:
     place.
     """
     storage = study._storage
-    for trial in trials_of(study):
-        if trial.number < pilots or trial.state != TrialState.WAITING:
+    for trial in from_number(trials_of(study), pilots):
+        if trial.state != TrialState.WAITING:
             continue
         try:
             fail_unstarted(storage, trial._trial_id)

@@ -33,6 +33,7 @@ from optuna_dp.protocol.records import (
     GATE_KEY,
     began,
     ended,
+    from_number,
     output,
     trials_of,
     was_enqueued,
@@ -109,7 +110,8 @@ class Budget(Procedure):
     def slots(self, study: Study, plan: StudyPlan) -> int:
         """See :class:`Procedure`; beyond what there is, as long as a last run is to come."""
         trials = trials_of(study)
-        end = end_of(trials, self.settings.pilots, self.settings.paid)
+        last = from_number(trials, self.settings.pilots)
+        end = end_of(last, self.settings.pilots, self.settings.paid)
         return max(len(trials) + 1, plan.slots) if end is None else end
 
     def runs_among(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[FrozenTrial]:
@@ -210,9 +212,9 @@ class Budget(Procedure):
             return "Its last run has failed, and the plan has a spare run."
         return ""
 
-    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+    def progress(self, done: int) -> str:
         """See :class:`Procedure`; nothing about the runs is secret."""
-        done, pilots = sum(map(ended, runs)), self.settings.pilots
+        pilots = self.settings.pilots
         return f"pilot {done} of {pilots}" if done <= pilots else "the last run"
 
     # What is released.

@@ -25,7 +25,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from optuna_dp.budget.choice import Choose, Chosen, chosen, climbers, with_outputs
+from optuna_dp.budget.choice import Choose, Chosen, Pilot, chosen, climbers, with_outputs
 from optuna_dp.budget.last_runs import (
     drop_enqueued_too_early,
     is_last_paid,
@@ -39,7 +39,15 @@ from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import Space, check_choices, draw_record, drawn_once
+from optuna_dp.protocol.draws import (
+    Space,
+    as_stored,
+    check_choices,
+    draw_record,
+    drawn_jointly,
+    drawn_once,
+    own_form,
+)
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.proposals import Proposer, remember
 from optuna_dp.protocol.records import (
@@ -181,6 +189,11 @@ class BudgetSampler(SlotSampler):
             search_space=self._recorded_space(),
         )
         self._pilots = plan.pilots
+        # A cache: a rung, the last trial below it, and who climbs to it, best first.
+        self._climbers: tuple[int, FrozenTrial, list[Pilot]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_climbers": None}
 
     # What a procedure supplies to SlotSampler.
 
@@ -321,8 +334,14 @@ class BudgetSampler(SlotSampler):
         """Returns the pilot that one of a higher rung repeats, when those below have ended."""
         rung = self._budget.fidelity_of(number).rung
         first = self._budget.begins_at(rung)
-        pilots = with_outputs(self._ended(study, first), self._budget.fidelity_of)
-        found = climbers(pilots, rung, _signs_of(study))
+        earlier = self._ended(study, first)
+        kept = self._climbers
+        # They have ended, so they are those of before if the last is.
+        if kept is None or kept[0] != rung or kept[1] is not earlier[-1]:
+            pilots = with_outputs(earlier, self._budget.fidelity_of)
+            found = climbers(pilots, rung, _signs_of(study))
+            kept = self._climbers = rung, earlier[-1], found
+        found = kept[2]
         if not found:
             return None
         climber = found[(number - first) % len(found)]
@@ -344,8 +363,12 @@ class BudgetSampler(SlotSampler):
         """Asks the proposer in a first-rung pilot; draws at random in other runs, and says so."""
         if trial.number < self._proposed:
             return self._proposed_value(study, trial, name, distribution)
-        attrs = study._storage.get_trial(trial._trial_id).system_attrs
-        if name in attrs.get(DRAW_KEY, {"space": {}})["space"]:
+        stored = study._storage.get_trial(trial._trial_id)
+        repeated = drawn_jointly(stored, name, distribution)
+        if repeated is not None:
+            # Optuna asks again for a value that was enqueued and lies outside the range.
+            return distribution.to_external_repr(repeated)
+        if name in stored.system_attrs.get(DRAW_KEY, {"space": {}})["space"]:
             _logger.warning(
                 "Trial %d cannot repeat a pilot's value of %r: the objective now asks for a "
                 "range without that value. The value is drawn at random instead. Do not change "
@@ -366,9 +389,9 @@ class BudgetSampler(SlotSampler):
 
         def propose() -> Any:
             asked = self._ask(study, trial, self._search_space or {})
-            value = asked._suggest(name, distribution)
+            value = self._proposer.suggest(asked, name, as_stored(distribution))
             remember(study, trial._trial_id, asked)
-            return value
+            return own_form(distribution, value)
 
         return drawn_once(study, trial, name, distribution, propose)
 
@@ -381,8 +404,7 @@ class BudgetSampler(SlotSampler):
         number = trial.number
         earlier = self._ended(study, self._seen_before(number))
         # What was added by hand, or run by another sampler, is nobody's private output.
-        visible = [one if began(one) else None for one in earlier]
-        asked = self._proposer.ask(study.directions, visible, number, space)
+        asked = self._proposer.ask(study.directions, earlier, number, space, is_shown=began)
         if known is not None:
             known.kept[_PROPOSAL] = asked
         return asked

@@ -107,6 +107,9 @@ def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
     An argument of the library has the flag of the command's option of the same name, unless
     ``flags`` says what it is called on the command line.
     """
+    # Lazy: start-up time.
+    from optuna_dp.protocol.storage_errors import clear_storage_errors
+
     hints = get_type_hints(command, include_extras=True)
     options = {
         name: f"--{name.replace('_', '-')}"
@@ -114,7 +117,8 @@ def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
         if any(isinstance(one, OptionInfo) for one in getattr(hint, "__metadata__", ()))
     }
     try:
-        yield
+        with clear_storage_errors():
+            yield
     except OptunaDPError as error:
         message = str(error)
         if isinstance(error, InvalidArgumentError):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
 
+    from optuna_dp.protocol.torn_journals import MendedJournal
+
 Storage = Annotated[
     str,
     typer.Argument(
@@ -34,24 +36,46 @@ def recover(
         list[int] | None,
         option("NUMBER", "Number of a trial whose worker has died. Repeat for more."),
     ] = None,
+    mend: Annotated[
+        bool,
+        typer.Option(
+            "--mend",
+            help="Drop the torn lines of a journal file, as a full disk leaves them. Keeps a copy "
+            "of the file. End all workers first.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the open trials of a study, and mark those of dead workers as failed.
 
-    Without --fail nothing is changed. A run marked as failed counts as a run and is not repeated.
-    Mark it only if its worker is dead, not because the run takes long.
+    Without --fail and --mend nothing is changed. A run marked as failed counts as a run and is not
+    repeated. Mark it only if its worker is dead, not because the run takes long.
 
     Example: optuna-dp recover sqlite:///curator.db digits --fail 12
     """
     with clear_errors(recover):
         from optuna_dp.protocol.recovery import recover as recover_study  # Lazy: start-up time.
 
+        mended = _mended(storage) if mend else None
         failed = sorted(set(fail or ()))
         found = recover_study(load_study(storage, study), fail=failed)
     if as_json:
-        record = {"marked_as_failed": failed, "open": [dataclasses.asdict(t) for t in found]}
+        record: dict[str, Any] = {
+            "marked_as_failed": failed,
+            "open": [dataclasses.asdict(t) for t in found],
+        }
+        if mended is not None:
+            record["mended"] = dataclasses.asdict(mended)
         typer.echo(json.dumps(record, indent=2, default=str))
         return
+    if mended is not None and mended.copy is None:
+        typer.echo(f"All {mended.lines} lines of the journal are whole. Nothing was mended.")
+    elif mended is not None:
+        dropped = ", ".join(map(str, mended.dropped))
+        typer.echo(
+            f"Dropped {len(mended.dropped)} torn of {mended.lines} lines: {dropped}. The file as "
+            f"it was: {mended.copy}"
+        )
     if failed:
         typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
     for trial in found:
@@ -142,6 +166,23 @@ def verify(
     raise typer.Exit(code=0 if found.ok else 1)
 
 
+def _mended(storage: str) -> MendedJournal:
+    """Mends the file of a journal, and says in one line what keeps it from that."""
+    from optuna_dp.protocol.torn_journals import mend_journal  # Lazy: start-up time.
+
+    if "://" in storage:
+        raise InvalidArgumentError(
+            "--mend", _shown(storage), "only the file of a journal has lines that can be torn"
+        )
+    _check_file(Path(storage), is_sqlite=False)
+    try:
+        return mend_journal(storage)
+    except OSError as error:
+        fix = "Make room on the disk first: a copy of the file is kept."
+        reason = f"the file cannot be copied and written ({error.strerror or error})"
+        raise InvalidArgumentError("STORAGE", storage, reason, fix) from error
+
+
 def load_study(storage: str, study_name: str) -> Study:
     """Loads a study from a storage URL or the file of a journal; never creates a storage.
 
@@ -160,6 +201,17 @@ def load_study(storage: str, study_name: str) -> Study:
     except InvalidArgumentError:
         raise
     except Exception as error:  # drivers, databases and damaged files raise what they like
+        # Lazy: start-up time.
+        from optuna_dp.protocol.torn_journals import torn_lines
+
+        if "://" not in storage and (torn := torn_lines(Path(storage).read_bytes())):
+            raise InvalidArgumentError(
+                "STORAGE",
+                storage,
+                f"{len(torn)} of its lines are torn, the first is line {torn[0]}",
+                "End all workers, make room on the disk, and drop them: optuna-dp recover "
+                f"{storage} {study_name} --mend",
+            ) from error
         # Optuna's errors about a storage have the driver's as their cause.
         text = str(error.__cause__ or error).strip() or type(error).__name__
         line = text.splitlines()[0].rstrip(". ")

@@ -23,7 +23,6 @@ from optuna_dp.distributed.storages import (
     numbers_well,
     reachable,
     scratch_study,
-    storage_failure,
 )
 from optuna_dp.distributed.worker import (
     CALL_KEY,
@@ -39,6 +38,7 @@ from optuna_dp.errors import InvalidArgumentError, OptunaDPError, WorkersError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.protocol.records import checked_study
 from optuna_dp.protocol.slots import SlotSampler
+from optuna_dp.protocol.storage_errors import storage_failure
 from optuna_dp.validation import positive, whole
 
 _logger = logging.getLogger("optuna_dp")

@@ -18,14 +18,12 @@ and of whatever is behind a proxy, it is tried before anything begins.
 from __future__ import annotations
 
 import contextlib
-import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import optuna
-from optuna.exceptions import OptunaError, StorageInternalError
 from optuna.storages import (
     BaseStorage,
     GrpcStorageProxy,
@@ -39,8 +37,6 @@ from optuna_dp.distributed.engines import Engine
 from optuna_dp.distributed.served import served
 from optuna_dp.errors import InvalidArgumentError
 
-# What Optuna's storages raise about how they were called.
-_OF_CALLERS = (OptunaError, LookupError, TypeError, ValueError)
 _NUMBERS_WELL = (InMemoryStorage, RDBStorage, JournalStorage)
 
 
@@ -94,28 +90,6 @@ def check_numbers(storage: BaseStorage, numbers: Sequence[int | None]) -> None:
         f"runs are identified by their trial numbers, and {found}",
         "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
     )
-
-
-def storage_failure(error: BaseException) -> BaseException | None:
-    """Returns what a storage failed with if that is why an exception was raised, or None.
-
-    Drivers have exceptions of their own (gRPC, databases, Redis, the operating system); that one
-    came out of Optuna's storages shows in its traceback. Others may be raised on the way out:
-    where the result of a run cannot be written, Optuna ends with an ``UnboundLocalError``.
-    """
-    found: BaseException | None = error
-    while found is not None and not _is_of_a_storage(found):
-        found = found.__cause__ or found.__context__
-    return found
-
-
-def _is_of_a_storage(error: BaseException) -> bool:
-    if isinstance(error, StorageInternalError):
-        return True
-    if not isinstance(error, Exception) or isinstance(error, _OF_CALLERS):
-        return False
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(f.f_globals.get("__name__", "").startswith("optuna.storages") for f in frames)
 
 
 def _backend(storage: BaseStorage) -> BaseStorage:

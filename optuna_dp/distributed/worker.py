@@ -26,8 +26,8 @@ from optuna.storages import BaseStorage, GrpcStorageProxy
 from optuna.study import Study
 
 from optuna_dp.distributed.owners import OWNER_KEY, fail_at_limit, marked_template, owning, settle
-from optuna_dp.distributed.storages import storage_failure
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.protocol.storage_errors import storage_failure
 
 # The attribute of a study by which a worker knows that it has found the caller's.
 CALL_KEY = "optuna_dp:distributed"

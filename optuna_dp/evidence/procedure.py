@@ -141,8 +141,8 @@ class Procedure(ABC):
             return "Some of its runs have not ended."  # How many is a way to learn T.
         return ""
 
-    def progress(self, runs: Sequence[FrozenTrial]) -> str:
-        """Returns which run has ended, in words that keep secrets."""
+    def progress(self, done: int) -> str:
+        """Returns which run has ended, in words that keep secrets; ``done`` have ended in all."""
         return "a run"
 
     def warning(self, runs: Sequence[FrozenTrial]) -> str:

@@ -107,8 +107,27 @@ class RunRecord(Record):
         )
 
     def same_cost(self, other: RunRecord) -> bool:
-        """Returns whether two records say the same of a run; the delta is for display only."""
-        return replace(self, delta=other.delta) == other
+        """Returns whether two records say the same of what a run costs.
+
+        The delta is for display, and attributes that are named as output are part of what the
+        event charges for. Two ways to write down the same applications, such as an event and a
+        composition of it alone, cost the same.
+        """
+        if self.neighboring_relation != other.neighboring_relation:
+            return False
+        return bool(self.event == other.event) or self._applications() == other._applications()
+
+    def says_the_same(self, other: RunRecord) -> bool:
+        """Returns whether two records differ in the delta at most."""
+        return self.same_cost(other) and self.output_attributes == other.output_attributes
+
+    def _applications(self) -> dict[str, int]:
+        """How often the run applies what, whatever the composition that says so."""
+        # Start-up time: workers that agree word for word do without an accountant.
+        from optuna_dp.accounting.run_profile import counted
+
+        parts = counted(self.event, self.neighboring_relation)
+        return {key: part.times for key, part in parts.items()}
 
     @classmethod
     def from_json(cls, data: Any) -> RunRecord:
@@ -166,7 +185,11 @@ def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
             f"{differences_of_runs(found[0], other)}.",
             fix=f"Start a new study. {ONE_COST}",
         )
-    return found[0] if found else None
+    if not found:
+        return None
+    # What one worker names as output, all runs may have as output: the event charges for it.
+    named = {name for record in found for name in record.output_attributes}
+    return replace(found[0], output_attributes=tuple(sorted(named)))
 
 
 def _digest(data: Any) -> str:

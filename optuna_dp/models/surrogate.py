@@ -21,6 +21,8 @@ from optuna_dp.errors import InvalidArgumentError
 # the newest half and the best half. They bound time and memory (a square matrix of this size).
 _FITTED_RUNS = 128
 _MOST_RUNS = 256
+# Candidates that are looked at together, which bounds the memory.
+_BLOCK = 4096
 
 
 @runtime_checkable
@@ -81,7 +83,7 @@ class GaussianProcess:
             newest = kept[-(_MOST_RUNS // 2) :]
             best = np.argsort(y[: -len(newest)], kind="stable")[-(_MOST_RUNS - len(newest)) :]
             kept = np.union1d(best, newest)
-        return Posterior(_regressor(x[kept], (y[kept] - center) / scale, theta), center, scale)
+        return Posterior.of(x[kept], (y[kept] - center) / scale, theta, center, scale)
 
     def hyperparameters(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Logarithms of amplitude, lengths and noise, in units of the spread of y; (d + 2,)."""
@@ -111,18 +113,112 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What a Gaussian process predicts of the mean score after its observations."""
+    """What a Gaussian process predicts of the mean score after its observations.
 
-    regressor: Any
+    It is that of scikit-learn's ``GaussianProcessRegressor`` with the kernel ``ConstantKernel *
+    Matern(nu=2.5) + WhiteKernel`` and no optimizer, from one Cholesky factor. The candidates' part
+    is computed in single precision: what it decides is a choice among scores with noise.
+
+    Attributes:
+        x: Observed points over the length scales, shape (n, d).
+        factor: Lower Cholesky factor of the covariance of the scores, shape (n, n).
+        weights: Solution of covariance times weights = scores, shape (n,).
+        amplitude: Variance of the mean score before any observation.
+        lengths: Length scales, shape (d,).
+        center: Mean of the scores before they were standardised.
+        scale: Their spread.
+    """
+
+    x: FloatArray
+    factor: FloatArray
+    weights: FloatArray
+    amplitude: float
+    lengths: FloatArray
     center: float
     scale: float
 
+    @classmethod
+    def of(
+        cls, x: FloatArray, z: FloatArray, theta: FloatArray, center: float, scale: float
+    ) -> Posterior:
+        """Returns what is known from standardised scores ``z`` (n,) at ``x`` (n, d).
+
+        Args:
+            x: Points of the unit cube.
+            z: Standardised scores.
+            theta: Logarithms of amplitude, lengths and noise, shape (d + 2,).
+            center: What standardising subtracted.
+            scale: What standardising divided by.
+        """
+        from scipy.linalg import cho_solve, cholesky  # start-up time
+
+        amplitude, *lengths, noise = np.exp(theta)
+        scaled = x / np.array(lengths)
+        covariance = amplitude * _matern(_squared_distances(scaled, scaled))
+        # scikit-learn adds this to the noise, so that equal points can be told apart.
+        covariance.flat[:: len(x) + 1] += noise + 1e-10
+        factor = cholesky(covariance, lower=True, check_finite=False)
+        weights = cho_solve((factor, True), z, check_finite=False)
+        return cls(scaled, factor, weights, amplitude, np.array(lengths), center, scale)
+
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`FittedModel`."""
-        mean, std = self.regressor.predict(x, return_std=True)
-        noise = math.exp(self.regressor.kernel_.theta[-1])  # of a score, not of the mean score
-        std = np.sqrt(np.maximum(std**2 - noise, 0.0))
-        return self.center + self.scale * mean, self.scale * std
+        blocks = [x[i : i + _BLOCK] for i in range(0, len(x), _BLOCK)] or [x]
+        means, variances = zip(*map(self._predicted, blocks), strict=True)
+        std = np.sqrt(np.maximum(np.concatenate(variances), 0.0))
+        return self.center + self.scale * np.concatenate(means), self.scale * std
+
+    def _predicted(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means and variances of standardised mean scores at the points of one block."""
+        from scipy.linalg import solve_triangular  # start-up time
+
+        single_x, factor, weights = self._in_single_precision
+        apart = (x - 0.5) / self.lengths
+        # One product, of rows (-2 a, |a|^2, 1) and (b, 1, |b|^2); about the middle, so that
+        # little is lost to rounding.
+        other = np.empty((len(x), x.shape[1] + 2), dtype=np.float32)
+        other[:, :-2] = apart
+        other[:, -2] = 1.0
+        other[:, -1] = (apart**2).sum(axis=1)
+        squared = (other @ single_x.T).T  # in the order of columns, as the solver wants it
+        np.maximum(squared, 0.0, out=squared)
+        covariance = _matern(squared)
+        covariance *= np.float32(self.amplitude)
+        means = np.asarray(weights @ covariance, dtype=np.float64)
+        known = solve_triangular(
+            factor, covariance, lower=True, overwrite_b=True, check_finite=False
+        )
+        spent = np.einsum("ij,ij->j", known, known).astype(np.float64)
+        return means, self.amplitude - spent
+
+    @functools.cached_property
+    def _in_single_precision(self) -> tuple[Any, Any, Any]:
+        """The observed points as one factor of squared distances, the factor, and the weights."""
+        apart = self.x - 0.5 / self.lengths
+        rows = [-2.0 * apart, (apart**2).sum(axis=1)[:, None], np.ones((len(apart), 1))]
+        points = np.concatenate(rows, axis=1).astype(np.float32)
+        factor = np.asfortranarray(self.factor, dtype=np.float32)
+        return points, factor, self.weights.astype(np.float32)
+
+
+def _squared_distances(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Squared distances between rows, shape (rows of one, rows of other)."""
+    lengths = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None, :]
+    found: FloatArray = np.maximum(lengths - 2.0 * (one @ other.T), 0.0)
+    return found
+
+
+def _matern(squared: Any) -> Any:
+    """Matern's correlation of smoothness 5/2 at squared distances; overwrites them."""
+    squared *= 5.0
+    distances = np.sqrt(squared)
+    squared /= 3.0
+    squared += distances
+    squared += 1.0
+    np.negative(distances, out=distances)
+    np.exp(distances, out=distances)
+    squared *= distances
+    return squared
 
 
 def _moments(y: FloatArray) -> tuple[float, float]:

@@ -108,7 +108,9 @@ def plan_budget(
             where more would buy nothing.
         work: Without ``batch_size``: times the computing; positive, 1 unless given.
         run: Instead of the three: a function of (noise multiplier, steps) that returns the event
-            of one training without its score.
+            of one training without its score. If that is about clients
+            (:func:`optuna_dp.per_client`), so is the plan, and a score is the mean of one number
+            for each client.
         steps: With ``run``: length of the last run.
         pilots: Number of pilots, or of each rung of a ladder: (16, 4) lets the best 4 of 16 try
             again with half the noise. 0: no pilots. ``"auto"``: (12, 3), and with ``records``

@@ -229,7 +229,7 @@ _FEW_ORDERS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256, 5
 
 def _rough_epsilon(paid: Guarantee, delta: float) -> float:
     """Returns about 1.1 times what the accounting says, in a hundredth of the time."""
-    curve = rdp_of(paid.event, paid.neighboring_relation, _FEW_ORDERS)
+    curve = rdp_of(paid.judged_event, paid.neighboring_relation, _FEW_ORDERS)
     return rdp_to_epsilon(np.array(_FEW_ORDERS, dtype=float), curve, delta)
 
 

@@ -200,7 +200,7 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
         selection: The guarantee of a selection, or of anything else that has a profile.
         delta: In (0, 1).
     """
-    event = selection.event
+    event = selection.judged_event
     if not isinstance(event, PrivateSelectionDpEvent):
         both = pair_of(event, selection.neighboring_relation)
         return max(both.epsilon(delta), both.reversed().epsilon(delta))

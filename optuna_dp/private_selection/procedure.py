@@ -110,8 +110,10 @@ class PrivateSelection(DrawnRuns):
 
     def warning(self, runs: Sequence[FrozenTrial]) -> str:
         """See :class:`Procedure`; runs fail as if none could succeed any more."""
-        over = [score(trial) is None for trial in runs if ended(trial)]
-        if not over or not over[-1] or not is_unlikely_block(over):
+        latest = next((trial for trial in reversed(runs) if ended(trial)), None)
+        if latest is None or score(latest) is not None:
+            return ""
+        if not is_unlikely_block([score(trial) is None for trial in runs if ended(trial)]):
             return ""
         return (
             "So many runs fail in a row that chance hardly explains it. If the objective or the "

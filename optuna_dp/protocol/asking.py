@@ -22,7 +22,8 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from optuna.exceptions import TrialPruned
@@ -30,6 +31,7 @@ from optuna.study import Study
 from optuna.trial import Trial
 
 from optuna_dp.errors import PlanError
+from optuna_dp.protocol.storage_errors import clear_storage_errors
 
 _logger = logging.getLogger("optuna_dp")
 _thread = threading.local()
@@ -51,6 +53,19 @@ class TakenByAnother(PlanError):
     """Another worker has won the trial that this one was given."""
 
 
+class OfThisPackage:
+    """Marks a sampler of this package: what its studies' storages raise becomes one error."""
+
+
+@contextmanager
+def _clear_errors(study: Study) -> Iterator[None]:
+    if not isinstance(study.sampler, OfThisPackage):
+        yield
+        return
+    with clear_storage_errors():
+        yield
+
+
 def is_asked_for() -> bool:
     """Returns whether the trial that begins in this thread comes from ``study.ask``.
 
@@ -70,7 +85,8 @@ def _going_on(ask: Callable[..., Trial]) -> Callable[..., Trial]:
         while True:
             _thread.asking, _thread.beyond = getattr(_thread, "asking", 0) + 1, False
             try:
-                return ask(self, *args, **kwargs)
+                with _clear_errors(self):
+                    return ask(self, *args, **kwargs)
             except TakenByAnother as error:
                 _logger.debug("%s It goes on with the next.", error)
             finally:
@@ -94,7 +110,8 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
                 return self.sampler.value_without_score(self, trial)
             return value
 
-        return optimize(self, objective, *args, **kwargs)
+        with _clear_errors(self):
+            return optimize(self, objective, *args, **kwargs)
 
     return optimizes
 

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial
 from optuna_dp.errors import SeedWarning
 from optuna_dp.models.prior import value_at
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.draws import Space, check_choices, drawn_once
+from optuna_dp.protocol.draws import Space, check_choices, drawn_once, is_by_index
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     SLOT_KEY,
@@ -96,6 +96,7 @@ class DrawnSlotSampler(SlotSampler):
         return {
             name: self.sample_independent(study, trial, name, distribution)
             for name, distribution in search_space.items()
+            if not is_by_index(distribution)  # It is asked for when the objective does.
         }
 
     def _value_of(

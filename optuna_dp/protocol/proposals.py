@@ -13,21 +13,28 @@ from __future__ import annotations
 import copy
 import datetime
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+import logging
+import operator
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import NopPruner
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.search_space import intersection_search_space
 from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, OptunaDPError
+from optuna_dp.models.given_points import to_internal
 from optuna_dp.protocol import entropy
+from optuna_dp.protocol.draws import stored_form
 from optuna_dp.protocol.records import PROPOSER_KEY, output
 
+_logger = logging.getLogger("optuna_dp")
+T = TypeVar("T")
 _LONG_AGO = datetime.datetime(2000, 1, 1)
 _NAME = "pilots"
 
@@ -53,6 +60,8 @@ class Proposer:
         self._sampler = sampler
         self.startup = max(1, pilots // 2) if sampler is None else 0
         self._seed = seed
+        self._lock = threading.Lock()
+        self._kept: _Shown | None = None
 
     @property
     def name(self) -> str:
@@ -62,44 +71,120 @@ class Proposer:
     def ask(
         self,
         directions: Sequence[StudyDirection],
-        visible: Sequence[FrozenTrial | None],
+        visible: Sequence[FrozenTrial],
         number: int,
         space: Mapping[str, BaseDistribution],
+        *,
+        is_shown: Callable[[FrozenTrial], bool] = lambda trial: True,
     ) -> Trial:
         """Returns a trial of the sampler's own study that has every parameter of ``space``.
 
+        If the sampler raises an error, the parameters are drawn uniformly. Its answer is a
+        function of what it is shown, and so is that it has none. What this package raises about
+        arguments is passed on.
+
         Args:
             directions: Of the study.
-            visible: The pilots of the completed batches before this one, by slot; None for a
-                trial that never began, of which the sampler learns that it failed, no more.
+            visible: The pilots of the completed batches before this one, by slot.
             number: The pilot's slot. Its predecessors within its batch are unknown; the sampler
-                has proposed something for each, still running, so that it can spread out.
+                has proposed something for each, still running, so that it can spread out. Pilots
+                that the default sampler draws at random need no predecessors.
             space: The joint search space; empty if it is found while the study runs.
+            is_shown: Whether a trial of ``visible`` was a run. Of any other the sampler learns
+                that it failed, no more. The answer for a trial must not change.
         """
-        # A storage that is copied does not log "a new study" for every pilot.
-        storage = copy.deepcopy(_empty_storage(tuple(directions)))
-        study = Study(_NAME, storage, sampler=self._fresh_sampler(number), pruner=NopPruner())
-        for trial in visible:
-            if trial is None:
-                study.add_trial(timeless_trial(state=TrialState.FAIL))
-                continue
-            remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
-            for key, value in remembered["study"].items():
-                storage.set_study_system_attr(study._study_id, key, value)
-            study.add_trial(_as_output(trial, remembered["trial"]))
-        # Without a joint space, what earlier pilots share: a running trial that has no parameters
-        # would keep nobody away from where it is.
-        shared = dict(space) or intersection_search_space(study.get_trials(deepcopy=False))
-        for _ in range(number - len(visible)):
-            study.ask(shared)
-        return study.ask(dict(space))
+        shown = self._shown_to(tuple(directions), visible, is_shown)
+        try:
+            return self._asked(shown, visible, number, dict(space))
+        except OptunaDPError:
+            raise
+        except Exception as error:
+            self._say_that_it_failed(error)
+            sampler = RandomSampler(seed=self._seed_of("uniform", number))
+            study = Study(_NAME, _fork(shown), sampler=sampler, pruner=NopPruner())
+            return study.ask(dict(space))
+
+    def suggest(self, asked: Trial, name: str, distribution: BaseDistribution) -> Any:
+        """Returns the sampler's value of one parameter in the trial that :meth:`ask` returned.
+
+        As there, it is drawn uniformly if the sampler raises an error.
+        """
+        try:
+            return asked._suggest(name, distribution)
+        except OptunaDPError:
+            raise
+        except Exception as error:
+            self._say_that_it_failed(error)
+            uniform = RandomSampler(seed=self._seed_of("uniform", asked.number, name))
+            stored = asked.study._storage.get_trial(asked._trial_id)
+            return uniform.sample_independent(asked.study, stored, name, distribution)
+
+    def _asked(
+        self,
+        shown: InMemoryStorage,
+        visible: Sequence[FrozenTrial],
+        number: int,
+        space: dict[str, BaseDistribution],
+    ) -> Trial:
+        study = Study(_NAME, _fork(shown), sampler=self._fresh_sampler(number), pruner=NopPruner())
+        unknown = number - len(visible) if number >= self.startup else 0
+        if unknown:
+            # Without a joint space, what earlier pilots share: a running trial that has no
+            # parameters would keep nobody away from where it is.
+            shared = space or intersection_search_space(study.get_trials(deepcopy=False))
+            for _ in range(unknown):
+                study.ask(shared)
+        return study.ask(space)
+
+    def _shown_to(
+        self,
+        directions: tuple[StudyDirection, ...],
+        visible: Sequence[FrozenTrial],
+        is_shown: Callable[[FrozenTrial], bool],
+    ) -> InMemoryStorage:
+        """Returns a storage with what the sampler may see; not to be written to, but forked.
+
+        Trials that have ended do not change, so what was made of them for the pilot before is
+        kept, and only later ones are added.
+        """
+        with self._lock:
+            kept = self._kept
+            goes_on = (
+                kept is not None
+                and kept.directions == directions
+                and len(kept.made_of) <= len(visible)
+                and all(map(operator.is_, kept.made_of, visible))
+            )
+            if kept is None or not goes_on:
+                kept = self._kept = _Shown(directions)
+            for trial in visible[len(kept.made_of) :]:
+                kept.add(trial, is_shown(trial))
+            return _fork(kept.storage)
+
+    def _say_that_it_failed(self, error: Exception) -> None:
+        _logger.warning(
+            "The proposer, %s, raised an error, so hyperparameters are drawn at random instead "
+            "(%s: %s).",
+            self.name,
+            type(error).__name__,
+            error,
+        )
+
+    def _seed_of(self, *path: str | int) -> int | None:
+        if self._seed is None:
+            return None
+        return entropy.bits(self._seed, "proposer", *path)(32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: v for name, v in self.__dict__.items() if name not in ("_lock", "_kept")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock, self._kept = threading.Lock(), None
 
     def _fresh_sampler(self, number: int) -> BaseSampler:
         if self._sampler is None:
-            seed = None
-            if self._seed is not None:
-                seed = entropy.bits(self._seed, "proposer", number)(32)
-            return TPESampler(n_startup_trials=self.startup, seed=seed)
+            return TPESampler(n_startup_trials=self.startup, seed=self._seed_of(number))
         sampler = copy.deepcopy(self._sampler)
         sampler.reseed_rng()
         return sampler
@@ -121,11 +206,15 @@ def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
     values = output(trial)
     unscored = TrialState.PRUNED if trial.state == TrialState.PRUNED else TrialState.FAIL
     state = unscored if values is None else TrialState.COMPLETE
+    params, space = stored_form(trial)
+    # A value that was enqueued may lie outside the range that the objective asks for. Samplers
+    # learn from what lies within.
+    inside = {n: v for n, v in params.items() if to_internal(space[n], v) is not None}
     return timeless_trial(
         state=state,
         values=values,
-        params=trial.params,
-        distributions=trial.distributions,
+        params=inside,
+        distributions={name: space[name] for name in inside},
         system_attrs=remembered,
     )
 
@@ -138,6 +227,54 @@ def timeless_trial(**fields: Any) -> FrozenTrial:
     trial = create_trial(**fields)
     trial.datetime_start = trial.datetime_complete = _LONG_AGO
     return trial
+
+
+class _Shown:
+    """What a sampler has been shown, in the order of slots.
+
+    Attributes:
+        directions: Of the study.
+        storage: The sampler's own storage, with a trial for each of ``made_of``.
+        made_of: The trials of the real study.
+    """
+
+    def __init__(self, directions: tuple[StudyDirection, ...]) -> None:
+        self.directions = directions
+        # A storage that is copied does not log "a new study" for every pilot.
+        self.storage = copy.deepcopy(_empty_storage(directions))
+        self.made_of: list[FrozenTrial] = []
+
+    def add(self, trial: FrozenTrial, is_shown: bool) -> None:
+        """Shows one trial more: its output, or only that it failed."""
+        study_id = self.storage.get_study_id_from_name(_NAME)
+        self.made_of.append(trial)
+        if not is_shown:
+            failed = timeless_trial(state=TrialState.FAIL)
+            self.storage.create_new_trial(study_id, template_trial=failed)
+            return
+        remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
+        for key, value in remembered["study"].items():
+            self.storage.set_study_system_attr(study_id, key, value)
+        output_of = _as_output(trial, remembered["trial"])
+        self.storage.create_new_trial(study_id, template_trial=output_of)
+
+
+def _fork(storage: InMemoryStorage) -> InMemoryStorage:
+    """Returns a storage of its own with the same trials, which have ended and do not change.
+
+    Only containers are copied: a deep copy takes as long as all trials are large.
+    """
+    fork = _with_own_containers(storage)
+    fork._studies = {key: _with_own_containers(info) for key, info in storage._studies.items()}
+    return fork
+
+
+def _with_own_containers(original: T) -> T:
+    own = copy.copy(original)
+    for name, value in list(vars(own).items()):
+        if isinstance(value, dict | list | set):
+            setattr(own, name, copy.copy(value))
+    return own
 
 
 @functools.lru_cache(maxsize=2)

@@ -8,7 +8,6 @@ took, and nobody has paid for that). Optuna's default is such a pruner (``Median
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any, cast
 
 from optuna.pruners import (
@@ -98,14 +97,14 @@ class SilencedPruner(BasePruner):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told = threading.Event()
+        self._told = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r})"
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        if not self._told.is_set():
-            self._told.set()
+        if not self._told:
+            self._told = True
             _logger.warning("%s does not prune in this study: %s", self._name, self.because)
         return False
 

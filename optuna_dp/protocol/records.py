@@ -8,10 +8,12 @@ written under a key that contains the digest of its content.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from optuna.storages import BaseStorage
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.storages._cached_storage import _CachedStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
@@ -32,6 +34,8 @@ PROPOSER_KEY = "optuna_dp:proposer"
 # Beside a pruned trial that has a value, the last that it reported: it is no completed one.
 WAS_PRUNED_KEY = "optuna_dp:was_pruned"
 TIE_BITS = 128
+# Storages that give trials back by number. Sorting them again takes longer the more there are.
+_BY_NUMBER = (InMemoryStorage, JournalStorage, _CachedStorage)
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
 
@@ -94,7 +98,23 @@ def checked_study(study: Any) -> Study:
 def trials_of(study: Study) -> list[FrozenTrial]:
     """Returns all trials by number, as the storage has them: not to be written to."""
     trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    if type(study._storage) in _BY_NUMBER:
+        return trials
     return sorted(trials, key=lambda trial: trial.number)
+
+
+def from_number(trials: Sequence[FrozenTrial], first: int) -> Sequence[FrozenTrial]:
+    """Returns the trials with numbers of at least ``first``, of all of a study's by number."""
+    if trials and trials[-1].number == len(trials) - 1:
+        return trials[first:]
+    return [trial for trial in trials if trial.number >= first]
+
+
+def below_number(trials: Sequence[FrozenTrial], end: int) -> Sequence[FrozenTrial]:
+    """Returns the trials with numbers below ``end``, of all of a study's by number."""
+    if trials and trials[-1].number == len(trials) - 1:
+        return trials[:end]
+    return [trial for trial in trials if trial.number < end]
 
 
 def trial_id_of(study: Study, number: int) -> int:

@@ -22,6 +22,7 @@ from optuna_dp.protocol.records import (
     read_plan,
     trials_of,
 )
+from optuna_dp.protocol.storage_errors import clear_storage_errors
 from optuna_dp.validation import whole
 
 
@@ -72,6 +73,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
 
     Raises:
         InvalidArgumentError: If ``study`` is none, or a number is not that of an open trial.
+        StorageError: If the storage fails.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -82,10 +84,16 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
         >>> odp.recover(study, fail=[0])
         []
     """
-    storage, study_id = checked_study(study)._storage, study._study_id
+    checked_study(study)
     if not isinstance(fail, Iterable):
         raise InvalidArgumentError("fail", fail, "it must be a sequence of trial numbers")
     numbers = {whole("fail", number) for number in fail}
+    with clear_storage_errors():
+        return _recovered(study, numbers)
+
+
+def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
+    storage, study_id = study._storage, study._study_id
     for trial in trials_of(study):
         if not ended(trial):
             give_back_end(storage, trial)

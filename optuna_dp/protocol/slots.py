@@ -35,9 +35,23 @@ from optuna.trial import FrozenTrial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record
 from optuna_dp.protocol import entropy
-from optuna_dp.protocol.asking import BEYOND, TakenByAnother, is_asked_for, is_beyond
+from optuna_dp.protocol.asking import (
+    BEYOND,
+    OfThisPackage,
+    TakenByAnother,
+    is_asked_for,
+    is_beyond,
+)
 from optuna_dp.protocol.claims import claim
-from optuna_dp.protocol.draws import Space, checked_space, draw_record
+from optuna_dp.protocol.draws import (
+    Space,
+    as_stored,
+    check_choices,
+    checked_space,
+    draw_record,
+    drawn_jointly,
+    is_by_index,
+)
 from optuna_dp.protocol.plan import Design, StudyPlan
 from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
@@ -71,7 +85,7 @@ NOT_DRAWN = (
 Drawn = tuple[dict[str, Any], dict[str, Any]]
 
 
-class SlotSampler(BaseSampler):
+class SlotSampler(OfThisPackage, BaseSampler):
     """Base of all samplers here: the plan, the slots, the gate behind the last one.
 
     Guarantees:
@@ -243,28 +257,35 @@ class SlotSampler(BaseSampler):
         if self._is_beyond(study, plan, trial):
             raise optuna.TrialPruned(BEYOND)
         check_same_design(*self.own_design(study), plan)
-        return self._space_of(study, plan, trial.number)
+        space = self._space_of(study, plan, trial.number)
+        return {name: as_stored(distribution) for name, distribution in space.items()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Draws the slot's joint parameters and records the draw."""
+        """Draws the slot's joint parameters and records the draw.
+
+        What is drawn by its index is left out: Optuna would compare its choices with those that
+        the objective names, and a storage may have changed their form. ``sample_independent``
+        reads it from the record.
+        """
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
+        handed_on = {name: d for name, d in search_space.items() if not is_by_index(d)}
         # A Trial object may be made again from a running trial: it is drawn once.
         drawn = study._storage.get_trial(trial._trial_id).system_attrs.get(DRAW_KEY)
         if drawn is not None:
             return {
                 name: d.to_external_repr(drawn["internal"][name])
-                for name, d in search_space.items()
+                for name, d in handed_on.items()
                 if name in drawn["internal"]
             }
         plan = self._plan_of(study, trial)
         params, notes = self._draw(study, plan, trial.number, search_space)
         record = {**draw_record(params, search_space), **notes}
         study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
-        return params
+        return {name: params[name] for name in handed_on}
 
     def sample_independent(
         self,
@@ -273,8 +294,14 @@ class SlotSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draws one parameter."""
+        """Draws one parameter, unless it was drawn jointly."""
         self._raise_error_if_multi_objective(study)
+        if is_by_index(param_distribution):
+            check_choices(param_name, param_distribution)
+            stored = study._storage.get_trial(trial._trial_id)
+            index = drawn_jointly(stored, param_name, param_distribution)
+            if index is not None:
+                return param_distribution.to_external_repr(index)
         return self._value_of(study, trial, param_name, param_distribution)
 
     def after_trial(

@@ -9,7 +9,8 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import WaitError
 from optuna_dp.polling import poll
-from optuna_dp.protocol.records import ended, trials_of
+from optuna_dp.protocol.ended_runs import ended_from_start
+from optuna_dp.protocol.records import below_number, ended, trials_of
 from optuna_dp.protocol.waiting import Waiting
 
 
@@ -41,8 +42,10 @@ def completed_batches(
     enlarge = enlarge if batches else ""
 
     def read() -> list[FrozenTrial] | None:
-        before = [trial for trial in trials_of(study) if trial.number < first_of_batch]
-        unfinished = [trial for trial in before if not ended(trial)]
+        trials = trials_of(study)
+        before = list(below_number(trials, first_of_batch))
+        known = ended_from_start(study, trials)
+        unfinished = [trial for trial in before[known:] if not ended(trial)]
         if any(own(trial) for trial in unfinished):
             # Nothing of data or durations is in this: whoever fails this run may do so.
             raise WaitError(

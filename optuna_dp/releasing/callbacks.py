@@ -22,8 +22,9 @@ from optuna_dp.evidence.run_record import (
 )
 from optuna_dp.evidence.slot_records import slot_record
 from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.protocol.ended_runs import ended_from_start
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import ended, trials_of
+from optuna_dp.protocol.records import below_number, ended, trials_of
 from optuna_dp.releasing.reminders import ProgressLine, Reminder, say_what_is_open
 from optuna_dp.validation import open_unit
 
@@ -110,6 +111,8 @@ class PrivacyCallback:
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
         self._logged: set[tuple[str, bool]] = set()  # By the plan's nonce; whether it was the end.
         self._reminder = Reminder()
+        # By the plan's nonce: how many runs, from the first on, were checked after they had ended.
+        self._checked: dict[str, int] = {}
 
     def __repr__(self) -> str:
         # Start-up time: workers make callbacks before any cost is computed.
@@ -133,14 +136,17 @@ class PrivacyCallback:
         books = storage.get_study_system_attrs(study_id)
         self._record_cost(study, books, record, ran=trial.number < plan.slots)
         trials = trials_of(study)
-        slots = [t for t in trials if t.number < plan.slots]
-        # Said now, not when all runs have been charged for.
-        procedure.check_origin(slots)
+        slots = below_number(trials, plan.slots)
+        # Said now, not when all runs have been charged for. Runs that have ended do not change.
+        checked = self._checked.get(plan.nonce, 0)
+        ended_runs = min(ended_from_start(study, trials), len(slots))
+        procedure.check_origin(slots[min(checked, ended_runs) :])
+        self._checked = {plan.nonce: ended_runs}
         if procedure.runs_among([trial], plan):
             procedure.check_run(trial, slot_record(trial, plan))
             procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
-        done = sum(map(ended, slots))
+        done = ended_runs + sum(map(ended, slots[ended_runs:]))
         finished = done == plan.slots
         epsilon = self._epsilon(procedure, record)
         shown = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
@@ -153,7 +159,7 @@ class PrivacyCallback:
             self._log_loss(plan, procedure, record, shown, finished=True)
             say_what_is_open(study, optuna.logging.get_logger(LOSS_LOGGER))
         if self._progress is not None:
-            self._progress.show(procedure.progress(slots), shown, record.delta, finished)
+            self._progress.show(procedure.progress(done), shown, record.delta, finished)
         self._reminder.look(procedure, plan, slots)
         if finished and study._thread_local.in_optimize_loop:
             study.stop()
@@ -264,7 +270,7 @@ class PrivacyCallback:
         """
         storage, study_id = study._storage, study._study_id
         recorded = run_records(books)
-        if not any(mine.same_cost(r) for r in recorded) and (ran or not recorded):
+        if not any(mine.says_the_same(r) for r in recorded) and (ran or not recorded):
             write_run_record(storage, study_id, mine)
             recorded = run_records(storage.get_study_system_attrs(study_id))
         spoilt = " This study cannot be released any more: start a new one." if ran else ""

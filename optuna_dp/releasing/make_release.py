@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +16,7 @@ from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.protocol.records import RELEASED_KEY, own_slot
+from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
 from optuna_dp.releasing.reminders import remind
@@ -25,6 +28,14 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
+
+
+_logger = logging.getLogger("optuna_dp")
+NO_MARK = (
+    "The storage cannot be written to, so this release leaves no mark there. Keep what was "
+    "released (Release.to_json): without the mark nothing refuses a second, different release of "
+    "this study or of a copy."
+)
 
 
 def release(
@@ -83,6 +94,11 @@ def release(
         InvalidArgumentError: If ``study`` is not a study, ``run`` not an event, or
             ``artifact_store`` not a store.
         UnsupportedEventError: If no accountant supports ``run``.
+        StorageError: If the storage cannot be read, or a private choice cannot be recorded.
+
+    Warns:
+        UserWarning: If the study is released and its storage cannot be written to, so that no mark
+            of the release stands there.
 
     Example:
         >>> import optuna, optuna_dp as odp
@@ -93,6 +109,27 @@ def release(
         >>> odp.release(study, odp.gaussian(noise_multiplier=4)).guarantee.epsilon(delta=1e-5) < 2
         True
     """
+    asked_for: dict[str, Any] = {
+        "run": run,
+        "delta": delta,
+        "neighboring_relation": neighboring_relation,
+        "output_attributes": output_attributes,
+        "artifact_store": artifact_store,
+    }
+    with clear_storage_errors():
+        return _released(study, Asked(failures, vouched, give_up_last_run), **asked_for)
+
+
+def _released(
+    study: Study,
+    asked: Asked,
+    *,
+    run: Any,
+    delta: float | None,
+    neighboring_relation: str | None,
+    output_attributes: Sequence[str] | None,
+    artifact_store: Any,
+) -> Release:
     try:
         evidence = read_evidence(study)
     except ReleaseRefusedError as error:
@@ -112,10 +149,11 @@ def release(
         )
     run, own = procedure.run(run), procedure.own_record()
     record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
-    if failures not in (None, "chance", "lost"):
-        raise InvalidArgumentError("failures", failures, "it must be None, 'chance' or 'lost'")
+    if asked.failures not in (None, "chance", "lost"):
+        raise InvalidArgumentError(
+            "failures", asked.failures, "it must be None, 'chance' or 'lost'"
+        )
     description = _description(study, procedure.planned_records())
-    asked = Asked(failures, vouched, give_up_last_run)
     outcome = procedure.outcome(evidence, record, asked)
     winner = outcome.trial
     artifact = None
@@ -137,8 +175,15 @@ def release(
     )
     described = None if description is None else description.records
     warn_of_large_delta(found.delta, described or procedure.planned_records())
-    _remember(study, evidence, found)
-    write_run_record(study._storage, study._study_id, record)
+    _check_as_before(study, evidence, found)
+    try:
+        _remember(study, evidence, found)
+        write_run_record(study._storage, study._study_id, record)
+    except Exception as error:
+        if storage_failure(error) is None:
+            raise
+        _logger.warning(NO_MARK)
+        warnings.warn(NO_MARK, UserWarning, stacklevel=4)
     remind(evidence)
     return found
 
@@ -194,7 +239,7 @@ def _run_record(
         neighboring_relation or known.neighboring_relation,
         known.output_attributes if output_attributes is None else output_attributes,
     )
-    if recorded is not None and given != recorded:
+    if recorded is not None and not given.same_cost(recorded):
         # Lazy: only this refusal needs it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
@@ -251,9 +296,8 @@ def _went_on_otherwise(storage: BaseStorage, study_id: int, evidence: Evidence) 
     return False
 
 
-def _remember(study: Study, evidence: Evidence, found: Release) -> None:
-    """Writes down what was released; refuses if it is not what was released before."""
-    storage, study_id = study._storage, study._study_id
+def _mark_of(evidence: Evidence, found: Release) -> dict[str, str]:
+    """Returns what stands in a storage for a release of it."""
     content = {
         "params": found.params,
         "value": None if found.value is None else repr(found.value),
@@ -263,7 +307,13 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
     }
     text = json.dumps(content, sort_keys=True, default=repr)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    mark = {"nonce": evidence.plan.nonce, "digest": digest}
+    return {"nonce": evidence.plan.nonce, "digest": digest}
+
+
+def _check_as_before(study: Study, evidence: Evidence, found: Release) -> None:
+    """Refuses a release that is not what was released before."""
+    storage, study_id = study._storage, study._study_id
+    mark = _mark_of(evidence, found)
     before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
     if before is not None and before != mark:
         raise ReleaseRefusedError(
@@ -271,5 +321,10 @@ def _remember(study: Study, evidence: Evidence, found: Release) -> None:
             fix="What was released first stands; a second choice from the same data is a second "
             "release and costs its own guarantee (a new study, Guarantee.compose).",
         )
-    if before is None:
-        storage.set_study_system_attr(study_id, RELEASED_KEY, mark)
+
+
+def _remember(study: Study, evidence: Evidence, found: Release) -> None:
+    """Writes down what was released, unless it stands there."""
+    storage, study_id = study._storage, study._study_id
+    if RELEASED_KEY not in storage.get_study_system_attrs(study_id):
+        storage.set_study_system_attr(study_id, RELEASED_KEY, _mark_of(evidence, found))

@@ -161,7 +161,7 @@ class Fidelity:
             )
         stored = stored_trial(trial)
         if is_checked_at_end(trial, what):
-            return  # The accountant of odp.opacus.make_private, which records it by itself.
+            return  # Of odp.opacus.make_private, which records it by itself, or handed in before.
         if trainings := claims(stored, TRAINING):
             by = next(iter(trainings.values())).get("by")
             raise PlanError(

@@ -118,9 +118,15 @@ def judge(
 
 
 def has_output(trial: FrozenTrial) -> bool:
-    """Returns whether a run shows anything but that it failed."""
+    """Returns whether a run shows anything but that it failed.
+
+    A run that was pruned before it asked what it may spend, by a rule on its hyperparameters say,
+    shows as much as one that failed.
+    """
     shown = trial.values or trial.intermediate_values or trial.user_attrs
-    return bool(shown) or trial.state != TrialState.FAIL
+    if shown or trial.state not in (TrialState.FAIL, TrialState.PRUNED):
+        return True
+    return trial.state == TrialState.PRUNED and noted(trial, ASKED) is not None
 
 
 def _training_word(

@@ -88,8 +88,9 @@ class AccountantReading:
             )
 
     def reads(self, sources: Sequence[Any]) -> bool:
-        """Returns False: to hand in an accountant twice is a mistake; see :class:`Ending`."""
-        return False
+        """Returns whether the very same was handed in again: nothing more; see :class:`Ending`."""
+        handed_in = list(map(id, self._sources))
+        return not self.is_stated and list(map(id, sources)) == handed_in
 
 
 _lock = threading.Lock()

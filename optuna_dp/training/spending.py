@@ -107,6 +107,8 @@ def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:
     from optuna_dp.accounting.run_profile import counted, known_by_curve, pair_of
 
     found, limit = Guarantee(event, neighboring_relation), Guarantee(allowed, neighboring_relation)
+    # Accountants of trainings do not know whether they speak of records or of clients.
+    event, allowed = found.judged_event, limit.judged_event
     parts, most = (counted(e, neighboring_relation) for e in (event, allowed))
     if all(key in most and part.times <= most[key].times for key, part in parts.items()):
         return True

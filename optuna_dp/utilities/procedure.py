@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.guarantee import Guarantee
@@ -37,7 +36,7 @@ class UtilityChoice(DrawnRuns):
         """See :class:`Procedure`; the whole choice, which its plan fixes."""
         return RunRecord(self.run(None))
 
-    def progress(self, runs: Sequence[FrozenTrial]) -> str:
+    def progress(self, done: int) -> str:
         return "a candidate's evaluation"
 
     def guarantee(self, record: RunRecord) -> Guarantee:

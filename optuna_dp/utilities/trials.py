@@ -8,6 +8,7 @@ the trial after those  waits until all have ended, makes the private choice, and
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -23,11 +24,12 @@ from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
-from optuna_dp.protocol.draws import Space, drawn_once
+from optuna_dp.protocol.draws import Space, as_stored, check_choices, drawn_once, own_form
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.pruners import SilencedPruner
 from optuna_dp.protocol.records import ended, read_plan
 from optuna_dp.protocol.slots import Drawn
+from optuna_dp.protocol.storage_errors import storage_failure
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.utilities.candidate_lists import candidate_list
 from optuna_dp.utilities.choice import settle, worst
@@ -39,6 +41,11 @@ from optuna_dp.utilities.settings import UtilitySettings
 from optuna_dp.utilities.utility_values import MOST_PARTITIONS_OF_MEANS
 from optuna_dp.validation import number as real_number
 from optuna_dp.validation import whole
+
+# Attributes of MySQL hold 65,535 bytes; every storage has room for so many utilities.
+_ROOM_EVERYWHERE = 1000
+_ROOM_KEY = "optuna_dp:room"
+_LONGEST_NUMBER = 0.00012345678901234567
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -205,13 +212,15 @@ class UtilitySampler(DrawnSlotSampler):
                 point,
                 f"the objective asks for {name!r}, which it does not have",
             )
-        if to_internal(distribution, point[name]) is None:
+        check_choices(name, distribution)
+        if to_internal(as_stored(distribution), point[name]) is None:
             raise InvalidArgumentError(
                 f"candidates[{trial.number}][{name!r}]",
                 point[name],
                 f"the objective asks for {distribution}, which does not contain this value",
             )
-        return drawn_once(study, trial, name, distribution, lambda: point[name])
+        value = own_form(distribution, point[name])
+        return drawn_once(study, trial, name, distribution, lambda: value)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
@@ -235,6 +244,12 @@ class UtilitySampler(DrawnSlotSampler):
                 f"above {MOST_PARTITIONS_OF_MEANS} the rounding of a mean is not accounted for",
                 "Return report_utilities(trial, utilities) from the objective.",
             )
+
+    def _mark(self, study: Study, trial: FrozenTrial) -> None:
+        """Refuses a storage that has no room for a candidate's utilities, before any training."""
+        super()._mark(study, trial)
+        if trial.number == 0 and self._n_partitions > _ROOM_EVERYWHERE:
+            _check_room(study, trial, self._n_partitions)
 
     # Draws.
 
@@ -265,6 +280,26 @@ class UtilitySampler(DrawnSlotSampler):
             batches=f"{type(self).__name__} a batch_size",
             otherwise="",
         )
+
+
+def _check_room(study: Study, trial: FrozenTrial, n_partitions: int) -> None:
+    """Writes a record as large as utilities may be, and takes it away again."""
+    storage = study._storage
+    largest = [_LONGEST_NUMBER] * n_partitions
+    try:
+        storage.set_trial_system_attr(trial._trial_id, _ROOM_KEY, largest)
+    except Exception as error:
+        if storage_failure(error) is None:
+            raise
+        raise InvalidArgumentError(
+            "n_partitions",
+            n_partitions,
+            f"the storage refuses a record of {len(json.dumps(largest)):,} characters, which the "
+            "utilities of one candidate may take",
+            "Use fewer partitions (MySQL and MariaDB hold about 3,000), or a journal, SQLite or "
+            "PostgreSQL. Nothing was trained; start a new study.",
+        ) from error
+    storage.set_trial_system_attr(trial._trial_id, _ROOM_KEY, None)
 
 
 def _reported(i: int, value: Any) -> float | None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from optuna_dp.models import surrogate
 from optuna_dp.models.surrogate import FittedModel, GaussianProcess, ScoreModel
@@ -119,10 +121,34 @@ def test_noise_is_not_taken_for_signal() -> None:
 
 def test_memory_is_bounded_and_the_newest_and_the_best_runs_stay() -> None:
     x, y = _data(400, 2)
-    kept = {tuple(point) for point in GaussianProcess().fit(x, y).regressor.X_train_}
+    posterior = GaussianProcess().fit(x, y)
+    kept = posterior.x * posterior.lengths
     assert len(kept) == 256
-    assert all(tuple(point) in kept for point in x[-128:])  # the newest
-    assert all(tuple(point) in kept for point in x[np.argsort(y)[-128:]])  # the best
+    newest, best = x[-128:], x[np.argsort(y)[-128:]]
+    for wanted in (newest, best):
+        apart = np.abs(wanted[:, None, :] - kept[None, :, :]).max(axis=2).min(axis=1)
+        assert apart.max() < 1e-12
+
+
+@pytest.mark.parametrize("n", [1, 5, 40, 200])
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_posterior_is_that_of_scikit_learn(n: int, d: int) -> None:
+    rng = np.random.default_rng(n)
+    x, y = _data(n, d)
+    if n > 5:
+        x[3] = x[4]  # Equal points are told apart by the noise alone.
+    model = GaussianProcess()
+    theta = model.hyperparameters(x, y)
+    center, scale = float(y.mean()), float(y.std()) or 1.0
+    amplitude, *lengths, noise = np.exp(theta)
+    kernel = ConstantKernel(amplitude) * Matern(lengths, nu=2.5) + WhiteKernel(noise)
+    reference = GaussianProcessRegressor(kernel, optimizer=None).fit(x, (y - center) / scale)
+    points = np.vstack([rng.random((5000, d)), x])  # more than one block
+    mean, std = model.fit(x, y).predict(points)
+    expected, spread = reference.predict(points, return_std=True)
+    of_mean = np.sqrt(np.maximum(spread**2 - noise, 0.0))
+    np.testing.assert_allclose(mean, center + scale * expected, atol=1e-3 * scale)
+    np.testing.assert_allclose(std, scale * of_mean, atol=1e-3 * scale)
 
 
 def test_identical_points_and_no_noise() -> None:

@@ -231,7 +231,6 @@ def test_a_study_of_another_sampler_is_refused() -> None:
             odp.PrivacyCallback(RUN, neighboring_relation="replace_one"),
             ["'replace_one' here and 'add_or_remove_one'"],
         ),
-        (odp.PrivacyCallback(RUN, output_attributes=["a"]), ["('a',) here and ()"]),
     ],
 )
 def test_another_cost_of_a_run_is_noticed_at_its_first_call(

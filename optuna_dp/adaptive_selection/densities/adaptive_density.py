@@ -30,7 +30,8 @@ from optuna_dp.adaptive_selection.densities.projection import (
 from optuna_dp.adaptive_selection.densities.shares import BoundedDensity
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.encoding import encode_params, encoded
+from optuna_dp.models.encoding import encoded
+from optuna_dp.models.history import points_of
 from optuna_dp.models.prior import Candidates, Prior, UniformPrior
 from optuna_dp.models.scores import RunOutcome, clean_scores, standardized
 from optuna_dp.models.space import Space
@@ -173,7 +174,7 @@ class AdaptiveDensity:
     ) -> FloatArray:
         if not self._learns_from(history):
             return np.zeros(len(candidates))  # Projected onto the prior itself, exactly.
-        x = encode_params(candidates.space, [outcome.params for outcome in history])
+        x = points_of(history, candidates.space)
         y = clean_scores([outcome.score for outcome in history], sign)
         if self.standardize:
             y = standardized(y)

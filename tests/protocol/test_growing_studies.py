@@ -1,0 +1,85 @@
+"""What a trial costs does not grow with the study: nothing that has ended is looked at again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+
+import optuna_dp as odp
+from optuna_dp.models import history
+from optuna_dp.protocol import ended_runs, proposals
+from optuna_dp.protocol.records import trials_of
+
+SPACE: dict[str, Any] = {"x": FloatDistribution(0.0, 1.0)}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, size: Any) -> list[int]:
+    """Replaces a function by itself, with a list of how much each call was given."""
+    found: list[int] = []
+    function = getattr(module, name)
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        found.append(size(*args))
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, counting)
+    return found
+
+
+def objective(trial: optuna.Trial) -> float:
+    if isinstance(trial.study.sampler, odp.BudgetSampler):
+        odp.fidelity(trial)
+    return trial.suggest_float("x", 0.0, 1.0)
+
+
+def test_the_callback_looks_at_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = counted(monkeypatch, ended_runs, "ended", lambda trial: 1)
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Poisson(mean=500.0)))
+    study.optimize(objective, n_trials=40, callbacks=[odp.PrivacyCallback(odp.gaussian(4.0))])
+    assert len(looked) <= 2 * 40
+
+
+def test_a_proposer_is_shown_each_pilot_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=40
+    )
+    sampler = odp.BudgetSampler(plan, proposer=optuna.samplers.RandomSampler(), search_space=SPACE)
+    shown = counted(monkeypatch, proposals, "timeless_trial", lambda: 1)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(objective, n_trials=40)
+    assert len(shown) == 39
+
+
+def test_points_of_a_run_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = counted(monkeypatch, history, "encode_params", lambda space, params: len(params))
+    sampler = odp.DPHyPOSampler(SPACE, trials=odp.Poisson(mean=500.0))
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(objective, n_trials=30)
+    assert sum(encoded) == 29
+
+
+def test_a_history_that_is_not_the_one_before_is_read_anew() -> None:
+    outcomes = history.GrowingHistory(lambda trial: history.RunOutcome(trial.params, trial.value))
+    studies = [optuna.create_study(), optuna.create_study()]
+    for study in studies:
+        study.optimize(objective, n_trials=5)
+    for study, count in ((studies[0], 3), (studies[0], 5), (studies[1], 5), (studies[0], 2)):
+        trials = trials_of(study)[:count]
+        found = outcomes.of(trials, SPACE)
+        assert [outcome.params for outcome in found] == [trial.params for trial in trials]
+        assert found.encoded_in(SPACE)[:, 0].tolist() == [t.params["x"] for t in trials]
+
+
+def test_what_has_ended_is_of_this_study_and_not_of_one_before() -> None:
+    first, second = optuna.create_study(), optuna.create_study()
+    first.optimize(objective, n_trials=5)
+    second.optimize(objective, n_trials=2)
+    second.ask()
+    second.optimize(objective, n_trials=2)
+    assert ended_runs.ended_from_start(first, trials_of(first)) == 5
+    # As if the storage had given the first study's id away again.
+    assert ended_runs.ended_from_start(first, trials_of(second)) == 2
+    assert ended_runs.ended_from_start(first, trials_of(first)) == 5

@@ -1,0 +1,312 @@
+"""What errors advise is done, and ends in a release; sound studies are not lost."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from budget.budget_support import budget
+from dp_accounting import dp_event
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+import optuna_dp as odp
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError
+
+RUN = odp.gaussian(4.0)
+
+
+def spending(trial: optuna.Trial) -> float:
+    """Trains nothing, and says so as a sound objective says what it spent."""
+    run = odp.fidelity(trial)
+    run.spent(odp.gaussian(run.noise_multiplier))
+    return run.score([trial.suggest_float("x", 0.0, 1.0) < 0.5] * 2000, size=2000)
+
+
+def with_sizes(trial: optuna.Trial) -> float:
+    trial.set_user_attr("n_params", 123)
+    return spending(trial)
+
+
+def budget_study(*sizes: int, **kwargs: Any) -> optuna.Study:
+    sampler = odp.BudgetSampler(budget(*(sizes or (3,))), **kwargs)
+    return optuna.create_study(direction="maximize", sampler=sampler)
+
+
+def test_an_attribute_that_the_callback_refused_is_named_and_released() -> None:
+    study = budget_study()
+    with pytest.raises(ReleaseRefusedError, match=r"output_attributes=\['n_params'\]"):
+        study.optimize(with_sizes, callbacks=[odp.PrivacyCallback()])
+    study.optimize(with_sizes, callbacks=[odp.PrivacyCallback(output_attributes=["n_params"])])
+    release = odp.release(study)
+    assert release.attributes["n_params"] == 123
+    assert odp.release(study, output_attributes=["n_params"]).params == release.params
+
+
+def test_an_attribute_that_the_release_refused_is_named_and_released() -> None:
+    study = budget_study()
+    study.optimize(with_sizes)
+    with pytest.raises(ReleaseRefusedError, match=r"output_attributes=\['n_params'\]"):
+        odp.release(study)
+    release = odp.release(study, output_attributes=["n_params"])
+    assert release.attributes["n_params"] == 123
+
+
+def test_attributes_named_at_the_release_only_do_not_contradict_the_callback() -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.set_user_attr("threshold", 0.25)
+        return trial.suggest_float("x", 0.0, 1.0)
+
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
+    assert odp.release(study, output_attributes=["threshold"]).attributes == {"threshold": 0.25}
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        dp_event.ComposedDpEvent([RUN]),
+        dp_event.SelfComposedDpEvent(RUN, 1),
+        dp_event.ComposedDpEvent([dp_event.NoOpDpEvent(), RUN]),
+    ],
+)
+def test_the_same_cost_written_in_another_way_is_the_same_cost(same: Any) -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+
+    def objective(trial: optuna.Trial) -> float:
+        return trial.suggest_float("x", 0.0, 1.0)
+
+    study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
+    study.optimize(objective, callbacks=[odp.PrivacyCallback(same)])
+    release = odp.release(study, same)
+    assert release.guarantee.epsilon(1e-5) == pytest.approx(
+        odp.selection_guarantee(RUN, odp.Geometric(mean=3)).epsilon(1e-5)
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        odp.gaussian(3.9),
+        odp.gaussian(4.1),
+        dp_event.SelfComposedDpEvent(RUN, 2),
+        odp.per_client(RUN),
+        odp.compose(RUN, RUN),
+    ],
+)
+def test_another_cost_is_another_cost(other: Any) -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
+    study.optimize(
+        lambda trial: trial.suggest_float("x", 0.0, 1.0), callbacks=[odp.PrivacyCallback(RUN)]
+    )
+    with pytest.raises(ReleaseRefusedError, match="differ"):
+        odp.release(study, other)
+
+
+def test_an_accountant_that_is_handed_in_twice_has_spent_what_it_has_spent() -> None:
+    class Accountant:
+        dp_event = odp.gaussian(2.0)
+
+    def objective(trial: optuna.Trial) -> float:
+        run, accountant = odp.fidelity(trial), Accountant()
+        accountant.dp_event = odp.gaussian(run.noise_multiplier)
+        run.spent(accountant)
+        run.spent(accountant)
+        return run.score([trial.suggest_float("x", 0.0, 1.0) < 0.5] * 2000, size=2000)
+
+    study = budget_study()
+    study.optimize(objective)
+    assert odp.release(study).params is not None
+
+
+def test_an_event_or_another_accountant_that_is_handed_in_second_is_refused() -> None:
+    study = budget_study()
+    run = odp.fidelity(study.ask())
+    event = odp.gaussian(run.noise_multiplier)
+    run.spent(event)
+    with pytest.raises(PlanError, match="twice"):
+        run.spent(event)
+
+
+def test_a_run_that_is_pruned_before_it_asks_what_it_may_spend_shows_nothing() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        if trial.number == 1:  # A public rule.
+            raise optuna.TrialPruned("too large a network for this machine")
+        return spending(trial)
+
+    study = budget_study()
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    assert odp.release(study).attributes["pilots"][1]["state"] == "PRUNED"
+
+
+def test_a_run_that_is_pruned_after_it_asked_is_not_checked() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        odp.fidelity(trial)
+        if trial.number == 1:
+            raise optuna.TrialPruned
+        return spending(trial)
+
+    study = budget_study()
+    study.optimize(objective)
+    with pytest.raises(ReleaseRefusedError, match="nothing shows what its training spent"):
+        odp.release(study)
+    assert odp.release(study, vouched="It was pruned before its training.").params is not None
+
+
+class Failing(optuna.samplers.RandomSampler):
+    """Raises whenever it is asked for something."""
+
+    def sample_independent(self, *args: Any, **kwargs: Any) -> Any:
+        raise ZeroDivisionError("no fit")
+
+    sample_relative = sample_independent
+
+
+@pytest.mark.parametrize("space", [None, {"x": FloatDistribution(0.0, 1.0)}])
+def test_a_proposer_that_fails_costs_no_run(space: Any, caplog: Any) -> None:
+    study = budget_study(proposer=Failing(), search_space=space)
+    study.optimize(spending)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4
+    assert len({trial.params["x"] for trial in study.trials[:3]}) == 3
+    assert "raised an error, so hyperparameters are drawn at random" in caplog.text
+    assert odp.release(study).params is not None
+
+
+@pytest.mark.parametrize("space", [None, {"x": FloatDistribution(0.0, 1.0)}])
+@pytest.mark.filterwarnings("ignore:Fixed parameter x with value 1.5 is out of range")
+def test_an_enqueued_value_outside_the_range_costs_no_other_pilot(space: Any) -> None:
+    study = budget_study(4, 2, search_space=space)
+    study.enqueue_trial({"x": 1.5})
+    study.optimize(spending)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 7
+    assert study.trials[4].params == {"x": 1.5}  # The first guess climbs as it is.
+    assert odp.release(study).params is not None
+
+
+CHOICES = [
+    [(1, 2), (3, 4)],
+    [{1: 2}, {3: 4}],
+    [[1], [2]],
+    [("a", (1, (2,))), ("b", ())],
+]
+SAMPLERS: list[Callable[[Any], Any]] = [
+    lambda space: odp.BudgetSampler(budget(4, 2), search_space=space),
+    lambda space: odp.RandTuneSampler(space, trials=odp.Geometric(mean=4)),
+    lambda space: odp.DPHyPOSampler(space, trials=odp.Geometric(mean=4)),
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("make", SAMPLERS)
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_choices_that_json_changes_work_on_every_storage(
+    choices: list[Any], make: Any, known: bool, on_disk: bool, tmp_path: Path
+) -> None:
+    space = {"c": CategoricalDistribution(choices)} if known else None
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=make(space),
+        storage=f"sqlite:///{tmp_path / 'study.db'}" if on_disk else None,
+    )
+    given = []
+
+    def objective(trial: optuna.Trial) -> float:
+        given.append(trial.suggest_categorical("c", choices))
+        if isinstance(trial.study.sampler, odp.BudgetSampler):
+            return spending(trial)
+        return trial.suggest_float("x", 0.0, 1.0)
+
+    study.optimize(objective)
+    assert all(choice in choices for choice in given)  # The objective's own, of its own type.
+    assert all(trial.state.name == "COMPLETE" for trial in study.trials)
+    is_budget = isinstance(study.sampler, odp.BudgetSampler)
+    release = odp.release(study) if is_budget else odp.release(study, RUN)
+    assert release.params is not None
+
+
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_a_model_of_scores_learns_from_choices_that_json_changes(tmp_path: Path) -> None:
+    """The same history has the same encoding, whatever form a storage gives choices back in."""
+    from optuna_dp.models.encoding import encode_params
+    from optuna_dp.protocol.draws import checked_space, stored_form
+
+    space = {"c": CategoricalDistribution([(1, 2), (3, 4)])}
+    encodings = []
+    for place in (None, f"sqlite:///{tmp_path / 'study.db'}"):
+        study = optuna.create_study(storage=place)
+        for choice in (0, 1, 1):
+            trial = study.ask({"c": CategoricalDistribution([[1, 2], [3, 4]])} if place else space)
+            study.tell(trial, float(choice))
+        histories = [stored_form(trial)[0] for trial in study.trials]
+        encodings.append(encode_params(checked_space(space) or {}, histories))
+    assert all(((found > 0).sum(axis=1) == 1).all() for found in encodings)
+
+
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_choices_that_are_one_in_json_are_refused_at_the_first_suggest() -> None:
+    study = budget_study()
+    trial = study.ask()
+    with pytest.raises(InvalidArgumentError, match="the same in JSON"):
+        trial.suggest_categorical("c", [(1, 2), [1, 2]])
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one", "null_client"])
+@pytest.mark.parametrize("score", ["training", None])
+def test_a_plan_is_about_clients_where_its_training_is(relation: str, score: str | None) -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0,
+        run=lambda noise, steps: odp.per_client(odp.gaussian(noise)),
+        steps=1,
+        pilots=3,
+        score=score,
+        neighboring_relation=relation,
+    )
+    assert plan.guarantee.unit == "client"
+    assert plan.guarantee.epsilon(1e-5) <= 3.0
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    study.optimize(spending)
+    assert odp.release(study).guarantee.unit == "client"
+
+
+def test_a_score_of_clients_costs_what_a_score_of_records_costs() -> None:
+    def plan(wrap: Any) -> Any:
+        return odp.plan_budget(
+            epsilon=3.0, run=lambda noise, steps: wrap(odp.gaussian(noise)), steps=1, pilots=3
+        )
+
+    by_client, by_record = plan(odp.per_client), plan(lambda event: event)
+    assert by_client.pilot.score_noise_multiplier == by_record.pilot.score_noise_multiplier
+    assert by_client.pilot.noise_multiplier == by_record.pilot.noise_multiplier
+
+
+def test_a_cost_that_has_no_renyi_curve_is_planned() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0,
+        run=lambda noise, steps: odp.approximate_dp(1.0 / noise, 1e-7),
+        steps=1,
+        pilots=4,
+        noise_increase=2.0,
+    )
+    assert 2.97 <= plan.guarantee.epsilon(1e-5) <= 3.0
+
+
+def test_a_study_pickles_after_a_run() -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Poisson(mean=500.0)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=2)
+    again = pickle.loads(pickle.dumps(study))
+    again.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=2)
+    assert len(again.trials) == 4
+
+
+def test_a_study_with_pilots_pickles_after_a_run() -> None:
+    study = budget_study(4)
+    study.optimize(spending, n_trials=2)
+    again = pickle.loads(pickle.dumps(study))
+    again.optimize(spending)
+    assert odp.release(again).params is not None

@@ -1,0 +1,292 @@
+"""Storages that fail while a study runs: a disk that fills up, a file that cannot be written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from typer.testing import CliRunner
+
+import optuna_dp as odp
+from optuna_dp.cli import app
+from optuna_dp.errors import InvalidArgumentError, StorageError
+from optuna_dp.protocol.torn_journals import mend_journal, torn_lines
+
+RUN = odp.gaussian(4.0)
+# Counts its calls in a file of its own, so that no run can be made twice unseen.
+WORKER = """
+import resource, sys
+import optuna, optuna_dp as odp
+from optuna.storages import JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+
+place, calls, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+storage = RDBStorage(place) if "://" in place else JournalStorage(JournalFileBackend(place))
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+sampler = odp.RandTuneSampler(trials=odp.Binomial(8, mean=8))
+study = optuna.create_study(
+    study_name="s", storage=storage, sampler=sampler, load_if_exists=True, direction="maximize"
+)
+out = open(calls, "a", buffering=1)
+
+def objective(trial):
+    out.write(f"{trial.number}\\n")
+    return trial.suggest_float("x", 0, 1)
+
+if limit:  # Python ignores the signal, so that a write ends with an error, half-way.
+    out.close()
+    out = open(calls, "a", buffering=1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+study.optimize(objective)
+"""
+
+
+def work(place: str, calls: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WORKER, place, str(calls), str(limit)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def last_line(ended: subprocess.CompletedProcess[str]) -> str:
+    return ended.stderr.strip().splitlines()[-1]
+
+
+def torn(path: Path) -> Path:
+    """A journal of a finished study with a torn line in it, and a torn last line."""
+    study = optuna.create_study(
+        study_name="s",
+        storage=JournalStorage(JournalFileBackend(str(path))),
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)),
+        direction="maximize",
+    )
+    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
+    lines = path.read_bytes().splitlines(keepends=True)
+    glued = b'{"op_code":8,"worker' + lines[-1]
+    path.write_bytes(b"".join([*lines, glued, lines[-1][:20]]))
+    return path
+
+
+def test_torn_lines_are_dropped_and_a_copy_is_kept(tmp_path: Path) -> None:
+    path = torn(tmp_path / "tuning.log")
+    before = path.read_bytes()
+    count = len(before.splitlines())
+    mended = mend_journal(path)
+    assert mended.dropped == (count - 1, count)
+    assert mended.copy is not None
+    assert mended.copy.read_bytes() == before
+    assert path.read_bytes() == b"".join(before.splitlines(keepends=True)[:-2])
+    assert mend_journal(path).copy is None
+    study = optuna.load_study(
+        study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
+    )
+    assert odp.release(study, RUN).params is not None
+
+
+def test_the_command_says_what_is_torn_and_what_it_drops(tmp_path: Path) -> None:
+    path = torn(tmp_path / "tuning.log")
+    count = len(path.read_bytes().splitlines())
+    refused = CliRunner().invoke(app, ["recover", str(path), "s"])
+    assert refused.exit_code == 2
+    assert f"2 of its lines are torn, the first is line {count - 1}" in refused.stderr
+    assert f"optuna-dp recover {path} s --mend" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    mended = CliRunner().invoke(app, ["recover", str(path), "s", "--mend"])
+    assert mended.exit_code == 0
+    assert f"Dropped 2 torn of {count} lines: {count - 1}, {count}." in mended.stdout
+    assert "No trial is open." in mended.stdout
+    again = CliRunner().invoke(app, ["recover", str(path), "s", "--mend", "--json"])
+    assert json.loads(again.stdout)["mended"]["copy"] is None
+
+
+@pytest.mark.parametrize("content", [b"", b"no journal\n", b'{"a": 1}\n'])
+def test_a_file_that_is_no_journal_is_left_alone(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    if content:
+        with pytest.raises(InvalidArgumentError, match="no line of it is a record"):
+            mend_journal(path)
+    else:
+        assert mend_journal(path).lines == 0
+    assert path.read_bytes() == content
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_database_has_no_torn_lines() -> None:
+    ended = CliRunner().invoke(app, ["recover", "sqlite:///x.db", "s", "--mend"])
+    assert ended.exit_code == 2
+    assert "only the file of a journal" in ended.stderr
+
+
+def test_a_torn_journal_is_one_error_of_this_package(tmp_path: Path) -> None:
+    path = torn(tmp_path / "tuning.log")
+    sound = tmp_path / "sound.log"
+    sound.write_bytes(path.read_bytes())
+    mend_journal(sound)
+    study = optuna.load_study(
+        study_name="s",
+        storage=JournalStorage(JournalFileBackend(str(sound))),
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)),
+    )
+    with sound.open("ab") as file:
+        file.write(b'{"op_code"\n{}\n')
+    for use in (
+        lambda: study.optimize(lambda trial: 0.0),
+        study.ask,
+        lambda: odp.recover(study),
+        lambda: odp.release(study, RUN),
+    ):
+        with pytest.raises(StorageError, match=r"torn.*--mend"):
+            use()
+
+
+def test_an_error_of_the_objective_stays_what_it_is() -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)))
+
+    def objective(trial: optuna.Trial) -> float:
+        raise OSError("the objective's own")
+
+    with pytest.raises(OSError, match="own"):
+        study.optimize(objective)
+
+
+class Dying(optuna.storages.InMemoryStorage):
+    """Fails to write from some call on, as a database that was restarted does."""
+
+    left = 10**9
+
+    def set_trial_system_attr(self, *args: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            from sqlalchemy.exc import OperationalError
+
+            cause = OperationalError("UPDATE trials SET T=41", {"T": 41}, Exception("gone away"))
+            raise optuna.exceptions.StorageInternalError("An exception is raised") from cause
+        super().set_trial_system_attr(*args)
+
+
+@pytest.mark.parametrize("left", range(6))
+def test_a_storage_that_dies_at_any_write_is_one_error_without_its_statement(left: int) -> None:
+    storage = Dying()
+    sampler = odp.RandTuneSampler(trials=odp.Binomial(9, mean=9))
+    study = optuna.create_study(storage=storage, sampler=sampler)
+    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
+    storage.left = left
+    with pytest.raises(StorageError) as caught:
+        study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
+    assert "gone away" in str(caught.value)
+    assert "41" not in str(caught.value)
+    assert "optuna-dp recover" in str(caught.value)
+
+
+def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    study = optuna.create_study(
+        study_name="s",
+        storage=f"sqlite:///{path}",
+        sampler=odp.RandTuneSampler(trials=odp.Binomial(3, mean=3)),
+    )
+    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
+    read_only = optuna.load_study(
+        study_name="s",
+        storage=optuna.storages.RDBStorage(
+            f"sqlite:///file:{path}?mode=ro&uri=true", skip_table_creation=True
+        ),
+    )
+    with pytest.warns(UserWarning, match="leaves no mark"):
+        released = odp.release(read_only, RUN)
+    assert released.to_json() == odp.release(study, RUN).to_json()
+    # With the mark in the file there is nothing left to write.
+    assert odp.release(read_only, RUN).to_json() == released.to_json()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", range(200, 5000, 600))
+def test_a_full_disk_costs_no_study_on_a_journal(room: int, tmp_path: Path) -> None:
+    path, calls = tmp_path / "tuning.log", tmp_path / "calls"
+    optuna.create_study(
+        study_name="s",
+        storage=JournalStorage(JournalFileBackend(str(path))),
+        direction="maximize",
+    )
+    limit = path.stat().st_size + room
+    for _ in range(2):  # It is the second start on a full disk that tears a line in the middle.
+        ended = work(str(path), calls, limit)
+        assert ended.returncode != 0
+        assert last_line(ended).startswith("optuna_dp.errors.StorageError: The storage")
+    if torn_lines(path.read_bytes()):
+        mend_journal(path)
+    study = optuna.load_study(
+        study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
+    )
+    opened = odp.recover(study)
+    if any(trial.leads for trial in opened):
+        return  # No run has begun.
+    odp.recover(study, fail=[trial.number for trial in opened])
+    ended = work(str(path), calls)
+    if ended.returncode:
+        assert "no run can begin: trial 0 ended without writing one" in last_line(ended)
+        return  # Nothing is spent; the error says what to do.
+    made = calls.read_text().split() if calls.exists() else []
+    assert len(made) == len(set(made))
+    again = optuna.load_study(
+        study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
+    )
+    assert odp.release(again, RUN, failures=None).params is not None
+
+
+@pytest.mark.slow
+def test_a_full_disk_costs_no_study_on_sqlite(tmp_path: Path) -> None:
+    path, calls = tmp_path / "tuning.db", tmp_path / "calls"
+    place = f"sqlite:///{path}"
+    optuna.create_study(study_name="s", storage=place, direction="maximize")
+    limit = path.stat().st_size
+    for _ in range(2):
+        ended = work(place, calls, limit)
+        assert ended.returncode != 0
+        assert last_line(ended).startswith("optuna_dp.errors.StorageError: The storage")
+    study = optuna.load_study(study_name="s", storage=place)
+    odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
+    ended = work(place, calls)
+    assert ended.returncode == 0 or "no run can begin" in last_line(ended)
+    made = calls.read_text().split() if calls.exists() else []
+    assert len(made) == len(set(made))
+
+
+class Small(optuna.storages.InMemoryStorage):
+    """Holds 65,535 bytes an attribute, as MySQL does."""
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        if len(json.dumps(value)) > 65_535:
+            raise optuna.exceptions.StorageInternalError("Data too long for column 'value_json'")
+        super().set_trial_system_attr(trial_id, key, value)
+
+
+def test_utilities_that_the_storage_cannot_hold_are_refused_before_any_training() -> None:
+    space = {"x": optuna.distributions.FloatDistribution(0, 1, step=0.5)}
+    calls = []
+
+    def objective(trial: optuna.Trial) -> float:
+        calls.append(trial.suggest_float("x", 0, 1, step=0.5))
+        return odp.report_utilities(trial, [0.123456789] * partitions)
+
+    for partitions in (2500, 4000):
+        sampler = odp.NoisyMaxSampler(space, n_partitions=partitions, epsilon=1.0)
+        study = optuna.create_study(direction="maximize", storage=Small(), sampler=sampler)
+        if partitions == 4000:
+            calls.clear()
+            with pytest.raises(InvalidArgumentError, match="Nothing was trained"):
+                study.optimize(objective)
+            assert not calls
+        else:
+            study.optimize(objective)
+            assert odp.release(study).params is not None
