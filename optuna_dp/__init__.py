@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from optuna_dp.testing.objective_check import check_objective as check_objective
     from optuna_dp.training.fidelity import Fidelity as Fidelity
     from optuna_dp.training.learning_rate import learning_rate as learning_rate
+    from optuna_dp.training.public_maps import JoinedMaps as JoinedMaps
+    from optuna_dp.training.public_maps import joined_maps as joined_maps
     from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
     from optuna_dp.training.rehearsal import made_up_images as made_up_images
     from optuna_dp.training.rehearsal import made_up_inputs as made_up_inputs
@@ -120,6 +122,7 @@ _HOMES = {
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
+    "training.public_maps": "JoinedMaps joined_maps",
     "training.rehearsal": (
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
