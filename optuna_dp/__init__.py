@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
     from optuna_dp.planning.selection_plan import selection_plan as selection_plan
+    from optuna_dp.planning.short_lists import short_list as short_list
     from optuna_dp.private_selection.densities.convex_projection import (
         ConvexProjection as ConvexProjection,
     )
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from optuna_dp.training.learning_rate import learning_rate as learning_rate
     from optuna_dp.training.public_maps import JoinedMaps as JoinedMaps
     from optuna_dp.training.public_maps import joined_maps as joined_maps
+    from optuna_dp.training.public_maps import public_maps as public_maps
     from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
     from optuna_dp.training.rehearsal import made_up_images as made_up_images
     from optuna_dp.training.rehearsal import made_up_inputs as made_up_inputs
@@ -122,7 +124,7 @@ _HOMES = {
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
-    "training.public_maps": "JoinedMaps joined_maps",
+    "training.public_maps": "JoinedMaps joined_maps public_maps",
     "training.rehearsal": (
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
@@ -130,6 +132,7 @@ _HOMES = {
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",
     "planning.selection_plan": "selection_plan",
+    "planning.short_lists": "short_list",
     "private_selection.densities.convex_projection": "ConvexProjection",
     "private_selection.dp_hypo": "DPHyPOSampler",
     "private_selection.guarantee": "selection_guarantee",

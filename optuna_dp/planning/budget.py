@@ -199,8 +199,15 @@ def _short(share: float, length: int) -> int:
     return min(length, max(FEWEST_STEPS, round(share * length)))
 
 
+def is_blind(plan: BudgetPlan) -> bool:
+    """Returns whether the noise of a pilot's score hides nearly all that accuracies differ by."""
+    rungs, records = plan.paid_pilots, plan.final.records
+    return bool(rungs) and _blind(
+        rungs[0], None if records is None else round(records), plan.score
+    )
+
+
 def _blind(rung: PaidRuns, records: int | None, score: str | None) -> bool:
-    """Returns whether the noise of a score hides nearly all that an accuracy may differ by."""
     if score != "training" or records is None or rung.score_noise_multiplier is None:
         return False
     return rung.score_noise_multiplier / (2.0 * records) > MOST_SPREAD

@@ -140,3 +140,92 @@ def _check_records_alone(name: str, one: FeatureMap, inputs: Any, whole: Feature
                 "beside them",
                 "Use public numbers, such as a range, in place of the inputs' own mean or spread.",
             )
+
+
+# -- maps to begin with ---------------------------------------------------------------------------
+
+_COSINES = 128
+JOINED = "joined"
+
+
+def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
+    """Returns feature maps for a table or for images, made of public numbers only, by name.
+
+    ============  =================================================================================
+    name          features
+    ============  =================================================================================
+    ``raw``       the columns, standardised by the made-up inputs and cut off at 3; pixels, flat
+    ``squares``   of a table: the columns and their squares
+    ``signs``     of a table: 1 above the column's middle, -1 below
+    ``bins``      of a table: whether a column is low, and whether it is high
+    ``pooled``    of images: means over two by two pixels
+    ``gradients`` of images: differences to the neighbouring pixel, down and across
+    ``cosines``   128 cosines of random directions (Rahimi and Recht, 2007), the same each time
+    ``joined``    all of these side by side: :func:`joined_maps`
+    ============  =================================================================================
+
+    Candidates of :func:`optuna_dp.short_list` name them.
+
+    Guarantees:
+        No record is read, and every record is transformed by itself.
+
+    Args:
+        made_up_inputs: As for :func:`joined_maps`: a table (rows, columns), or images (rows,
+            channels, height, width), two pixels or more high and wide.
+
+    Raises:
+        InvalidArgumentError: If the inputs are neither.
+
+    Example:
+        >>> import optuna_dp as odp
+        >>> made_up = odp.made_up_inputs(*[(0, 1)] * 10)
+        >>> maps = odp.public_maps(made_up)
+        >>> maps["squares"](made_up).shape
+        (256, 20)
+    """
+    inputs = np.asarray(made_up_inputs, dtype=np.float64)
+    image = inputs.ndim == 4 and min(inputs.shape[2:]) >= 2
+    if len(inputs) < 2 or not (image or inputs.ndim == 2):
+        raise InvalidArgumentError(
+            "made_up_inputs",
+            f"of shape {inputs.shape}",
+            "it must be a table, (rows, columns), or images, (rows, channels, height, width)",
+        )
+    flat = inputs.reshape(len(inputs), -1)
+    middle = flat.mean(axis=0)
+    spread = np.where(flat.std(axis=0) > 0.0, flat.std(axis=0), 1.0)
+    rng = np.random.default_rng(0)
+    directions = rng.standard_normal((flat.shape[1], _COSINES)) / math.sqrt(flat.shape[1])
+    shifts = rng.uniform(0.0, 2.0 * math.pi, _COSINES)
+
+    def raw(x: Any) -> Any:
+        found = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) - middle) / spread
+        return np.clip(found, -3.0, 3.0)
+
+    def squares(x: Any) -> Any:
+        of = raw(x)
+        return np.hstack([of, (of * of - 1.0) / math.sqrt(2.0)])
+
+    def bins(x: Any) -> Any:
+        return np.hstack([raw(x) < -0.5, raw(x) > 0.5])
+
+    def pooled(x: Any) -> Any:
+        even = np.asarray(x)[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
+        down = even[:, :, ::2] + even[:, :, 1::2]
+        return (down[..., ::2] + down[..., 1::2]) / 4.0
+
+    def gradients(x: Any) -> Any:
+        pixels = np.asarray(x, dtype=np.float64)
+        parts = [np.diff(pixels, axis=axis).reshape(len(pixels), -1) for axis in (2, 3)]
+        return np.hstack(parts)
+
+    def cosines(x: Any) -> Any:
+        return np.cos(raw(x) @ directions + shifts)
+
+    own: dict[str, FeatureMap] = (
+        {"pooled": pooled, "gradients": gradients}
+        if image
+        else {"squares": squares, "signs": lambda x: np.sign(raw(x)), "bins": bins}
+    )
+    maps: dict[str, FeatureMap] = {"raw": raw, **own, "cosines": cosines}
+    return maps | {JOINED: joined_maps(maps, made_up_inputs)}

@@ -31,5 +31,5 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
-        beyond=BEYOND,
+        beyond=tuple({**one, "optimiser": value} for value in ("sgd", "adam") for one in BEYOND),
     )

@@ -26,5 +26,5 @@ def task() -> Task:
         test=110,
         batch=50,
         epsilons=(1.0, 3.0, 8.0),
-        beyond=BEYOND,
+        beyond=tuple({**one, "decay": value} for value in (0.0, 2.0) for one in BEYOND),
     )

@@ -35,6 +35,6 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
-        beyond=BEYOND,
+        beyond=tuple({**one, "balance": value} for value in (0.0, 0.5, 1.0) for one in BEYOND),
         shares=SHARES,
     )
