@@ -14,6 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from bench import TEST
@@ -80,12 +81,14 @@ def short_list(
     """The guess, all maps side by side, and the four kinds that were best on other tasks.
 
     Of each the configurations that it may be: what a kind does not say is drawn at random, as a
-    sampler does. Kinds that the task does not have are passed over.
+    sampler does. Kinds that the task does not have are passed over; those that no other task has
+    come last.
     """
     found = [] if guess is None else [[guess]]
-    found.append(list(task.beyond))
+    found += [list(task.beyond)] if task.beyond else []
     length, space = len(found) + KINDS, task.configurations()
-    for one, _, _ in ranked(others(task.name), places):
+    known = [one for one, _, _ in ranked(others(task.name), places)]
+    for one in dict.fromkeys([*known, *map(kind, space)]):
         those = [params for params in space if kind(params) == one and params != guess]
         if those and len(found) < length:
             found.append(those)
@@ -97,7 +100,8 @@ def place_of(task: Task, epsilon: float) -> int:
     return int(np.abs(np.log(np.array(task.epsilons) / epsilon)).argmin())
 
 
-def main() -> None:
+def record() -> dict[str, Any]:
+    """What the package ships."""
     rows = [
         {
             "features": SHIPPED.get(features, features),
@@ -107,8 +111,11 @@ def main() -> None:
         }
         for (features, hidden), behind, count in ranked(names())
     ]
-    known = {"made_by": "python examples/compare/kinds.py", "kinds": rows}
-    KNOWN.write_text(json.dumps(known, indent=1) + "\n")
+    return {"made_by": "python examples/compare/kinds.py", "kinds": rows}
+
+
+def main() -> None:
+    KNOWN.write_text(json.dumps(record(), indent=1) + "\n")
     print(KNOWN.read_text())
 
 
