@@ -321,13 +321,15 @@ def differences(rows: list[dict[str, Any]]) -> str:
 def by_records(rows: list[dict[str, Any]]) -> str:
     """Markdown: the short list by epsilon times the records."""
     edges = (0, 1300, 4000, 10_000, np.inf)
-    lines = ["| epsilon x records | cells | good guess | poor one | none |", "|---" * 5 + "|"]
+    heads = "| epsilon x records | cells | good guess | poor one | none | best cell, good guess |"
+    lines = [heads, "|---" * 6 + "|"]
     for low, high in itertools.pairwise(edges):
         own = [row for row in rows if low <= row["epsilon"] * row["records"] < high]
         parts = [
             f"{np.mean([row['points'][f'short list, {guess}'] for row in own]):+.1f}"
             for guess in GUESSES
         ]
+        parts.append(f"{max(row['points']['short list, good'] for row in own):+.1f}")
         title = f"{low:,} to {high:,.0f}" if np.isfinite(high) else f"{low:,} and more"
         lines.append(f"| {title} | {len(own)} | " + " | ".join(parts) + " |")
     return "\n".join(lines)
@@ -336,7 +338,7 @@ def by_records(rows: list[dict[str, Any]]) -> str:
 def behind(rows: list[dict[str, Any]]) -> str:
     """Markdown: the cells where a list is more than four points behind the good default."""
     found = [
-        f"* {row['task']}, {row['epsilon']:g}, {guess} guess: {row['points'][arm]:+.1f}"
+        f"* {row['task']}, {row['epsilon']:g}, guess {guess}: {row['points'][arm]:+.1f}"
         for row in rows
         for guess in GUESSES
         if row["points"][arm := f"short list, {guess}"] < -4.0
@@ -344,8 +346,18 @@ def behind(rows: list[dict[str, Any]]) -> str:
     return "\n".join(found) or "None."
 
 
+def in_secret(rows: list[dict[str, Any]]) -> str:
+    """Markdown: what an oracle and a prior add to ten secret runs on average, paired by task."""
+    lines = ["| beyond uniform RandTune of mean 10 | points |", "|---" * 2 + "|"]
+    prior = "RandTune 10, the list as its base distribution"
+    for arm in ("DP-HyPO 10, as shipped", "DP-HyPO 10, perfect oracle", prior):
+        mean, half = interval(by_task(rows, arm, "RandTune 10"))
+        lines.append(f"| {arm} | {mean:+.1f} ± {half:.1f} |")
+    return "\n".join(lines)
+
+
 def pages(rows: list[dict[str, Any]]) -> list[str]:
-    return [summary(rows), differences(rows), by_records(rows), behind(rows)]
+    return [summary(rows), differences(rows), by_records(rows), behind(rows), in_secret(rows)]
 
 
 def main() -> None:
