@@ -180,7 +180,7 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
         rungs = ", then ".join(str(size) for size in plan.rung_sizes)
         return (
             f"Run {rungs} pilots, then train once at noise multiplier "
-            f"{last.noise_multiplier:.3g}. A random space like this costs one to three points "
+            f"{last.noise_multiplier:.3g}. A random space like this costs one to four points "
             f"where a short list of good guesses can be written down (--candidates "
             f"{_CANDIDATES}). {once}"
         )

@@ -60,7 +60,7 @@ def plan_budget(
 
     With ``candidates=k`` it is a plan for a short list: k configurations that are good guesses by
     public knowledge (:func:`optuna_dp.short_list`), each tried once, then one run with the best.
-    Where features or models are open this beats random pilots by one to three points.
+    Where features or models are open this beats random pilots by one to four points.
 
     Tuning at nearly the price of one run: a few noisy pilots, whose outputs are charged for and
     may be shown, and one run with hyperparameters that are any function of those outputs. Either

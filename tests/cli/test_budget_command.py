@@ -170,7 +170,7 @@ def test_with_few_records_it_says_that_a_good_guess_is_hard_to_beat() -> None:
 
 @pytest.mark.slow
 def test_random_pilots_are_told_what_they_cost(asked: tuple[dict[str, Any], Path]) -> None:
-    assert "costs one to three points" in asked[0]["recommendation"]
+    assert "costs one to four points" in asked[0]["recommendation"]
 
 
 def test_pilots_and_candidates_exclude_each_other() -> None:
