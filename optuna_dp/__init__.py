@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from optuna_dp.planning.batch import batch_choices as batch_choices
     from optuna_dp.planning.budget import plan_budget as plan_budget
     from optuna_dp.planning.calibration import calibrate as calibrate
+    from optuna_dp.planning.short_lists import short_list as short_list
     from optuna_dp.private_selection.guarantee import selection_guarantee as selection_guarantee
     from optuna_dp.private_selection.rand_tune import RandTuneSampler as RandTuneSampler
     from optuna_dp.private_selection.trial_counts.base import TrialCount as TrialCount
@@ -82,6 +83,9 @@ if TYPE_CHECKING:
     from optuna_dp.testing.objective_check import check_objective as check_objective
     from optuna_dp.training.fidelity import Fidelity as Fidelity
     from optuna_dp.training.learning_rate import learning_rate as learning_rate
+    from optuna_dp.training.public_maps import JoinedMaps as JoinedMaps
+    from optuna_dp.training.public_maps import joined_maps as joined_maps
+    from optuna_dp.training.public_maps import public_maps as public_maps
     from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
     from optuna_dp.training.rehearsal import made_up_images as made_up_images
     from optuna_dp.training.rehearsal import made_up_inputs as made_up_inputs
@@ -120,12 +124,14 @@ _CORE = {
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
+    "training.public_maps": "JoinedMaps joined_maps public_maps",
     "training.rehearsal": (
         "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
     ),
     "training.schedules": "Schedule",
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",
+    "planning.short_lists": "short_list",
     "private_selection.guarantee": "selection_guarantee",
     "private_selection.rand_tune": "RandTuneSampler",
     "private_selection.trial_counts.base": "TrialCount",

@@ -1,6 +1,7 @@
 """Landscapes: what trainings of a task came to, for every configuration, length and noise.
 
     python landscape.py digits wine       # makes landscapes/digits.npz and landscapes/wine.npz
+    python landscape.py --beyond wine     # adds what no space has, for short lists
 
 A search on a landscape looks its runs up, so that thousands take a minute. A run of any noise and
 length is read off between the nearest ones that took place (linearly in their logarithms), from
@@ -14,7 +15,7 @@ import itertools
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from optuna_dp.planning.batch import noise_of_training
 from optuna_dp.training.fidelity import Fidelity
 
 FOLDER = HERE / "landscapes"
+# All public feature maps of a task, side by side; in no space, last in a landscape.
+JOINED = "joined"
 DELTA = 1e-5
 # Caps of the losses, in logarithms of the number of classes.
 CAPS = (1.0, 1.5, 2.0, 3.0)
@@ -78,7 +81,7 @@ class Landscape:
     """What trainings came to.
 
     Attributes:
-        configurations: In the order of the first axis.
+        configurations: In the order of the first axis; those of the task's space, then any beyond.
         steps: Lengths, falling.
         noises: Noise multipliers, rising, (lengths, noises).
         whole: Noise multipliers of one run that spends a whole epsilon of the task, (epsilons,).
@@ -92,11 +95,15 @@ class Landscape:
     found: Array
 
     @classmethod
-    def read(cls, name: str) -> Landscape:
+    def read(cls, name: str, beyond: bool = False) -> Landscape:
+        """Reads what is on file; with ``beyond`` the configurations that only lists have, too."""
         with np.load(FOLDER / f"{name}.npz") as file:
-            found = file["found"].astype(np.float32) * (_LARGEST / 65535)
+            every = json.loads(str(file["configurations"]))
+            if not beyond:
+                every = [params for params in every if params.get("features") != JOINED]
+            found = file["found"][: len(every)].astype(np.float32) * (_LARGEST / 65535)
             return cls(
-                json.loads(str(file["configurations"])),
+                every,
                 *(file[name] for name in ("steps", "noises", "whole")),
                 found,
             )
@@ -162,19 +169,42 @@ def make(task: Task, repetitions: int, seed: int = 0) -> Landscape:
     steps = np.array([round(share * task.steps) for share in LENGTHS])
     noises = np.array([[noise_at(mu, rate, length) for mu in signals] for length in steps])
     every = task.configurations()
-    found = np.zeros((len(every), len(steps), len(signals), repetitions, len(MEASURES)))
+    found = runs(task, every, steps, noises, repetitions, seed)
+    return Landscape(every, steps, noises, whole, found)
+
+
+def extended(task: Task, land: Landscape, seed: int = 0) -> Landscape:
+    """Trains what no space has, at the noises and lengths that are there."""
+    before = len(task.configurations())
+    every = [*land.configurations[:before], *task.beyond]
+    more = list(task.beyond)
+    found = runs(task, more, land.steps, land.noises, land.repetitions, seed, before)
+    return replace(land, configurations=every, found=np.concatenate([land.found[:before], found]))
+
+
+def runs(
+    task: Task,
+    every: list[Params],
+    steps: Array,
+    noises: Array,
+    repetitions: int,
+    seed: int,
+    first: int = 0,
+) -> Array:
+    """Measures, (configurations, lengths, noises, repetitions, measures); ``first`` for seeds."""
+    found = np.zeros((len(every), *noises.shape, repetitions, len(MEASURES)))
     for r, (k, params) in itertools.product(range(repetitions), enumerate(every)):
         start = time.process_time()
         if k == 0:
             private, test = task.split(r)
             shown = [rows[:: 1 + len(rows) // _TOLD] for rows in (private, test)]
             x, y = task.x[private], task.y[private]
-        for i, j in np.ndindex(len(steps), len(signals)):
+        for i, j in np.ndindex(noises.shape):
             run = bare_run(task, noises[i, j], int(steps[i]))
-            rng = np.random.default_rng([seed, k, r, i, j])
+            rng = np.random.default_rng([seed, first + k, r, i, j])
             found[k, i, j, r] = measured(task, task.train(x, y, params, run, rng), *shown)
         print(task.name, r, params, f"{time.process_time() - start:.1f} s", flush=True)
-    return Landscape(every, steps, noises, whole, found)
+    return found
 
 
 def bare_run(task: Task, noise: float, steps: int) -> Fidelity:
@@ -198,8 +228,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tasks", nargs="+", help="names, or files")
     parser.add_argument("--repetitions", type=int, default=4)
+    parser.add_argument("--beyond", action="store_true", help="add what no space has")
     options = parser.parse_args()
     for name in options.tasks:
+        if options.beyond:
+            known = Landscape.read(Path(name).stem, beyond=True)
+            extended(load(name), known).save(Path(name).stem)
+            continue
         make(load(name), options.repetitions).save(Path(name).stem)
 
 

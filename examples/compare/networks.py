@@ -3,7 +3,7 @@
 The engine is that of ``examples/known_without_data``. Hyperparameters that are known here:
 
 =============  =================================================================================
-``features``   the name of one of the task's transforms
+``features``   the name of one of the task's transforms; "joined" is all of them side by side
 ``width``      units of one hidden layer; 0 is a softmax regression
 ``depth``      number of hidden layers, 1 unless given
 ``unit``       "tanh" (unless given) or "relu"
@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from landscape import JOINED
 from task import Array, Params, Predict, Train
 
 import optuna_dp as odp
@@ -35,6 +36,8 @@ sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
 
 import training
 
+# A softmax regression on all maps, which a short list may have and no space has.
+BEYOND: tuple[Params, ...] = ({"features": JOINED, "width": 0},)
 # Uniform on this range has mean 0 and standard deviation 1.
 STANDARD = (-(3**0.5), 3**0.5)
 Transform = Callable[[Array], Array]
@@ -56,11 +59,17 @@ def trained(
     """
 
     @functools.cache
+    def transform_of(features: str) -> Transform:
+        return (
+            odp.joined_maps(transforms, made_up()) if features == JOINED else transforms[features]
+        )
+
+    @functools.cache
     def noise_per_weight(
         features: str, model: training.Model, optimiser: str, steps: int
     ) -> float:
         """What a rehearsal finds, as a number that suits all noise multipliers."""
-        inputs = transforms[features](made_up())
+        inputs = transform_of(features)(made_up())
         start = model.start(inputs.shape[1], classes, np.random.default_rng(0))
         public = {"noise_multiplier": 1.0, "steps": steps, "batch_size": 1.0}
         with warnings.catch_warnings():
@@ -82,7 +91,7 @@ def trained(
     def train(
         x: Array, y: Array, params: Params, run: Fidelity, rng: np.random.Generator
     ) -> Predict:
-        transform = transforms[params["features"]]
+        transform = transform_of(params["features"])
         widths = (params["width"],) * params.get("depth", 1) if params["width"] else ()
         model = training.Model(widths, params.get("unit", "tanh"))
         optimiser = params.get("optimiser", "sgd")

@@ -93,7 +93,7 @@ def main() -> None:
     stored: dict[str, Any] = json.loads(paid.read_text()) if paid.exists() else {}
     for task in (task for name in names(options.task) for task in tasks_of(name)):
         mapped = not options.real and (FOLDER / f"{task.name}.npz").exists()
-        landscape = Landscape.read(task.name) if mapped else None
+        landscape = Landscape.read(task.name, beyond=True) if mapped else None
         for epsilon in options.epsilon or task.epsilons:
             for arm, made in arms.items():
                 start, plan = time.process_time(), None

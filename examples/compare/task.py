@@ -54,6 +54,7 @@ class Task:
         target: For a regression, the numbers in units of their public spread, (n,); ``y`` has the
             bins that they fall into, which is what is trained.
         centers: For a regression, what each bin stands for; a prediction is their mean.
+        beyond: Configurations that the space does not have, for short lists.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Task:
     shares: tuple[float, ...] | None = None
     target: Array | None = None
     centers: tuple[float, ...] = ()
+    beyond: tuple[Params, ...] = ()
 
     @property
     def classes(self) -> int:

@@ -45,6 +45,8 @@ class BudgetPlan(Record):
         score: Whose records scores are computed on: "training", "disjoint" or None (public ones).
         paid_pilots: The pilots of each rung, as they are charged for.
         paid_last: The last run and the spare ones, as they are charged for.
+        candidates: Of a plan for a short list, how many candidates it has: each is one pilot, and
+            the last run takes the best. None: the pilots are proposed.
 
     Raises:
         InvalidArgumentError: If parts contradict each other, or are not allowed.
@@ -60,6 +62,7 @@ class BudgetPlan(Record):
     score: str | None
     paid_pilots: tuple[PaidRuns, ...] = field(metadata=stored(key="rungs"))
     paid_last: PaidRuns = field(metadata=stored(key="final"))
+    candidates: int | None = field(default=None, metadata=stored(optional=True))
 
     def __post_init__(self) -> None:
         rung_sizes("rung_sizes", self.rung_sizes)
@@ -73,6 +76,14 @@ class BudgetPlan(Record):
                 "batch_size", self.batch_size, "it needs both sample_rate and batch_size, or none"
             )
         checked_score(self.score)
+        if self.candidates is not None and self.rung_sizes != (self.candidates,):
+            raise InvalidArgumentError(
+                "candidates",
+                self.candidates,
+                f"each needs a pilot of its own on the only rung, and the rungs have "
+                f"{self.rung_sizes}",
+                "Make another plan with optuna_dp.plan_budget.",
+            )
         if self.score == "disjoint" and self.neighboring_relation == "replace_one":
             # One record leaves the training, another joins the score: both change at once, and
             # the two changes together may cost more than either kind of replacement alone.
@@ -99,8 +110,9 @@ class BudgetPlan(Record):
         return parts.notebook_page(self)
 
     def __repr__(self) -> str:
+        words = "pilots" if self.candidates is None else "candidates, each a pilot"
         rungs = ", ".join(
-            f"{count} pilots of noise {rung.noise_multiplier:.4g} for {rung.steps} steps"
+            f"{count} {words} of noise {rung.noise_multiplier:.4g} for {rung.steps} steps"
             for count, rung in zip(self.rung_sizes, self.rungs, strict=True)
         )
         spare = f", and {self.spare_runs} to spare" if self.spare_runs else ""

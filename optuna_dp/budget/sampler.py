@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution, json_to_distribution
@@ -37,6 +38,7 @@ from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.budget.settings import PROCEDURE, BudgetSettings
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
+from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import (
@@ -68,14 +70,52 @@ _logger = logging.getLogger("optuna_dp")
 _PROPOSAL = "proposal"
 
 
+_FEWER = (
+    "The plan is for a short list of candidates, and no list was given, nor are as many trials "
+    "enqueued. The other pilots are charged for in any case. Their hyperparameters are proposed "
+    "as in any budget, which found less than good guesses do. Give the list to the sampler, "
+    "BudgetSampler(plan, candidates=[...]), or plan for fewer."
+)
+
+
 def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
     given = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
-    usual = {"proposer": None, "choose": "evidence", "pilot_batch_size": 1}
+    usual = {"proposer": None, "choose": None, "pilot_batch_size": 1}
     for name, value in given.items():
         if value != usual[name]:
             raise InvalidArgumentError(
                 name, value, "it needs pilots, and the plan has none", "Leave it out."
             )
+
+
+def _listed(
+    plan: BudgetPlan, candidates: Any, space: Space | None, proposer: Any, pilot_batch_size: Any
+) -> Listed:
+    """Returns the list as a proposer; refuses one that is not the plan's."""
+    if plan.candidates is None:
+        raise InvalidArgumentError(
+            "candidates",
+            candidates,
+            f"the plan has {plan.pilots} pilots and is for no list",
+            "Plan for it: plan_budget(..., candidates=<how many there are>).",
+        )
+    listed = Listed(candidates, space)
+    if len(listed.points) != plan.candidates:
+        raise InvalidArgumentError(
+            "candidates",
+            candidates,
+            f"it has {len(listed.points)} candidates, and the plan charges for {plan.candidates}",
+            f"Change the list, or plan for it: plan_budget(..., candidates={len(listed.points)}).",
+        )
+    for name, value, usual in (
+        ("proposer", proposer, None),
+        ("pilot_batch_size", pilot_batch_size, 1),
+    ):
+        if value != usual:
+            raise InvalidArgumentError(
+                name, value, "a list of candidates needs no proposal", "Leave it out."
+            )
+    return listed
 
 
 class BudgetSampler(SlotSampler):
@@ -89,6 +129,9 @@ class BudgetSampler(SlotSampler):
 
     A plan without pilots is one run. Its objective usually asks for no hyperparameters, because
     they follow from public numbers; those that it asks for are drawn at random, or enqueued.
+
+    With a plan for a short list (``plan_budget(candidates=k)``) each candidate is one pilot, and
+    the last run takes the one with the best score.
 
     Whatever depends on the data only through the runs' private outputs is allowed: an enqueued
     trial is a pilot, and the first of them, the first guess, climbs to every rung; several
@@ -113,10 +156,16 @@ class BudgetSampler(SlotSampler):
         proposer: Any Optuna sampler; None is ``TPESampler``, random for the first half of the
             first rung. Its seed is not used, except by samplers that keep it in ``reseed_rng``
             (quasi-random ones: give every worker the same ``seed``, secret or not).
-        choose: How the last run's hyperparameters are chosen. ``"best"``: those of the pilot with
+        candidates: The short list, with a plan that was made for one of this length: dicts of
+            parameters by name, all different. Pilot i runs ``candidates[i]``; what a candidate
+            does not name is drawn at random. An enqueued trial takes the place of the candidate
+            of its number. Without a list such a plan's pilots are those that are enqueued. No
+            candidate may come from looking at the private data.
+        choose: How the last run's hyperparameters are chosen. None (the default) is ``"best"`` for
+            a short list and ``"evidence"`` otherwise. ``"best"``: those of the pilot with
             the best score on the last rung that has scores; scores of different rungs have
-            different noise and are not compared. ``"evidence"`` (the default): the same, unless
-            the first guess is behind it by no more than the standard deviation of the first
+            different noise and are not compared. ``"evidence"``: the same, unless the
+            first guess is behind it by no more than the standard deviation of the first
             rung's scores; then the first guess. A function: it is given a list of (params,
             values), ``values`` with one score per objective, of that rung's pilots, best first,
             and returns hyperparameters, one of them or others within their ranges. It must be a
@@ -158,7 +207,8 @@ class BudgetSampler(SlotSampler):
         *,
         search_space: dict[str, BaseDistribution] | None = None,
         proposer: BaseSampler | None = None,
-        choose: Choose = "evidence",
+        candidates: Sequence[Mapping[str, Any]] | None = None,
+        choose: Choose | None = None,
         pilot_batch_size: int = 1,
         seed: int | None = None,
     ) -> None:
@@ -175,11 +225,16 @@ class BudgetSampler(SlotSampler):
         if not plan.pilots:
             _refuse_without_pilots(proposer, choose, pilot_batch_size)
         self._proposed = plan.rung_sizes[0] if plan.pilots else 0
-        self._proposer = Proposer(proposer, self._proposed, self._seed)
+        listed = None
+        if candidates is not None:
+            space = self._search_space
+            listed = _listed(plan, candidates, space, proposer, pilot_batch_size)
+        self._proposer = Proposer(listed or proposer, self._proposed, self._seed)
         self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
-        # Pilots that are drawn at random in any case need not wait.
-        self._first_batch = max(self._pilot_batch_size, self._proposer.startup)
-        self._choose = _checked_choose(choose)
+        # Pilots that are listed, or drawn at random in any case, need not wait.
+        known = self._proposer.startup if listed is None else self._proposed
+        self._first_batch = max(self._pilot_batch_size, known)
+        self._choose = _checked_choose(choose, plan)
         self._budget = BudgetSettings(
             plan=plan,
             first_batch=self._first_batch,
@@ -187,6 +242,7 @@ class BudgetSampler(SlotSampler):
             proposer=self._proposer.name,
             choose=_name_of(self._choose),
             search_space=self._recorded_space(),
+            candidates=None if listed is None else listed.points,
         )
         self._pilots = plan.pilots
         # A cache: a rung, the last trial below it, and who climbs to it, best first.
@@ -223,6 +279,7 @@ class BudgetSampler(SlotSampler):
         check_same_design(*self.own_design(study), plan, lost="")
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
+            self._say_what_is_tried(trial)
             return True
         own = functools.partial(self._asked_by_this_thread, study)
         begins = wait_for_turn(study, trial.number, self._budget, own)
@@ -241,6 +298,19 @@ class BudgetSampler(SlotSampler):
         if not begins or is_last_paid(study, trial.number, self._budget):
             self.stop(study)
         return begins
+
+    def _say_what_is_tried(self, trial: FrozenTrial) -> None:
+        """Says so if a pilot of a short list is not what the list has, or if there is none."""
+        if self._budget.plan.candidates is None:
+            return
+        if self._budget.candidates is None and not _given_by_hand(trial):
+            self._warn_once(_FEWER)
+        elif self._budget.candidates is not None and _given_by_hand(trial):
+            _logger.warning(
+                "Trial %d was enqueued and takes the place of candidates[%d], which is not tried.",
+                trial.number,
+                trial.number,
+            )
 
     def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if trial.number < self._pilots:
@@ -410,7 +480,16 @@ class BudgetSampler(SlotSampler):
         return asked
 
 
-def _checked_choose(choose: Any) -> Choose:
+def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
+    if choose is None:
+        return "evidence" if plan.candidates is None else "best"
+    if choose == "evidence" and plan.candidates is not None:
+        raise InvalidArgumentError(
+            "choose",
+            choose,
+            "no candidate of a short list is the first guess: its best score is taken",
+            "Leave it out, or give a function of a list of (params, values).",
+        )
     if choose in ("evidence", "best") or callable(choose):
         found: Choose = choose
         return found

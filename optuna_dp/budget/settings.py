@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from optuna_dp.budget.plan import BudgetPlan
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.json_records import Record
+from optuna_dp.json_records import Record, stored
 from optuna_dp.protocol.plan import Design, canonical_json
 from optuna_dp.training.fidelity import Fidelity
 
@@ -29,6 +29,7 @@ class BudgetSettings(Record):
         choose: How the last run's hyperparameters are chosen: ``"evidence"``, ``"best"``, or the
             name of the user's function.
         search_space: Distributions by parameter name as Optuna's JSON; None is define-by-run.
+        candidates: The short list that the sampler was given, pilot by pilot; None without one.
     """
 
     described_as: ClassVar[str] = "The record of the settings in the study's plan"
@@ -39,6 +40,9 @@ class BudgetSettings(Record):
     proposer: str
     choose: str
     search_space: dict[str, Any] | None
+    candidates: tuple[dict[str, Any], ...] | None = field(
+        default=None, metadata=stored(optional=True)
+    )
 
     def __post_init__(self) -> None:
         for name, size in (("first", self.first_batch), ("pilot", self.pilot_batch_size)):

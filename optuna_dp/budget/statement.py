@@ -59,8 +59,9 @@ took, when they ended, logs, or attributes and reported values outside the state
         "reports to a pruner.",
         "No score without noise decided when a training stopped, or which of its checkpoints is "
         "the model.",
-        "The number of runs and the cost of each were fixed without looking at the data. So was "
-        "the search space, or it was chosen from outputs that are charged for.",
+        "The number of runs and the cost of each were fixed without looking at the data. So were "
+        "the search space and any list of candidates, or they were chosen from outputs that are "
+        "charged for.",
         "Samplers, pruners, functions and persons that proposed, pruned or chose hyperparameters "
         "used the data only through the private outputs of earlier runs.",
         "A run depends only on the data, its own hyperparameters and fresh randomness: not on "
@@ -167,6 +168,11 @@ def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, s
 
 
 def _origin(settings: BudgetSettings, rung: int) -> str:
+    if settings.candidates is not None:
+        return (
+            "hyperparameters of a list that was given before the first run and is in the study's "
+            "plan, or given by a person"
+        )
     if rung > 1:
         return f"hyperparameters of the best of rung {rung - 1}, by their private scores"
     first = min(settings.first_batch, settings.plan.rung_sizes[0])

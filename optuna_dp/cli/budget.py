@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 
 _TRAINED, _SPENT = "What is trained", "What is spent"
+# A first guess and the five of odp.short_list: docs/explanation/searches.md.
+_CANDIDATES = 6
+# Epsilon times records below which nothing was found to beat a good guess (the same page).
+_FEW = 1_300
 
 
 def budget(
@@ -40,11 +44,15 @@ def budget(
     delta: Annotated[float, option("NUMBER", "Delta of epsilon, in (0, 1).", _SPENT)] = 1e-5,
     pilots: Annotated[
         str | None,
-        option("N,N", "Pilots of each rung, such as 16,4 (default: chosen); 0 for none.", _SPENT),
+        option("N,N", "Pilots of each rung, such as 12,3; 0 for none.", _SPENT),
+    ] = None,
+    candidates: Annotated[
+        int | None,
+        option("COUNT", "Candidates of a short list (default: 6, or one run).", _SPENT),
     ] = None,
     pilot_epochs: Annotated[
         float | None,
-        option("NUMBER", "Epochs of a pilot (with --pilots, default: --epochs).", _TRAINED),
+        option("NUMBER", "Epochs of a pilot or candidate (default: chosen).", _TRAINED),
     ] = None,
     noise_increase: Annotated[
         float | None,
@@ -55,7 +63,7 @@ def budget(
     script: Annotated[Path | None, option("FILE", "Write a script to start from.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan private tuning with DP-SGD: a few noisy pilots, then one last run.
+    """Plan private tuning with DP-SGD: a short list of candidates, then one last run.
 
     Prints the plan, what other methods get for the same epsilon, and a recommendation.
 
@@ -66,7 +74,7 @@ def budget(
     with clear_errors(budget):
         # Start-up time: the accountants are slow to load, and --help needs none.
         from optuna_dp.planning.batch import batch_choices, remark_on_batch
-        from optuna_dp.planning.budget import plan_budget
+        from optuna_dp.planning.budget import is_blind, plan_budget
         from optuna_dp.planning.budget_alternatives import alternatives
         from optuna_dp.planning.calibration import profile_epsilon
         from optuna_dp.planning.pilot_worth import noise_of_twice, pilot_worth
@@ -83,13 +91,21 @@ def budget(
             "work": work,
             "spare_runs": spare_runs or None,
             "pilots": None if pilots is None else _rungs(pilots),
+            "candidates": candidates,
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
             "neighboring_relation": None if usual else relation.replace("-", "_"),
         }
         given = {name: value for name, value in arguments.items() if value is not None}
+        chosen = pilots is None and candidates is None
         with Console(stderr=True).status("Accounting ..."):
+            if chosen:
+                given["candidates"] = _CANDIDATES
             plan = plan_budget(**given)
+            if chosen and pilot_epochs is None and noise_increase is None and is_blind(plan):
+                del given["candidates"]
+                given["pilots"] = 0
+                plan = plan_budget(**given)
             found = alternatives(plan)
             batches = batch_choices(
                 epsilon=epsilon,
@@ -119,11 +135,11 @@ def budget(
             "pilots": [rung.to_json() for rung in worth],
             "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
             "alternatives": [one.to_json() for one in found],
-            "recommendation": _recommendation(plan, pilots is None),
+            "recommendation": _recommendation(plan, chosen),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, batches, remark, worth, twice, found, given, script)
+    _print(Console(), plan, spent, batches, remark, worth, twice, found, given, script, chosen)
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -136,7 +152,7 @@ def _rungs(text: str) -> tuple[int, ...]:
 
 
 def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
-    """Returns one sentence; ``chosen`` says whether the plan chose the pilots itself.
+    """Returns what to do; ``chosen`` says whether the pilots were chosen here.
 
     What it depends on is in docs/explanation/what-tuning-costs.md and searches.md.
     """
@@ -146,21 +162,38 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
     if not plan.pilots and chosen:
         return (
             f"Train once at noise multiplier {last.noise_multiplier:.3g}, with your best guess. "
-            "With so few records and so small an epsilon, noise alone moves a pilot's accuracy by "
-            f"more than {100 * MOST_SPREAD:.0f} points, so pilots would cost more than they find. "
-            "--pilots 12,3 plans them all the same."
+            "With so few records and so small an epsilon, noise alone moves a candidate's "
+            f"accuracy by more than {100 * MOST_SPREAD:.0f} points, so candidates would cost more "
+            f"than they find. --candidates {_CANDIDATES} plans them all the same."
         )
     if not plan.pilots:
         return (
             f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
-            "in the table and clipping norm 1. Use pilots if the model or its features are still "
-            "to be chosen."
+            "in the table and clipping norm 1. If the model or its features are still to be "
+            f"chosen, try a short list of candidates (--candidates {_CANDIDATES})."
         )
-    rungs = ", then ".join(str(size) for size in plan.rung_sizes)
+    once = (
+        "If you only choose learning rate, clipping norm and batch size, train once without "
+        "pilots instead (--pilots 0)."
+    )
+    if plan.candidates is None:
+        rungs = ", then ".join(str(size) for size in plan.rung_sizes)
+        return (
+            f"Run {rungs} pilots, then train once at noise multiplier "
+            f"{last.noise_multiplier:.3g}. A random space like this costs one to four points "
+            f"where a short list of good guesses can be written down (--candidates "
+            f"{_CANDIDATES}). {once}"
+        )
+    few = ""
+    if last.records is not None and plan.epsilon * last.records < _FEW:
+        few = (
+            " With so few records at this epsilon nothing was found to beat a good first guess: "
+            "if you trust yours, train once (--pilots 0)."
+        )
     return (
-        f"Run {rungs} pilots, then train once at noise multiplier {last.noise_multiplier:.3g}. If "
-        "you only choose learning rate, clipping norm and batch size, train once without pilots "
-        "instead (--pilots 0)."
+        f"Where features or models are open, try {plan.candidates} candidates of a short list, "
+        f"then train once at noise multiplier {last.noise_multiplier:.3g} with the best.{few} "
+        f"{once}"
     )
 
 
@@ -175,6 +208,7 @@ def _print(
     found: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
+    chosen: bool,
 ) -> None:
     from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
@@ -208,9 +242,7 @@ def _print(
         "mean number of steps, in units of one run.\n",
         style="dim",
     )
-    console.print(
-        f"[bold]Recommended:[/bold] {_recommendation(plan, 'pilots' not in arguments)}\n"
-    )
+    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan, chosen)}\n")
     if script is None:
         console.print("A script to start from (--script FILE writes it):\n")
         # Not console.print: nothing of it may be wrapped or taken for markup.
@@ -253,9 +285,42 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
     script = _SCRIPT
     if not plan.pilots:
         script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
+    if plan.candidates is not None:
+        script = script.replace(_MODEL + _SEARCHED, _LISTED).replace(_AROUND, _LIST)
+        shown = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
+        missing = plan.candidates - len(_NAMES)
+        if missing > 0:
+            shown += f"    # HERE: {missing} more\n"
+        script = script.replace("    CANDIDATES\n", shown)
     return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
 
 
+# Maps of odp.public_maps, the best on other tables first.
+_NAMES = ("joined", "squares", "raw", "cosines", "bins", "signs")
+_MODEL = """\
+    # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
+    # loss=torch.nn.functional.cross_entropy.
+    model = odp.SoftmaxRegression(x.shape[1], 2)
+"""
+_LISTED = """\
+    # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
+    # loss=torch.nn.functional.cross_entropy. The learning rate follows from public numbers.
+    features = maps[trial.suggest_categorical("features", sorted(maps))](x)
+    features = np.hstack([features, np.ones((len(x), 1))])
+    model = odp.SoftmaxRegression(features.shape[1], 2)
+    trained = odp.train(run, model, (features, y), score="accuracy")
+"""
+_LIST = """\
+# HERE: the public ranges of your columns.
+maps = odp.public_maps(odp.made_up_inputs(*[(-1.73, 1.73)] * 10))
+# HERE: your candidates, as many as the plan has: what you would train without a search, and other
+# good guesses by public knowledge. odp.short_list("table"), "image" or "fine-tuning" has some with
+# a hidden layer as well, for PyTorch.
+candidates = [
+    CANDIDATES
+]
+sampler = odp.BudgetSampler(plan, candidates=candidates)
+"""
 _SEARCHED = """\
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.

@@ -18,6 +18,8 @@ from optuna_dp.training.run_events import sgd_training
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
 # length, then three; none where noise alone would spread their scores by a third.
 AUTO_PILOTS, AUTO_LENGTH, MOST_SPREAD = (12, 3), 0.16, 1 / 3
+# A candidate of a short list is tried for this share of the last run's length (the same page).
+CANDIDATE_LENGTH = 0.4
 _MOST_PILOTS = 10_000
 _LARGEST_INCREASE = 100.0
 _MOST_STEPS = 10_000_000
@@ -70,6 +72,7 @@ def plan_budget(
     run: Training | None = None,
     steps: int | None = None,
     pilots: int | tuple[int, ...] | Literal["auto"] = "auto",
+    candidates: int | None = None,
     pilot_epochs: float | None = None,
     pilot_steps: int | None = None,
     noise_increase: float | None = None,
@@ -83,6 +86,10 @@ def plan_budget(
     With ``pilots=0`` it is a plan of a single run: the one to take where learning rate, clipping
     norm and batch size are all there is to choose, which follow from public numbers
     (``docs/explanation/known-without-data.md``).
+
+    With ``candidates=k`` it is a plan for a short list: k configurations that are good guesses by
+    public knowledge (:func:`optuna_dp.short_list`), each tried once, then one run with the best.
+    Where features or models are open this beats random pilots by one to four points.
 
     Tuning at nearly the price of one run: a few noisy pilots, whose outputs are charged for and
     may be shown, and one run with hyperparameters that are any function of those outputs. Either
@@ -119,8 +126,12 @@ def plan_budget(
             training records alone spreads an accuracy by more than a third, unless
             ``pilot_epochs`` or ``noise_increase`` asks for pilots. By experiment:
             ``docs/explanation/searches.md``.
+        candidates: Instead of ``pilots``: how many candidates a short list has, 2 or more. Each is
+            one pilot of 0.4 of the last run's steps (but at least 20), all on one rung, and
+            the last run takes the best score. The list itself is given to the sampler,
+            ``BudgetSampler(plan, candidates=[...])``, or enqueued. None (the default): no list.
         pilot_epochs: Length of a pilot; like the last run unless given, or short with
-            ``pilots="auto"``. A short pilot has less noise for the same price.
+            ``pilots="auto"`` and ``candidates``. A short pilot has less noise for the same price.
         pilot_steps: The same in steps; with ``run`` only.
         noise_increase: What the last run pays for the pilots, above 1. Unless given, 1.08, and
             1.15 where ``epsilon`` is below 2 (by experiment:
@@ -151,6 +162,16 @@ def plan_budget(
     target = validation.positive("epsilon", epsilon)
     validation.open_unit("delta", delta)
     auto = isinstance(pilots, str) and pilots == "auto"
+    if candidates is not None:
+        if not auto:
+            raise InvalidArgumentError(
+                "candidates",
+                candidates,
+                f"a short list has one pilot for each candidate, and pilots={pilots!r} asks for "
+                "others",
+                "Leave one of the two out.",
+            )
+        auto, pilots = False, validation.whole("candidates", candidates, 2)
     sizes = AUTO_PILOTS if auto else rung_sizes("pilots", pilots)
     if sum(sizes) > _MOST_PILOTS:
         raise InvalidArgumentError("pilots", pilots, f"there may be {_MOST_PILOTS} at most")
@@ -179,7 +200,9 @@ def plan_budget(
     )
     validation.warn_of_large_delta(float(delta), records)
     if auto and rate is not None and pilot_epochs is None:
-        pilot_length = min(length, max(FEWEST_STEPS, round(AUTO_LENGTH * length)))
+        pilot_length = _short(AUTO_LENGTH, length)
+    if candidates is not None and pilot_epochs is None and pilot_steps is None:
+        pilot_length = _short(CANDIDATE_LENGTH, length)
     split = Split(target, float(delta), neighboring_relation, training, rate, score, score_final)
     last, ratio = split.last(1 + spare, length, increase)
     rungs = split.rungs(sizes, pilot_length, last, increase, ratio) if sizes else []
@@ -198,11 +221,24 @@ def plan_budget(
         score=score,
         paid_pilots=tuple(rungs),
         paid_last=last,
+        candidates=None if candidates is None else sizes[0],
+    )
+
+
+def _short(share: float, length: int) -> int:
+    """Returns the steps of a short pilot."""
+    return min(length, max(FEWEST_STEPS, round(share * length)))
+
+
+def is_blind(plan: BudgetPlan) -> bool:
+    """Returns whether the noise of a pilot's score hides nearly all that accuracies differ by."""
+    rungs, records = plan.paid_pilots, plan.final.records
+    return bool(rungs) and _blind(
+        rungs[0], None if records is None else round(records), plan.score
     )
 
 
 def _blind(rung: PaidRuns, records: int | None, score: str | None) -> bool:
-    """Returns whether the noise of a score hides nearly all that an accuracy may differ by."""
     if score != "training" or records is None or rung.score_noise_multiplier is None:
         return False
     return rung.score_noise_multiplier / (2.0 * records) > MOST_SPREAD

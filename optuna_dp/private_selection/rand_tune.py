@@ -31,7 +31,8 @@ class RandTuneSampler(SelectionSampler):
         prior: None is Optuna's own uniform law; :func:`optuna_dp.around` a good guess, another
             :class:`optuna_dp.models.prior.Prior` or
             :class:`optuna_dp.adaptive_selection.densities.informed.FixedCandidates` need
-            ``search_space``.
+            ``search_space``. It costs nothing: what is known without the data, of models and
+            features too, belongs here (``docs/explanation/searches.md``).
         run: What each run is, if the study is to know it: :func:`optuna_dp.fidelity` grants it to
             the trials, and neither the callback nor the release has to be told what a run costs.
             None (the default): the callback or the release is given the event of one run.

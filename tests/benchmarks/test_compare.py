@@ -14,6 +14,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "compare"))
 
 import candidates
+import kinds
+import lists
 from bench import VERIFIED, Bench
 from landscape import FOLDER as LANDSCAPES
 from landscape import MEASURES, Landscape, bare_run, make, measured
@@ -93,6 +95,43 @@ def test_the_page_has_what_is_on_file_and_all_that_falls_short() -> None:
         assert set(PAGE_ARMS) - set(cell) <= {"noisy_max", "propose_test"}
     tried = json.loads((FOLDER / "utilities.json").read_text())
     assert sum("noisy_max" in cell for cell in cells.values()) == len(tried) == 12
+
+
+def test_the_page_has_the_tables_of_short_lists() -> None:
+    page = (ROOT / "docs" / "explanation" / "searches.md").read_text()
+    found = json.loads(lists.RESULTS.read_text())
+    assert len(found["cells"]) == 36
+    for part in lists.pages(found["cells"]):
+        for line in part.splitlines():
+            assert line in page
+
+
+def test_a_short_list_knows_nothing_of_its_own_task_or_its_kin() -> None:
+    assert {"diabetes", "progress"}.isdisjoint(kinds.others("progress"))
+    assert {"flights", "origins"}.isdisjoint(kinds.others("flights"))
+    task = load("wine")
+    found = kinds.short_list(task, task.poor)
+    assert found[:2] == [[task.poor], list(task.beyond)]
+    assert len(found) == 6
+    assert all(params in task.configurations() for those in found[2:] for params in those)
+
+
+def test_what_the_package_ships_is_what_the_landscapes_say() -> None:
+    before = kinds.KNOWN.read_text()
+    assert kinds.record() == json.loads(before)
+
+
+def test_an_oracle_of_densities_stays_within_its_bounds() -> None:
+    cell = lists.Cell(load("wine"), Landscape.read("wine", beyond=True), 3.0)
+    tests = np.random.default_rng(0).random(len(cell.land.configurations))
+    base, found = cell.uniform(tests), cell.oracle(tests)
+    inside = base > 0.0
+    assert found.sum() == pytest.approx(1.0)
+    assert not found[~inside].any()
+    density = found[inside] / base[inside]
+    assert (density.min(), density.max()) == pytest.approx((0.75, 2.0))
+    assert found @ tests > base @ tests
+    assert cell.of_the_list(tests).sum() == pytest.approx(1.0)
 
 
 def test_every_search_has_a_guarantee_within_its_epsilon() -> None:
@@ -185,7 +224,9 @@ def test_every_arm_searches_and_what_it_releases_is_verified(
     assert plan.guarantee.epsilon(1e-5) <= 8.0
     found = made.search(Bench(task, 8.0, 3, None, np.random.default_rng(0)), plan)
     assert found.params in task.configurations()
-    assert len(verified) == (arm in STUDIES or arm.startswith(("budget", "pilots", "randtune")))
+    assert len(verified) == (
+        arm in STUDIES or arm.startswith(("budget", "pilots", "randtune", "short_list"))
+    )
     if arm in ("noisy_max", "propose_test"):
         assert made.plan(task, 3.0) is None
 

@@ -137,6 +137,54 @@ def test_it_says_why_it_plans_no_pilots_and_writes_a_script_of_one_run(tmp_path:
     assert shown.exit_code == 0
     words = " ".join(shown.output.split())
     assert "Train once" in words
-    assert "pilots would cost more than they find" in words
+    assert "candidates would cost more than they find" in words
     assert "more than 33 points" in words
     assert "odp.around" not in path.read_text()
+
+
+ASKED = ["budget", "--epsilon", "3", "--batch-size", "50", "--epochs", "20"]
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """What --json prints if nothing is said of pilots, and the script."""
+    script = tmp_path_factory.mktemp("budget") / "tune.py"
+    asked = [*ASKED, "--records", "500", "--script", str(script), "--json"]
+    result = runner.invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout), script
+
+
+def test_it_recommends_a_short_list(listed: tuple[dict[str, Any], Path]) -> None:
+    found, _ = listed
+    assert odp.BudgetPlan.from_json(found["plan"]).candidates == 6
+    assert "Where features or models are open, try 6 candidates" in found["recommendation"]
+    assert "nothing was found to beat" not in found["recommendation"]
+
+
+@pytest.mark.slow
+def test_with_few_records_it_says_that_a_good_guess_is_hard_to_beat() -> None:
+    result = runner.invoke(app, [*ASKED, "--records", "400", "--json"])
+    assert "nothing was found to beat" in json.loads(result.stdout)["recommendation"]
+
+
+@pytest.mark.slow
+def test_random_pilots_are_told_what_they_cost(asked: tuple[dict[str, Any], Path]) -> None:
+    assert "costs one to four points" in asked[0]["recommendation"]
+
+
+def test_pilots_and_candidates_exclude_each_other() -> None:
+    result = runner.invoke(app, arguments(candidates="3"))
+    assert result.exit_code == 2
+    assert "--candidates=3" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_script_of_a_list_runs_as_it_is(listed: tuple[dict[str, Any], Path]) -> None:
+    found, script = listed
+    assert script.read_text().count('{"features":') == 6
+    result = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    assert "{'features': " in result.stdout
+    assert f"epsilon = {found['epsilon']:.4f}"[:-2] in result.stdout

@@ -1,6 +1,6 @@
 """Five classes of two clusters each in 40 columns, half of them noise: 28,000 made-up records."""
 
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -31,4 +31,5 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
+        beyond=tuple({**one, "optimiser": value} for value in ("sgd", "adam") for one in BEYOND),
     )

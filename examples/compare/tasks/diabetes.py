@@ -4,7 +4,7 @@ Few records, so that whether to regularise is a question: the strength of a weig
 """
 
 import numpy as np
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -26,4 +26,5 @@ def task() -> Task:
         test=110,
         batch=50,
         epsilons=(1.0, 3.0, 8.0),
+        beyond=tuple({**one, "decay": value} for value in (0.0, 2.0) for one in BEYOND),
     )

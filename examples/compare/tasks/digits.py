@@ -1,7 +1,7 @@
 """Handwritten digits of 8 by 8 pixels, which ship with scikit-learn."""
 
 import numpy as np
-from networks import Array, random_features, trained
+from networks import BEYOND, Array, random_features, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -70,4 +70,5 @@ def task() -> Task:
         test=449,
         batch=90,
         epsilons=(1.0, 3.0, 8.0),
+        beyond=BEYOND,
     )

@@ -6,7 +6,7 @@ public variance, the error of one record counting as 1 at most.
 """
 
 import numpy as np
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -32,6 +32,7 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
+        beyond=BEYOND,
         target=target,
         centers=CENTERS,
     )

@@ -4,7 +4,7 @@ A straight line learns nothing here, so everything depends on features and model
 """
 
 import numpy as np
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -28,4 +28,5 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
+        beyond=BEYOND,
     )

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from networks import random_features, trained
+from networks import BEYOND, random_features, trained
 from task import Task, choices
 
 import optuna_dp as odp
@@ -47,4 +47,5 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
+        beyond=BEYOND,
     )

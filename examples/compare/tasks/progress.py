@@ -4,7 +4,7 @@ As ``friedman.py``, with six bins.
 """
 
 import numpy as np
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -30,6 +30,7 @@ def task() -> Task:
         test=110,
         batch=50,
         epsilons=(1.0, 3.0, 8.0),
+        beyond=BEYOND,
         target=target,
         centers=CENTERS,
     )

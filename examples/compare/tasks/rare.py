@@ -1,6 +1,6 @@
 """A class of one in twelve among 28,000 made-up records; the score is the balanced accuracy."""
 
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -35,5 +35,6 @@ def task() -> Task:
         test=8_000,
         batch=267,
         epsilons=(0.1, 0.3, 1.0),
+        beyond=tuple({**one, "balance": value} for value in (0.0, 0.5, 1.0) for one in BEYOND),
         shares=SHARES,
     )

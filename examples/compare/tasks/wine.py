@@ -1,6 +1,6 @@
 """Three kinds of wine from a chemical analysis, ships with scikit-learn."""
 
-from networks import STANDARD, standardised, tables, trained
+from networks import BEYOND, STANDARD, standardised, tables, trained
 from sklearn import datasets
 from task import Task, choices
 
@@ -22,4 +22,5 @@ def task() -> Task:
         test=44,
         batch=40,
         epsilons=(1.0, 3.0, 8.0),
+        beyond=BEYOND,
     )
