@@ -84,11 +84,10 @@ if TYPE_CHECKING:
     from optuna_dp.training.fidelity import Fidelity as Fidelity
     from optuna_dp.training.learning_rate import learning_rate as learning_rate
     from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
-    from optuna_dp.training.rehearsal import made_up_images as made_up_images
-    from optuna_dp.training.rehearsal import made_up_inputs as made_up_inputs
-    from optuna_dp.training.rehearsal import rehearse as rehearse
-    from optuna_dp.training.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
+    from optuna_dp.training.schema import made_up_images as made_up_images
+    from optuna_dp.training.schema import made_up_inputs as made_up_inputs
+    from optuna_dp.training.schema import made_up_tokens as made_up_tokens
     from optuna_dp.training.run_plan import RunPlan as RunPlan
     from optuna_dp.training.schedules import Schedule as Schedule
     from optuna_dp.training.softmax_regression import SoftmaxRegression as SoftmaxRegression
@@ -120,9 +119,8 @@ _HOMES = {
     "planning.batch": "batch_choices",
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
-    "training.rehearsal": (
-        "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
-    ),
+    "training.rehearsal": "Rehearsal rehearse_module",
+    "training.schema": "made_up_images made_up_inputs made_up_tokens",
     "training.schedules": "Schedule",
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",

@@ -14,6 +14,8 @@ from optuna_dp.errors import InvalidArgumentError
 
 Decay = Literal["constant", "linear", "cosine"]
 DECAYS: tuple[Decay, ...] = ("constant", "linear", "cosine")
+# Fewer of them cannot use what signal they have, at any rate.
+FEWEST_STEPS = 20
 
 
 @dataclass(frozen=True)
