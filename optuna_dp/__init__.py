@@ -85,11 +85,11 @@ if TYPE_CHECKING:
     from optuna_dp.training.learning_rate import learning_rate as learning_rate
     from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
     from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
+    from optuna_dp.training.run_plan import RunPlan as RunPlan
+    from optuna_dp.training.schedules import Schedule as Schedule
     from optuna_dp.training.schema import made_up_images as made_up_images
     from optuna_dp.training.schema import made_up_inputs as made_up_inputs
     from optuna_dp.training.schema import made_up_tokens as made_up_tokens
-    from optuna_dp.training.run_plan import RunPlan as RunPlan
-    from optuna_dp.training.schedules import Schedule as Schedule
     from optuna_dp.training.softmax_regression import SoftmaxRegression as SoftmaxRegression
     from optuna_dp.training.train import Trained as Trained
     from optuna_dp.training.train import train as train

@@ -21,18 +21,17 @@ from __future__ import annotations
 import functools
 import math
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from task import Array, Params, Predict, Train
 
-import optuna_dp as odp
 from optuna_dp.training.fidelity import Fidelity
 
 sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
 
+import rehearsed
 import training
 
 # Uniform on this range has mean 0 and standard deviation 1.
@@ -63,21 +62,14 @@ def trained(
         inputs = transforms[features](made_up())
         start = model.start(inputs.shape[1], classes, np.random.default_rng(0))
         public = {"noise_multiplier": 1.0, "steps": steps, "batch_size": 1.0}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few features, few steps: known, and on the page
-            found = odp.rehearse_arrays(
-                lambda weights, x: model.logits(weights, x),
-                start,
-                inputs,
-                optimizer=optimiser,
-                **public,
-            )
-        tiny = 1e-6  # the rate is in proportion, and so small a one is not capped
-        return (
-            tiny
-            * found.learning_rate
-            / odp.learning_rate(optimiser, **public, noise_per_weight=tiny)
+        rate = rehearsed.rehearsed(
+            lambda weights, x: model.logits(weights, x),
+            start,
+            inputs,
+            optimizer=optimiser,
+            **public,
         )
+        return float(rehearsed.noise_per_weight(optimiser, rate, **public))
 
     def train(
         x: Array, y: Array, params: Params, run: Fidelity, rng: np.random.Generator

@@ -16,9 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
-from optuna_dp.training.learning_rate import LARGEST_STEP
-from optuna_dp.training.rehearsal import LINEAR_SIZE, SIZE
+from rehearsed import LARGEST_STEP, LINEAR_SIZE, SIZE
 
 FOLDER = Path(__file__).parent
 FIGURE = FOLDER.parents[1] / "docs" / "_static" / "known-without-data.svg"

@@ -116,9 +116,7 @@ def rehearse_module(
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
     if not isinstance(module, torch.nn.Module):
-        raise InvalidArgumentError(
-            "module", type(module).__name__, "it must be a torch.nn.Module"
-        )
+        raise InvalidArgumentError("module", type(module).__name__, "it must be a torch.nn.Module")
     from optuna_dp.training.torch_weights import TorchWeights  # It needs PyTorch, an extra.
 
     weights = TorchWeights(module)
@@ -194,7 +192,7 @@ def rehearsed(
                 raise InvalidArgumentError(
                     "optimizer",
                     optimizer,
-                    f"noise moved the weights by {length:g}, and must move them by a finite amount",
+                    f"noise moved the weights by {length:g}, and must move them finitely",
                 )
             times, found = _search(lambda times, ended=walks: size_of(ended, times), size)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its

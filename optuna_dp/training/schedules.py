@@ -55,9 +55,26 @@ class Schedule:
             return 1.0 - done
         return 0.5 * (1.0 + math.cos(math.pi * done)) if self.decay == "cosine" else 1.0
 
+    def noise_factor(self, steps: int) -> float:
+        """Returns the noise of a weight at the end over that of a constant rate; at most 1.
+
+        A step's noise is in those of the averaged weights that come after it. Exact for SGD; a
+        momentum and Adam's moments spread it over some more steps.
+
+        Args:
+            steps: How many steps there are.
+        """
+        last = max(self.averaged_steps(steps), 1)
+        total = 0.0
+        for step in range(steps):
+            share = min(steps - step, last) / last
+            total += (share * self.factor(step, steps)) ** 2
+        return math.sqrt(total / steps)
+
     def averaged_steps(self, steps: int) -> int:
         """Returns after how many of the last steps the weights are averaged; 0 for none."""
         return round(self.averaged_share * steps)
 
 
+CONSTANT = Schedule("constant")
 DEFAULT_SCHEDULE = Schedule()

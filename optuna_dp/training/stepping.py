@@ -15,7 +15,7 @@ def take_steps(
     steps: int,
     schedule: Schedule,
 ) -> None:
-    """Takes all steps of a training, and leaves the average of the last weights if it is asked for.
+    """Takes all steps of a training, and leaves the average of the last weights if asked to.
 
     Args:
         weights: What is trained; its optimizer has been made.

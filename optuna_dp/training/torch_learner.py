@@ -25,7 +25,7 @@ _GRADIENT_BYTES = 256 * 2**20
 _MOST_RECORDS_AT_A_TIME = 1024
 # Of a data set whose items may have different shapes, before the training.
 _RECORDS_LOOKED_AT = 16
-# Parts of a model whose features are of order one by the documentation's advice, whatever they are.
+# Parts of a model whose inputs are plain features: of order one, as the documentation advises.
 _DENSE = (nn.Linear, nn.Dropout, nn.Flatten, nn.Identity)
 
 
