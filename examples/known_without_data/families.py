@@ -451,11 +451,201 @@ def run_all() -> None:
         print(f"{name}, {optimizer}, {epsilon:g}: {taken:.0f} s, best {max(last):.1f}", flush=True)
 
 
+# -- tables ---------------------------------------------------------------------------------------
+
+Variant = tuple[str, float]
+VARIANTS: list[Variant] = [
+    (decay, share) for decay in ("constant", "linear", "cosine") for share in (0.0, TAIL)
+]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One family with one optimizer at one epsilon, its seeds averaged.
+
+    Attributes:
+        family: Its name.
+        optimizer: Its name.
+        epsilon: Of the one training.
+        rows: Decay, rate, noise of a weight, accuracy, accuracy of the averaged weights.
+    """
+
+    family: str
+    optimizer: str
+    epsilon: float
+    rows: list[tuple[str, float, float, float, float]]
+
+    @property
+    def best(self) -> float:
+        """The best of all rates and schedules, on the records that it is chosen on."""
+        return max(max(row[3:]) for row in self.rows)
+
+    def loss_at(self, variant: Variant, noise: float) -> float | None:
+        """Points below the best where the returned weights have so much noise."""
+        decay, share = variant
+        steps = plan(self.epsilon).steps
+        lower = odp.Schedule(decay, share).noise_factor(steps)  # type: ignore[arg-type]
+        lower /= odp.Schedule(decay).noise_factor(steps)  # type: ignore[arg-type]
+        own = sorted(
+            (row[2] * lower, row[4 if share else 3]) for row in self.rows if row[0] == decay
+        )
+        if not own:
+            return None
+        noises, found = np.array(own).T
+        return self.best - float(np.interp(np.log(noise), np.log(noises), found))
+
+    def loss_of(self, decay: str, rate: float) -> float | None:
+        """Points below the best at a rate, if it was trained with."""
+        own = [row for row in self.rows if row[0] == decay and abs(row[1] / rate - 1.0) < 1e-3]
+        return self.best - own[0][3] if own else None
+
+
+def cells(stored: dict[str, Any]) -> list[Cell]:
+    found: dict[tuple[str, str, float], list[Any]] = {}
+    for curve in stored["curves"]:
+        place = curve["family"], curve["optimizer"], curve["epsilon"]
+        found.setdefault(place, []).append(curve["rows"])
+    return [
+        Cell(
+            *place,
+            rows=[
+                (*of_seeds[0][:3], *np.mean([row[3:] for row in of_seeds], axis=0))
+                for of_seeds in zip(*seeds, strict=True)
+            ],
+        )
+        for place, seeds in found.items()
+    ]
+
+
+Losses = dict[Cell, float]
+
+
+def by_family(losses: Losses) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for cell, loss in losses.items():
+        found.setdefault(cell.family, []).append(loss)
+    return {family: float(np.mean(own)) for family, own in found.items()}
+
+
+def summary(losses: list[float]) -> str:
+    numbers = [np.mean(losses), *np.quantile(losses, [0.5, 0.9]), max(losses)]
+    return " | ".join(f"{number:.1f}" for number in numbers)
+
+
+def rehearsed_losses(
+    all_cells: list[Cell], sizes: dict[str, dict[str, float]], variant: Variant, size: str
+) -> list[float]:
+    losses = [cell.loss_at(variant, sizes[cell.family][size]) for cell in all_cells]
+    return [loss for loss in losses if loss is not None]
+
+
+def left_out(
+    all_cells: list[Cell], sizes: dict[str, dict[str, float]], variants: list[Variant]
+) -> tuple[dict[str, list[float]], set[tuple[Variant, str]]]:
+    """Losses of each family at the constant and schedule that were best on the others."""
+    found, chosen = {}, set()
+    families = {cell.family for cell in all_cells}
+
+    def mean_of_others(family: str, variant: Variant, size: str) -> float:
+        means = []
+        for other in families - {family}:
+            own = [cell for cell in all_cells if cell.family == other]
+            losses = rehearsed_losses(own, sizes, variant, size)
+            means.append(np.mean(losses) if losses else np.nan)
+        return float(np.nanmean(means))
+
+    for family in families:
+        variant, size = min(
+            ((variant, str(size)) for variant in variants for size in SIZES),
+            key=lambda pair: mean_of_others(family, *pair),
+        )
+        own = [cell for cell in all_cells if cell.family == family]
+        found[family] = rehearsed_losses(own, sizes, variant, size)
+        chosen.add((variant, size))
+    return found, chosen
+
+
+def words(variant: Variant) -> str:
+    return f"{variant[0]}, last quarter averaged" if variant[1] else variant[0]
+
+
+def tables() -> None:
+    stored = json.loads(RESULTS.read_text())
+    found, sizes = cells(stored), stored["sizes"]
+    families = [name for name in FAMILIES if any(cell.family == name for cell in found)]
+    trainings = sum(len(curve["rows"]) for curve in stored["curves"])
+    print(f"{len(found)} cells of {len(families)} families, {trainings} trainings\n")
+    print(f"| rate, schedule | sizes | mean | median | 90 % | worst | {' | '.join(families)} |")
+    print(f"|---|---|---|---|---|---|{'---|' * len(families)}")
+
+    def line(name: str, constants: str, losses: dict[str, list[float]]) -> None:
+        means = [f"{np.mean(losses[f]):.1f}" if losses.get(f) else "" for f in families]
+        together = [loss for own in losses.values() for loss in own]
+        if together:
+            print(f"| {name} | {constants} | {summary(together)} | {' | '.join(means)} |")
+
+    everywhere = [variant for variant in VARIANTS if variant[0] != "cosine"]
+    for name, variants in [
+        ("rehearsal, schedule left out too", everywhere),
+        *((f"rehearsal, {words(variant)}", [variant]) for variant in VARIANTS),
+    ]:
+        losses, chosen = left_out(found, sizes, variants)
+        shown = ", ".join(sorted({size for _, size in chosen}, key=float))
+        line(name, shown, losses)
+    for size in ("0.7", "1.0", "1.4"):
+        for variant in everywhere:
+            losses = {
+                f: rehearsed_losses([c for c in found if c.family == f], sizes, variant, size)
+                for f in families
+            }
+            line(f"rehearsal at one size, {words(variant)}", size, losses)
+
+    def fixed(
+        name: str, loss: Callable[[Cell], float | None], optimizers: tuple[str, ...]
+    ) -> None:
+        losses: dict[str, list[float]] = {}
+        for cell in found:
+            if cell.optimizer in optimizers and (value := loss(cell)) is not None:
+                losses.setdefault(cell.family, []).append(value)
+        line(name, "", losses)
+
+    every = ("adam", "sgd", "momentum")
+    fixed("closed rule, constant", lambda cell: cell.loss_at(("constant", 0.0), RULE), every)
+    fixed(
+        "four times the closed rule, linear",
+        lambda cell: cell.loss_at(
+            ("linear", 0.0), 4.0 * RULE * odp.Schedule("linear").noise_factor(150)
+        ),
+        every,
+    )
+    for optimizer, rates in USUAL.items():
+        for rate in rates:
+            fixed(
+                f"{optimizer} {rate:g}, constant",
+                lambda cell, rate=rate: cell.loss_of("constant", rate),  # type: ignore[misc]
+                (optimizer,),
+            )
+    print("\n| family | best | c of size 1 | c of the best constant rate |\n|---|---|---|---|")
+    for family in families:
+        own = [cell for cell in found if cell.family == family]
+        best = [
+            max((row for row in cell.rows if row[0] == "constant"), key=lambda row: row[3])[2]
+            for cell in own
+        ]
+        shown = " to ".join(
+            f"{cell:.1f}" for cell in (min(c.best for c in own), max(c.best for c in own))
+        )
+        print(
+            f"| {family} | {shown} | {sizes[family]['1.0']:.2g} | {min(best):.2g} to {max(best):.2g} |"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", action="store_true", help="train what is not stored yet")
     if parser.parse_args().run:
         run_all()
+    tables()
 
 
 if __name__ == "__main__":

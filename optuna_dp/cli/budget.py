@@ -152,15 +152,18 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
         )
     if not plan.pilots:
         return (
-            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
-            "in the table and clipping norm 1. Use pilots if the model or its features are still "
-            "to be chosen."
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with clipping norm 1 and "
+            "the learning rate that odp.train rehearses. If you search the rate all the same, "
+            "search the noise of a weight, once: a model's best one is about the same at every "
+            "epsilon, so take it from public data or from one epsilon and keep it. Use pilots if "
+            "the model or its features are still to be chosen."
         )
     rungs = ", then ".join(str(size) for size in plan.rung_sizes)
     return (
         f"Run {rungs} pilots, then train once at noise multiplier {last.noise_multiplier:.3g}. If "
         "you only choose learning rate, clipping norm and batch size, train once without pilots "
-        "instead (--pilots 0)."
+        "instead (--pilots 0). A noise of a weight that was found once, on public data or at one "
+        "epsilon, is kept at every epsilon."
     )
 
 
@@ -186,8 +189,9 @@ def _print(
         console.print(f"[bold]Remark:[/bold] {remark}\n", highlight=False)
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
-        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates computed "
-        "from these numbers, for clipping norm 1 and features of size about 1.\n",
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates by the "
+        "closed rule, for small dense models, clipping norm 1 and features of size about 1. "
+        "odp.train rehearses a better one.\n",
         style="dim",
     )
     if worth:
@@ -293,7 +297,7 @@ y = (x @ rng.normal(size=10) > 0).astype(int)
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
     # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy.
+    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like.
     model = odp.SoftmaxRegression(x.shape[1], 2)
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.

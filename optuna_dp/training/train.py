@@ -135,7 +135,8 @@ def train(
             arguments by name. **No private records.** Models of linear layers and activations,
             and a :class:`optuna_dp.SoftmaxRegression`, can do without: their features are taken to
             lie between -1 and 1. All others need ``inputs`` or ``learning_rate``.
-        schedule: How the rate falls, and which of the last weights are averaged.
+        schedule: How the rate falls, and which of the last weights are averaged. By default the
+            rate is constant, and the weights of the last quarter of the steps are averaged.
         clipping_norm: The largest L2 norm of one record's gradient; positive.
         physical_batch_size: How many records' gradients are computed at a time; bounds memory and
             changes nothing else. By default what fits 256 MB.
