@@ -635,9 +635,8 @@ def tables() -> None:
         shown = " to ".join(
             f"{cell:.1f}" for cell in (min(c.best for c in own), max(c.best for c in own))
         )
-        print(
-            f"| {family} | {shown} | {sizes[family]['1.0']:.2g} | {min(best):.2g} to {max(best):.2g} |"
-        )
+        between = f"{min(best):.2g} to {max(best):.2g}"
+        print(f"| {family} | {shown} | {sizes[family]['1.0']:.2g} | {between} |")
 
 
 def main() -> None:

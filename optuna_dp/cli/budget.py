@@ -152,8 +152,8 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
         )
     if not plan.pilots:
         return (
-            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with clipping norm 1 and "
-            "the learning rate that odp.train rehearses. If you search the rate all the same, "
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with clipping norm 1 "
+            "and the learning rate that odp.train rehearses. If you search the rate all the same, "
             "search the noise of a weight, once: a model's best one is about the same at every "
             "epsilon, so take it from public data or from one epsilon and keep it. Use pilots if "
             "the model or its features are still to be chosen."

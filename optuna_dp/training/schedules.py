@@ -22,8 +22,8 @@ FEWEST_STEPS = 20
 class Schedule:
     """A decay of the learning rate, and an average of the last weights.
 
-    The default of :func:`optuna_dp.train` is ``Schedule("constant", averaged_share=0.25)``. It lost
-    least of those that were compared (``docs/explanation/known-without-data.md``).
+    The default of :func:`optuna_dp.train` is ``Schedule("constant", averaged_share=0.25)``. It
+    lost least of those that were compared (``docs/explanation/known-without-data.md``).
 
     Attributes:
         decay: "constant", "linear" (to zero after the last step) or "cosine" (likewise).

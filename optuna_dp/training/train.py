@@ -426,7 +426,7 @@ def _take_steps(
     scale = run.noise_multiplier * clipping_norm
 
     def gradient(step: int) -> list[Any]:
-        if show_progress:
+        if show_progress and step:
             _show(step, run.steps)
         batch = poisson_sample(len(records), sample_rate)
         totals = learner.clipped_sum(records, batch)
