@@ -15,12 +15,13 @@ from sklearn.datasets import load_digits
 
 import optuna_dp as odp
 
-RECORDS, REPETITIONS = 1348, 12
+RECORDS, REPETITIONS = 1348, 24
 INPUTS = np.hstack([odp.made_up_inputs(*[(0, 1)] * 64), np.ones((256, 1))])
 LINEAR = odp.Schedule("linear")
 ARMS = {
     "odp.train as it is": {"inputs": INPUTS},
     "without inputs": {},
+    "Adam": {"inputs": INPUTS, "optimizer": "adam"},
     "linear decay": {"inputs": INPUTS, "schedule": LINEAR},
 }
 

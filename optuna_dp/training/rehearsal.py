@@ -32,7 +32,8 @@ from optuna_dp.training.stepping import take_steps
 if TYPE_CHECKING:
     import torch
 
-SIZE = 1.0
+# Of networks, and of models of which a single matrix is trained, which bear more.
+SIZE, LINEAR_SIZE = 1.0, 1.7
 # The rate of SGD times the clipping norm, and over 1 - momentum, up to which no training was lost.
 LARGEST_SGD_STEP = 10.0
 # Of the logarithm of the rate; the curves of accuracy are flat over ten times that.
@@ -71,7 +72,7 @@ def rehearse_module(
     optimizer: str | OptimizerFactory = "adam",
     schedule: Schedule = DEFAULT_SCHEDULE,
     clipping_norm: float = 1.0,
-    size: float = SIZE,
+    size: float | None = None,
 ) -> Rehearsal:
     """Rehearses a private training of a PyTorch module on noise alone, and returns its rate.
 
@@ -90,7 +91,8 @@ def rehearse_module(
             learning rate to an optimizer.
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient; positive.
-        size: How far noise may move the logits, positive.
+        size: How far noise may move the logits, positive. By default 1.0, and 1.7 if a single
+            matrix is trained, as of a softmax regression or a last layer.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; if the module cannot take the inputs;
@@ -128,7 +130,7 @@ def rehearse_module(
             optimizer=optimizer,
             schedule=schedule,
             clipping_norm=validation.positive("clipping_norm", clipping_norm),
-            size=validation.positive("size", size),
+            size=None if size is None else validation.positive("size", size),
         )
     finally:
         weights.close()
@@ -142,7 +144,7 @@ def rehearsed(
     optimizer: str | OptimizerFactory,
     schedule: Schedule,
     clipping_norm: float,
-    size: float,
+    size: float | None = None,
 ) -> Rehearsal:
     """Rehearses a training, and puts the weights back to what they were.
 
@@ -153,7 +155,7 @@ def rehearsed(
         optimizer: A name, or a function that makes one.
         schedule: How the rate falls, and which of the last weights are averaged.
         clipping_norm: Largest norm of one record's gradient.
-        size: How far noise may move the logits.
+        size: How far noise may move the logits; None for the default.
 
     Raises:
         InvalidArgumentError: If the model cannot take the inputs or has no classes, if noise does
@@ -166,6 +168,9 @@ def rehearsed(
     deviation = run.noise_multiplier * clipping_norm / run.batch_size
     start = weights.weight_values()
     before = _first_outputs(weights, inputs)
+    if size is None:
+        size = LINEAR_SIZE if sum(part.ndim > 1 for part in start) <= 1 else SIZE
+    target = size
 
     def walk(rate: float, draw: int) -> _Walk:
         weights.set_weights(start)
@@ -194,7 +199,7 @@ def rehearsed(
                     optimizer,
                     f"noise moved the weights by {length:g}, and must move them finitely",
                 )
-            times, found = _search(lambda times, ended=walks: size_of(ended, times), size)
+            times, found = _search(lambda times, ended=walks: size_of(ended, times), target)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
             # rate, unless weight decay bends it: then the search begins again from here.
             ahead = times * walks[0].length

@@ -22,7 +22,7 @@ from optuna_dp.training.learner import Learner
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.records import Records, check_disjoint, check_number, read_records
-from optuna_dp.training.rehearsal import SIZE, Rehearsal, rehearsed
+from optuna_dp.training.rehearsal import Rehearsal, rehearsed
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
@@ -227,7 +227,6 @@ def _rehearsal(
         optimizer=optimizer,
         schedule=schedule,
         clipping_norm=clipping_norm,
-        size=SIZE,
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from granted import granted
 
 import optuna_dp as odp
+from optuna_dp.training.rehearsal import LINEAR_SIZE
 
 RECORDS, FEATURES, CLASSES = 200, 64, 10
 INPUTS = odp.made_up_inputs(*[(0.0, 1.0)] * FEATURES)
@@ -29,10 +30,10 @@ def rehearsal(inputs: Any = INPUTS, **arguments: Any) -> odp.Rehearsal:
     return trained.rehearsal
 
 
-def noise_of_size_one(inputs: Any) -> float:
+def noise_that_it_bears(inputs: Any) -> float:
     """Every logit is a sum of independent noises, one for each feature."""
     length = math.sqrt(np.mean(np.sum(np.asarray(inputs) ** 2, axis=1)))
-    return 1.0 / (length * math.sqrt(1.0 - 1.0 / CLASSES))
+    return LINEAR_SIZE / (length * math.sqrt(1.0 - 1.0 / CLASSES))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -41,8 +42,8 @@ def test_of_a_softmax_regression_it_is_known_in_closed_form(
     optimizer: Any, schedule: odp.Schedule
 ) -> None:
     found = rehearsal(optimizer=optimizer, schedule=schedule)
-    assert found.size == pytest.approx(1.0, rel=0.06)
-    wanted = noise_of_size_one(INPUTS)
+    assert found.size == pytest.approx(LINEAR_SIZE, rel=0.06)
+    wanted = noise_that_it_bears(INPUTS)
     assert found.noise_per_weight == pytest.approx(wanted, rel=0.2)
     exact = odp.learning_rate(optimizer, noise_per_weight=wanted, schedule=schedule, **PLAN)
     # 640 random weights in five draws; momentum and Adam's moments smear a falling rate.
@@ -52,8 +53,8 @@ def test_of_a_softmax_regression_it_is_known_in_closed_form(
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_there_is_no_floor_and_no_cap(scale: float) -> None:
     found = rehearsal(scale * INPUTS, optimizer="adam")
-    assert found.noise_per_weight == pytest.approx(noise_of_size_one(scale * INPUTS), rel=0.2)
-    assert found.size == pytest.approx(1.0, rel=0.06)
+    assert found.noise_per_weight == pytest.approx(noise_that_it_bears(scale * INPUTS), rel=0.2)
+    assert found.size == pytest.approx(LINEAR_SIZE, rel=0.06)
 
 
 def test_steps_of_sgd_that_a_loss_may_not_bear_are_warned_of_with_a_remedy() -> None:
@@ -76,7 +77,7 @@ def test_it_is_told_no_record_and_repeats() -> None:
 
 def test_without_a_schema_features_are_taken_to_lie_between_minus_one_and_one() -> None:
     features = odp.made_up_inputs(*[(-1.0, 1.0)] * FEATURES)
-    wanted = noise_of_size_one(features)
+    wanted = noise_that_it_bears(features)
     assert rehearsal(None).noise_per_weight == pytest.approx(wanted, rel=0.2)
 
 

@@ -451,5 +451,5 @@ def test_the_default_rate_keeps_the_noise_of_the_logits_whatever_the_schedule() 
         run = granted(20, steps=40, noise_multiplier=2.0, batch_size=4.0)
         odp.train(run, module, (np.zeros((20, 40)), np.zeros(20, dtype=int)), schedule=schedule)
         deviations.append(module.weights.std())
-    # Logits of size one, of 40 features between -1 and 1.
-    assert deviations == pytest.approx([(40 / 3) ** -0.5] * 3, rel=0.15)
+    # Logits of size 1.7, of 40 features between -1 and 1.
+    assert deviations == pytest.approx([1.7 * (40 / 3) ** -0.5] * 3, rel=0.15)
