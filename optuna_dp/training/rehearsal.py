@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,7 +200,7 @@ def rehearsed(
                     optimizer,
                     f"noise moved the weights by {length:g}, and must move them finitely",
                 )
-            times, found = _search(lambda times, ended=walks: size_of(ended, times), target)
+            times, found = _search(partial(size_of, walks), target)
             # Gradients of noise do not depend on the weights, so a walk is in proportion to its
             # rate, unless weight decay bends it: then the search begins again from here.
             ahead = times * walks[0].length
