@@ -127,7 +127,7 @@ def test_a_schedule_and_an_average_are_rehearsed() -> None:
 
 def test_a_decay_that_bends_the_walk_is_followed() -> None:
     """Strong decay forgets early noise; how much is a geometric sum."""
-    found = rehearsal(softmax(), INPUTS, optimizer=heavily_decayed, schedule=CONSTANT)
+    found = rehearsal(softmax(), INPUTS, optimizer=heavily_decayed, schedule=CONSTANT, size=1.0)
     kept = 1.0 - 0.05 * found.learning_rate
     assert kept < 0.97
     walked = math.sqrt((1.0 - kept ** (2 * PLAN["steps"])) / (1.0 - kept**2))
