@@ -145,7 +145,13 @@ class BudgetObjective:
             rate = run.learning_rate(noise_per_weight=noise)
         model = odp.SoftmaxRegression(x.shape[1], _CLASSES)
         trained = odp.train(
-            run, model, (x, y), score="accuracy", learning_rate=rate, inputs=_INPUTS
+            run,
+            model,
+            (x, y),
+            score="accuracy",
+            optimizer="sgd",
+            learning_rate=rate,
+            inputs=_INPUTS,
         )
         self.weights = model.weights
         assert trained.score is not None

@@ -20,9 +20,9 @@ INPUTS = np.hstack([odp.made_up_inputs(*[(0, 1)] * 64), np.ones((256, 1))])
 LINEAR = odp.Schedule("linear")
 ARMS = {
     "odp.train as it is": {"inputs": INPUTS},
-    "without inputs": {},
-    "Adam": {"inputs": INPUTS, "optimizer": "adam"},
-    "linear decay": {"inputs": INPUTS, "schedule": LINEAR},
+    "SGD": {"inputs": INPUTS, "optimizer": "sgd"},
+    "SGD, without inputs": {"optimizer": "sgd"},
+    "SGD, linear decay": {"inputs": INPUTS, "optimizer": "sgd", "schedule": LINEAR},
 }
 
 

@@ -264,7 +264,7 @@ _SEARCHED = """\
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    rate = run.learning_rate("sgd", noise_per_weight=noise)
+    rate = run.learning_rate("adam", noise_per_weight=noise)
     trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
 """
 _FIXED = """\
@@ -302,7 +302,7 @@ def objective(trial):
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    rate = run.learning_rate("sgd", noise_per_weight=noise)
+    rate = run.learning_rate("adam", noise_per_weight=noise)
     trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
     return trained.score  # has noise
 

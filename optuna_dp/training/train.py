@@ -126,7 +126,7 @@ def train(
         score_size: The public number of disjoint records to score, fixed beforehand.
         optimizer: "sgd", "momentum", "adam" or "adamw", or a function that makes one:
             ``lambda parameters, learning_rate: torch.optim.RMSprop(parameters, learning_rate)``.
-            By default Adam, and SGD for :class:`optuna_dp.SoftmaxRegression`.
+            By default Adam.
         learning_rate: The rate of the first step. By default it is rehearsed on ``inputs``: see
             :func:`optuna_dp.rehearse_module`.
         inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a
@@ -183,9 +183,7 @@ def train(
     scored = _scored_records(run, all_records, functions.has_score, score_records, score_size)
     learner = _learner(model, functions, norm, physical_batch_size, device)
     try:
-        kind = optimizer
-        if kind is None:
-            kind = "sgd" if isinstance(model, SoftmaxRegression) else "adam"
+        kind = "adam" if optimizer is None else optimizer
         learner.try_out(all_records, None if scored is None else scored.records)
         rehearsal = None
         if learning_rate is None:
