@@ -87,13 +87,12 @@ if TYPE_CHECKING:
     from optuna_dp.training.public_maps import joined_maps as joined_maps
     from optuna_dp.training.public_maps import public_maps as public_maps
     from optuna_dp.training.rehearsal import Rehearsal as Rehearsal
-    from optuna_dp.training.rehearsal import made_up_images as made_up_images
-    from optuna_dp.training.rehearsal import made_up_inputs as made_up_inputs
-    from optuna_dp.training.rehearsal import rehearse as rehearse
-    from optuna_dp.training.rehearsal import rehearse_arrays as rehearse_arrays
     from optuna_dp.training.rehearsal import rehearse_module as rehearse_module
     from optuna_dp.training.run_plan import RunPlan as RunPlan
     from optuna_dp.training.schedules import Schedule as Schedule
+    from optuna_dp.training.schema import made_up_images as made_up_images
+    from optuna_dp.training.schema import made_up_inputs as made_up_inputs
+    from optuna_dp.training.schema import made_up_tokens as made_up_tokens
     from optuna_dp.training.softmax_regression import SoftmaxRegression as SoftmaxRegression
     from optuna_dp.training.train import Trained as Trained
     from optuna_dp.training.train import train as train
@@ -125,9 +124,8 @@ _CORE = {
     "planning.budget": "plan_budget",
     "planning.calibration": "calibrate",
     "training.public_maps": "JoinedMaps joined_maps public_maps",
-    "training.rehearsal": (
-        "made_up_images made_up_inputs Rehearsal rehearse rehearse_arrays rehearse_module"
-    ),
+    "training.rehearsal": "Rehearsal rehearse_module",
+    "training.schema": "made_up_images made_up_inputs made_up_tokens",
     "training.schedules": "Schedule",
     "training.softmax_regression": "SoftmaxRegression",
     "training.train": "Trained train",

@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import math
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from optuna_dp.training.fidelity import Fidelity
 
 sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
 
+import rehearsed
 import training
 
 # A softmax regression on all maps, which a short list may have and no space has.
@@ -72,21 +72,14 @@ def trained(
         inputs = transform_of(features)(made_up())
         start = model.start(inputs.shape[1], classes, np.random.default_rng(0))
         public = {"noise_multiplier": 1.0, "steps": steps, "batch_size": 1.0}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few features, few steps: known, and on the page
-            found = odp.rehearse_arrays(
-                lambda weights, x: model.logits(weights, x),
-                start,
-                inputs,
-                optimizer=optimiser,
-                **public,
-            )
-        tiny = 1e-6  # the rate is in proportion, and so small a one is not capped
-        return (
-            tiny
-            * found.learning_rate
-            / odp.learning_rate(optimiser, **public, noise_per_weight=tiny)
+        rate = rehearsed.rehearsed(
+            lambda weights, x: model.logits(weights, x),
+            start,
+            inputs,
+            optimizer=optimiser,
+            **public,
         )
+        return float(rehearsed.noise_per_weight(optimiser, rate, **public))
 
     def train(
         x: Array, y: Array, params: Params, run: Fidelity, rng: np.random.Generator

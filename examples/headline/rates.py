@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "known_without_data"))
 
 import engine
 import numpy as np
@@ -32,6 +33,7 @@ from bench import Bench, Composed, Outcome, Selection, public
 from landscape import DELTA, bare_run
 from optuna.distributions import FloatDistribution
 from partitions import utilities
+from rehearsed import rehearsed as in_numpy
 from results import panels, table
 from scipy.stats import norm as normal
 from task import Array, Params, Predict, Task
@@ -61,8 +63,8 @@ def rehearsed(size: Size, noise: float) -> float:
     about = {"noise_multiplier": noise, "steps": size.steps, "batch_size": size.batch}
     inputs = size.made_up()
     start = size.model.start(1, inputs.shape[1], np.random.default_rng(0))
-    found = odp.rehearse_arrays(engine.logits, [layer[0] for layer in start], inputs, **about)
-    return found.learning_rate / rate_at(1.0, about)
+    rate = in_numpy(engine.logits, [layer[0] for layer in start], inputs, **about)
+    return rate / rate_at(1.0, about)
 
 
 def rate_at(noise_per_weight: float, about: dict[str, Any]) -> float:

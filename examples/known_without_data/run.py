@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from rehearsed import rehearsed
 from tasks import NAMES, Task, load
 from training import OPTIMISERS, Model, Optimiser, accuracies, train, with_constant
 
@@ -235,7 +236,7 @@ def one_run(repetitions: int = 24) -> None:
             for batch, steps in ((64, usual), (more.batch_size, more.steps)):
                 noise = noise_of_training(epsilon, DELTA, min(batch / records, 1.0), steps)
                 public = {"noise_multiplier": noise, "steps": steps, "batch_size": batch}
-                found = odp.rehearse_arrays(
+                found = rehearsed(
                     lambda weights, x: x @ weights[0],
                     [np.zeros((task.x.shape[1] + 1, task.classes))],
                     inputs,
@@ -248,7 +249,7 @@ def one_run(repetitions: int = 24) -> None:
                     [pair[0] for pair in splits],
                     task.classes,
                     optimiser="sgd",
-                    rates=np.array([odp.learning_rate(**public), found.learning_rate]),
+                    rates=np.array([odp.learning_rate(**public), found]),
                     noise_multiplier=noise,
                     sample_rates=np.full(repetitions, min(batch / records, 1.0)),
                     batch=batch,
@@ -262,7 +263,7 @@ def one_run(repetitions: int = 24) -> None:
                     for mean, error in zip(means, errors, strict=True)
                 )
                 row = f"{name} | {epsilon:g} | {batch}, {steps} | {shown}"
-                print(f"| {row} | {found.learning_rate:.2g} |", flush=True)
+                print(f"| {row} | {found:.2g} |", flush=True)
 
 
 def quick() -> None:

@@ -16,9 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
-from optuna_dp.training.learning_rate import LARGEST_STEP
-from optuna_dp.training.rehearsal import LINEAR_SIZE, SIZE
+from rehearsed import LARGEST_STEP, LINEAR_SIZE, SIZE
 
 FOLDER = Path(__file__).parent
 FIGURE = FOLDER.parents[1] / "docs" / "_static" / "known-without-data.svg"
@@ -188,7 +186,7 @@ def tables() -> None:
         print(f"| rehearsal | {constant} | {summary(losses)} | |")
     shown["as shipped"] = np.array([shipped(c) for c in curves])
     targets = f"{SIZE}, linear {LINEAR_SIZE}"
-    print(f"| rehearsal as shipped | {targets} | {summary(shown['as shipped'])} | |")
+    print(f"| rehearsal with bounds, as it was | {targets} | {summary(shown['as shipped'])} | |")
     shown["usual rates"] = np.array([usual(c) for c in curves])
     print(f"| SGD 0.1, momentum 0.01, Adam 0.001 | | {summary(shown['usual rates'])} | |")
     for key in ("task", "model", "optimiser", "epsilon", "steps"):

@@ -106,12 +106,11 @@ def accuracy(
 
 def rehearsed(network: str, run: odp.Fidelity, kind: Kind) -> float:
     return odp.rehearse_module(
+        run,
         NETWORKS[network](),
         odp.made_up_images(1, 8, 8),
         optimizer=lambda parameters, rate: OPTIMIZERS[kind](parameters, lr=rate),
-        noise_multiplier=run.noise_multiplier,
-        steps=run.steps,
-        batch_size=run.batch_size,
+        schedule=odp.Schedule("constant"),
     ).learning_rate
 
 

@@ -37,7 +37,12 @@ def objective(trial):
     run = odp.fidelity(trial)
     head = nn.Linear(FEATURES.shape[1], 10)
     trained = odp.train(
-        run, head, (FEATURES, LABELS), loss=nn.functional.cross_entropy, score="accuracy"
+        run,
+        head,
+        (FEATURES, LABELS),
+        loss=nn.functional.cross_entropy,
+        score="accuracy",
+        inputs=odp.made_up_inputs(*[(-1.73, 1.73)] * FEATURES.shape[1]),  # mean square one
     )
     torch.save(trained.model.state_dict(), "head.pt")
     return trained.score

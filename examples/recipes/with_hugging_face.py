@@ -50,12 +50,19 @@ class PrivateTrainer(Trainer):
         """Drops what the Trainer would print and keep: its losses have no noise."""
 
 
-def train(run, rate):
+def train(run):
     config = BertConfig(
         vocab_size=256, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=64, max_position_embeddings=16, num_labels=10, initializer_range=0.2,
     )  # fmt: skip
     model = BertForSequenceClassification(config)
+    rate = odp.rehearse_module(  # on made-up sentences, so it costs nothing
+        run,
+        model,
+        odp.made_up_tokens(256, 16),
+        optimizer="adam",
+        schedule=odp.Schedule("constant"),
+    ).learning_rate
     private, optimizer, batches = odp.opacus.make_private(
         run,
         module=model,
@@ -85,7 +92,7 @@ MODELS = {}
 
 def objective(trial):
     run = odp.fidelity(trial)
-    model = train(run, run.learning_rate("adam"))  # which follows from public numbers
+    model = train(run)
     MODELS["last"] = model
     with torch.no_grad():
         found = model(data["input_ids"], position_ids=data["position_ids"]).logits.argmax(1)

@@ -60,6 +60,7 @@ def objective(trial):
         IDS,
         record_loss=record_loss,
         record_score=record_score,
+        inputs=odp.made_up_tokens(256, LENGTH),  # the rate is rehearsed on texts of this shape
         physical_batch_size=64,  # memory for the gradients of 64 records at a time
     )
     trained.model.save_pretrained("lora")  # the trained part only

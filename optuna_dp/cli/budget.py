@@ -27,6 +27,10 @@ _TRAINED, _SPENT = "What is trained", "What is spent"
 _CANDIDATES = 6
 # Epsilon times records below which nothing was found to beat a good guess (the same page).
 _FEW = 1_300
+_NOISE_OF_A_WEIGHT = (
+    "A noise of a weight that was found once, on public data or at one epsilon, is kept at every "
+    "epsilon."
+)
 
 
 def budget(
@@ -168,9 +172,12 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
         )
     if not plan.pilots:
         return (
-            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with the learning rate "
-            "in the table and clipping norm 1. If the model or its features are still to be "
-            f"chosen, try a short list of candidates (--candidates {_CANDIDATES})."
+            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with clipping norm 1 "
+            "and the learning rate that odp.train rehearses. If you search the rate all the same, "
+            "search the noise of a weight, once: a model's best one is about the same at every "
+            "epsilon, so take it from public data or from one epsilon and keep it. If the model "
+            "or its features are still to be chosen, try a short list of candidates (--candidates "
+            f"{_CANDIDATES})."
         )
     once = (
         "If you only choose learning rate, clipping norm and batch size, train once without "
@@ -182,7 +189,7 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
             f"Run {rungs} pilots, then train once at noise multiplier "
             f"{last.noise_multiplier:.3g}. A random space like this costs one to four points "
             f"where a short list of good guesses can be written down (--candidates "
-            f"{_CANDIDATES}). {once}"
+            f"{_CANDIDATES}). {once} {_NOISE_OF_A_WEIGHT}"
         )
     few = ""
     if last.records is not None and plan.epsilon * last.records < _FEW:
@@ -193,7 +200,7 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
     return (
         f"Where features or models are open, try {plan.candidates} candidates of a short list, "
         f"then train once at noise multiplier {last.noise_multiplier:.3g} with the best.{few} "
-        f"{once}"
+        f"{once} {_NOISE_OF_A_WEIGHT}"
     )
 
 
@@ -220,8 +227,9 @@ def _print(
         console.print(f"[bold]Remark:[/bold] {remark}\n", highlight=False)
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
-        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates computed "
-        "from these numbers, for clipping norm 1 and features of size about 1.\n",
+        "noise: standard deviation over the clipping norm. SGD, Adam: learning rates by the "
+        "closed rule, for small dense models, clipping norm 1 and features of size about 1. "
+        "odp.train rehearses a better one.\n",
         style="dim",
     )
     if worth:
@@ -325,7 +333,7 @@ _SEARCHED = """\
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    rate = run.learning_rate("sgd", noise_per_weight=noise)
+    rate = run.learning_rate("adam", noise_per_weight=noise)
     trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
 """
 _FIXED = """\
@@ -358,12 +366,12 @@ y = (x @ rng.normal(size=10) > 0).astype(int)
 def objective(trial):
     run = odp.fidelity(trial)  # what this trial may spend
     # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy.
+    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like.
     model = odp.SoftmaxRegression(x.shape[1], 2)
     # The learning rate follows from this number, so it may differ between pilots and last run.
     # An example: search features, model or width instead, which only your data can answer.
     noise = trial.suggest_float("noise_per_weight", 0.03, 3, log=True)
-    rate = run.learning_rate("sgd", noise_per_weight=noise)
+    rate = run.learning_rate("adam", noise_per_weight=noise)
     trained = odp.train(run, model, (x, y), score="accuracy", learning_rate=rate)
     return trained.score  # has noise
 

@@ -80,8 +80,8 @@ def _show(console: Console, plan: BudgetPlan) -> None:
     console.print(table("The plan", BUDGET_HEADS, budget_rows(plan)))
     console.print(
         f"From public numbers: batches of {run.batch_size:g} and {run.steps} steps by accounting, "
-        f"for the computing given; learning rate {run.learning_rate():.3g} from the noise; "
-        "clipping norm 1, for pixels between 0 and 1.\n"
+        f"for the computing given; a learning rate that is rehearsed on made-up "
+        "pixels between 0 and 1; clipping norm 1.\n"
     )
 
 

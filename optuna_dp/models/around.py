@@ -18,8 +18,8 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.models.prior import Candidates, Prior, from_unit, value_at
 from optuna_dp.models.space import Space, check_space
 
-# Of ln(best rate / rule) over the curves of docs/explanation/known-without-data.md.
-SPREAD = 0.7
+# Of ln(best rate / rule) over kinds of models: docs/explanation/known-without-data.md.
+SPREAD = 1.0
 
 
 def around(centers: Mapping[str, float], sd: float = SPREAD) -> Around:
@@ -27,8 +27,8 @@ def around(centers: Mapping[str, float], sd: float = SPREAD) -> Around:
 
     The logarithm of ``value / center`` is normal, cut off at the ends of the parameter's range.
     Parameters that are not named keep Optuna's uniform law. The default spread is that of the
-    best learning rate around the one that follows from public numbers, so for a search this is
-    the prior to take::
+    best learning rate around the one that follows from public numbers, over kinds of models, so
+    for a search this is the prior to take::
 
         space = {"noise_per_weight": FloatDistribution(0.03, 3, log=True)}
         guess = odp.around({"noise_per_weight": 0.3})
@@ -37,12 +37,15 @@ def around(centers: Mapping[str, float], sd: float = SPREAD) -> Around:
         odp.BudgetSampler(plan, search_space=space, proposer=guess)  # the first pilot at the guess
 
     with ``odp.learning_rate(..., noise_per_weight=...)`` or ``run.learning_rate(...)`` in the
-    objective. The guess must not come from the private data.
+    objective. The guess must not come from the private data. A model's best ``noise_per_weight``
+    is about the same at every epsilon: search it once, on public data or at one epsilon, and keep
+    it.
 
     Args:
         centers: The median by parameter name, positive and within the parameter's range, which
             must be a ``FloatDistribution`` with ``log=True``.
-        sd: Standard deviation of the natural logarithm; positive. 0.7: about a factor of two.
+        sd: Standard deviation of the natural logarithm; positive. 1.0: about a factor of
+            three.
 
     Raises:
         InvalidArgumentError: If an argument is not allowed; from a sampler, if the search space

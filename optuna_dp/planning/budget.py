@@ -12,8 +12,8 @@ from optuna_dp.budget.plan import BudgetPlan, checked_score, rung_sizes
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.planning.batch import batch_choices
 from optuna_dp.planning.budget_split import Split
-from optuna_dp.training.rehearsal import FEWEST_STEPS
 from optuna_dp.training.run_events import sgd_training
+from optuna_dp.training.schedules import FEWEST_STEPS
 
 # By replays of searches (docs/explanation/searches.md): twelve pilots of a sixth of the last run's
 # length, then three; none where noise alone would spread their scores by a third.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.training.learning_rate import NOISE_PER_WEIGHT, Optimizer, learning_rate
 from optuna_dp.training.run_endings import AccountantReading, check_at_end, is_checked_at_end
+from optuna_dp.training.schedules import CONSTANT, Schedule
 from optuna_dp.training.spending import costs_no_more, took_fewer_steps
 from optuna_dp.training.trial_notes import (
     ASKED,
@@ -291,6 +292,7 @@ class Fidelity:
         clipping_norm: float = 1.0,
         momentum: float = 0.9,
         noise_per_weight: float = NOISE_PER_WEIGHT,
+        schedule: Schedule = CONSTANT,
     ) -> float:
         """Returns the rate at which this run's noise of each weight adds up to a given size.
 
@@ -303,6 +305,8 @@ class Fidelity:
             clipping_norm: Largest norm of one record's gradient; positive.
             momentum: In [0, 1); for "momentum" only.
             noise_per_weight: Standard deviation of the noise that one weight has at the end.
+            schedule: How the rate falls, and which of the last weights are averaged; by default
+                the rate is constant.
 
         Raises:
             InvalidArgumentError: If an argument is not allowed, or the plan was made from ``run``
@@ -334,4 +338,5 @@ class Fidelity:
             clipping_norm=clipping_norm,
             momentum=momentum,
             noise_per_weight=noise_per_weight,
+            schedule=schedule,
         )

@@ -22,33 +22,18 @@ _marking = threading.Lock()
 _Value = TypeVar("_Value")
 
 
-class Learner(Protocol):
-    """A model with its loss and its score, each of them a function of one record.
+class Weights(Protocol):
+    """The numbers of a model that are trained, and the optimizer that steps them.
 
     Attributes:
         weights: How many numbers are trained.
-        on_processor: Whether they are in the memory of the processor.
-        chunk_size: How many records' gradients are computed at a time.
+        sgd_momentum: The momentum of the optimizer, if it is plain SGD; None for others.
     """
 
     weights: int
-    on_processor: bool
-    chunk_size: int
 
-    def try_out(self, records: Records, score_records: Records | None) -> None:
-        """Computes losses and scores of made-up records, and refuses what cannot be private.
-
-        Args:
-            records: The training's records; only the shapes of their parts are used.
-            score_records: Those of the score; None if none is computed.
-        """
-
-    def take_over(self, trial: int) -> None:
-        """Marks what is trained as that of a trial; refuses what another run has trained.
-
-        Args:
-            trial: The trial's number.
-        """
+    @property
+    def sgd_momentum(self) -> float | None: ...
 
     def begin(self, optimizer: Any, learning_rate: float) -> None:
         """Makes the optimizer.
@@ -56,14 +41,6 @@ class Learner(Protocol):
         Args:
             optimizer: A name, or a function that makes one.
             learning_rate: The rate of the first step.
-        """
-
-    def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[Any]:
-        """Returns the sum of the clipped gradients of some records, a vector for each weight.
-
-        Args:
-            records: The training's records.
-            batch: The indices of those in this step; there may be none.
         """
 
     def step(self, gradient: list[Any], factor: float) -> None:
@@ -79,6 +56,73 @@ class Learner(Protocol):
 
     def set_weights(self, values: list[Any]) -> None:
         """Puts values in place of the weights."""
+
+
+class Rehearsable(Weights, Protocol):
+    """Weights that can be trained on noise alone, to see what that does to the output."""
+
+    def noise(self, draw: int) -> Callable[[float], list[Any]]:
+        """Returns a function from a standard deviation to a gradient that is noise alone.
+
+        Nothing is protected by this noise, so it repeats.
+
+        Args:
+            draw: Which noise; different numbers make independent noise.
+        """
+
+    def outputs(self, inputs: Any) -> FloatArray:
+        """Returns the model's output on made-up inputs, shape (rows, classes).
+
+        The model is in evaluation mode.
+
+        Args:
+            inputs: What the model is called with; no records.
+        """
+
+
+class Learner(Rehearsable, Protocol):
+    """A model with its loss and its score, each of them a function of one record.
+
+    Attributes:
+        on_processor: Whether the weights are in the memory of the processor.
+        chunk_size: How many records' gradients are computed at a time.
+    """
+
+    on_processor: bool
+    chunk_size: int
+
+    def take_over(self, trial: int) -> None:
+        """Marks what is trained as that of a trial; refuses what another run has trained.
+
+        Args:
+            trial: The trial's number.
+        """
+
+    def try_out(self, records: Records, score_records: Records | None) -> None:
+        """Computes losses and scores of made-up records, and refuses what cannot be private.
+
+        Args:
+            records: The training's records; only the shapes of their parts are used.
+            score_records: Those of the score; None if none is computed.
+        """
+
+    def default_inputs(self, records: Records) -> Any:
+        """Returns made-up inputs, where they can be known without a schema; None elsewhere.
+
+        Args:
+            records: The training's records; only the shape of the first one is used.
+        """
+
+    def keep_in_mind(self) -> None:
+        """Notes how everything but the weights is now, for :meth:`check_unchanged`."""
+
+    def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[Any]:
+        """Returns the sum of the clipped gradients of some records, a vector for each weight.
+
+        Args:
+            records: The training's records.
+            batch: The indices of those in this step; there may be none.
+        """
 
     def check_unchanged(self) -> None:
         """Raises :class:`PlanError` if anything but the weights has changed since the set-up."""

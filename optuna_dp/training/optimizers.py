@@ -8,7 +8,6 @@ be private.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,7 @@ import numpy as np
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learning_rate import OPTIMIZERS, check_optimizer
-from optuna_dp.training.schedules import Schedule
 
 if TYPE_CHECKING:
     import torch
@@ -26,39 +23,6 @@ if TYPE_CHECKING:
 OptimizerFactory = Callable[[Any, float], Any]
 _MOMENTUM, _BETAS, _EPSILON = 0.9, (0.9, 0.999), 1e-8
 _ADAMW_DECAY = 0.01
-
-
-def default_learning_rate(
-    run: Fidelity,
-    optimizer: str | OptimizerFactory,
-    schedule: Schedule,
-    clipping_norm: float,
-) -> float:
-    """Returns the first step's rate where none was given: by the noise that the weights bear.
-
-    It is :meth:`Fidelity.learning_rate`, raised by what the schedule lowers, so that the noise of
-    each weight at the end is the same.
-
-    Args:
-        run: The run.
-        optimizer: The name of an optimizer, or a function that makes one.
-        schedule: The schedule of the rate.
-        clipping_norm: The largest norm of one record's gradient.
-
-    Raises:
-        InvalidArgumentError: If the optimizer is one of the user's own: no rule is known for it.
-    """
-    if not isinstance(optimizer, str):
-        raise InvalidArgumentError(
-            "learning_rate",
-            None,
-            "no rate is known for an optimizer of your own",
-            "Give learning_rate=, the rate of the first step.",
-        )
-    check_optimizer(optimizer)
-    rate = run.learning_rate(optimizer, clipping_norm=clipping_norm)  # type: ignore[arg-type]
-    factors = [schedule.factor(step, run.steps) for step in range(run.steps)]
-    return rate / math.sqrt(sum(factor * factor for factor in factors) / run.steps)
 
 
 def torch_optimizer(
@@ -133,6 +97,11 @@ class ArrayOptimizer:
         self._name, self._weights, self._rate = name, weights, learning_rate
         self._velocity, self._square = np.zeros_like(weights), np.zeros_like(weights)
         self._steps = 0
+
+    @property
+    def sgd_momentum(self) -> float | None:
+        """The momentum of SGD; None for other optimizers."""
+        return {"sgd": 0.0, "momentum": _MOMENTUM}.get(self._name)
 
     def step(self, gradient: FloatArray, factor: float) -> None:
         """Takes a step.

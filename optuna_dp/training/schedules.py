@@ -14,11 +14,16 @@ from optuna_dp.errors import InvalidArgumentError
 
 Decay = Literal["constant", "linear", "cosine"]
 DECAYS: tuple[Decay, ...] = ("constant", "linear", "cosine")
+# Fewer of them cannot use what signal they have, at any rate.
+FEWEST_STEPS = 20
 
 
 @dataclass(frozen=True)
 class Schedule:
     """A decay of the learning rate, and an average of the last weights.
+
+    The default of :func:`optuna_dp.train` is ``Schedule("constant", averaged_share=0.25)``. It
+    lost least of those that were compared (``docs/explanation/known-without-data.md``).
 
     Attributes:
         decay: "constant", "linear" (to zero after the last step) or "cosine" (likewise).
@@ -29,7 +34,7 @@ class Schedule:
         InvalidArgumentError: If an argument is not allowed.
     """
 
-    decay: Decay = "linear"
+    decay: Decay
     averaged_share: float = 0.0
 
     def __post_init__(self) -> None:
@@ -53,9 +58,26 @@ class Schedule:
             return 1.0 - done
         return 0.5 * (1.0 + math.cos(math.pi * done)) if self.decay == "cosine" else 1.0
 
+    def noise_factor(self, steps: int) -> float:
+        """Returns the noise of a weight at the end over that of a constant rate; at most 1.
+
+        A step's noise is in those of the averaged weights that come after it. Exact for SGD; a
+        momentum and Adam's moments spread it over some more steps.
+
+        Args:
+            steps: How many steps there are.
+        """
+        last = max(self.averaged_steps(steps), 1)
+        total = 0.0
+        for step in range(steps):
+            share = min(steps - step, last) / last
+            total += (share * self.factor(step, steps)) ** 2
+        return math.sqrt(total / steps)
+
     def averaged_steps(self, steps: int) -> int:
         """Returns after how many of the last steps the weights are averaged; 0 for none."""
         return round(self.averaged_share * steps)
 
 
-DEFAULT_SCHEDULE = Schedule()
+CONSTANT = Schedule("constant")
+DEFAULT_SCHEDULE = Schedule("constant", averaged_share=0.25)

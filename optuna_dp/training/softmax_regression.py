@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, by_chunk, mark_as_trained
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
+from optuna_dp.training.schema import features_of_order_one
 
 _RECORDS_AT_A_TIME = 8192
 
@@ -102,6 +104,23 @@ class SoftmaxLearner(Learner):
 
     def begin(self, optimizer: Any, learning_rate: float) -> None:
         self._optimizer = ArrayOptimizer(optimizer, self._model.weights, learning_rate)
+
+    def default_inputs(self, records: Records) -> FloatArray:
+        return features_of_order_one(self._model.features)
+
+    @property
+    def sgd_momentum(self) -> float | None:
+        return None if self._optimizer is None else self._optimizer.sgd_momentum
+
+    def noise(self, draw: int) -> Callable[[float], list[FloatArray]]:
+        rng = np.random.default_rng(draw)
+        return lambda deviation: [rng.normal(0.0, deviation, self.weights)]
+
+    def outputs(self, inputs: Any) -> FloatArray:
+        return self._model.logits(inputs)
+
+    def keep_in_mind(self) -> None:
+        """There is nothing but the weights; see :class:`Learner`."""
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[FloatArray]:
         total = np.zeros_like(self._model.weights)

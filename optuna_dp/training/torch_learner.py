@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
+from torch.nn.modules import activation
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
@@ -20,9 +19,10 @@ from optuna_dp.training.gradient_norms import (
     weighted_sum,
 )
 from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, by_chunk, mark_as_trained
-from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
 from optuna_dp.training.records import Records, mapped
+from optuna_dp.training.schema import features_of_order_one
+from optuna_dp.training.torch_weights import TorchWeights, renew_lists_of_weights
 from optuna_dp.training.unchanged import difference, fingerprint, holder_of
 
 # Of the gradients of the records that are computed at a time.
@@ -30,10 +30,11 @@ _GRADIENT_BYTES = 256 * 2**20
 _MOST_RECORDS_AT_A_TIME = 1024
 # Of a data set whose items may have different shapes, before the training.
 _RECORDS_LOOKED_AT = 16
-_WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
+# Parts of a model whose inputs are plain features: of order one, as the documentation advises.
+_DENSE = (nn.Linear, nn.Dropout, nn.Flatten, nn.Identity)
 
 
-class TorchLearner(Learner):
+class TorchLearner(TorchWeights, Learner):
     """A module of PyTorch with its loss and its score; see :class:`Learner`.
 
     Args:
@@ -63,9 +64,7 @@ class TorchLearner(Learner):
         functions: dict[str, Any],
         optimizer: Any,
     ) -> None:
-        _check_model(model)
-        self._model = model
-        self._names, self._trained = _trained_parameters(model)
+        super().__init__(model)
         _check_no_other_parameters(functions)
         self._loss_argument, self._score_argument = loss_argument, score_argument
         self._gradients = over_records(model, loss, loss_argument, gradients=True)
@@ -76,13 +75,10 @@ class TorchLearner(Learner):
         self._functions, self._optimizer_factory = functions, optimizer
         self._home = self._trained[0].device
         self._device = self._move(device)
-        self.weights = sum(weight.numel() for weight in self._trained)
         self.on_processor = self._device.type == "cpu"
         affordable = max(1, _GRADIENT_BYTES // (4 * self.weights))
         self.chunk_size = chunk_size or min(affordable, _MOST_RECORDS_AT_A_TIME)
         self._unchanged: dict[str, bytes] = {}
-        self._optimizer: torch.optim.Optimizer | None = None
-        self._rates: list[float] = []
 
     def _move(self, device: Any) -> torch.device:
         if device is None:
@@ -134,12 +130,21 @@ class TorchLearner(Learner):
                 )
 
     def _fingerprint(self) -> dict[str, bytes]:
-        _renew_lists_of_weights(self._model)
+        renew_lists_of_weights(self._model)
         return fingerprint(self._roots, self._trained)
+
+    def keep_in_mind(self) -> None:
+        self._unchanged = self._fingerprint()
+
+    def default_inputs(self, records: Records) -> Any:
+        first = self._made_up(records, 1)[0]
+        if not is_dense(self._model) or not isinstance(first, torch.Tensor):
+            return None
+        return features_of_order_one(*first.shape[1:]) if first.is_floating_point() else None
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
         """Returns records of zeros; only the shapes of the first few records are used."""
-        first = self._on_device(records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT))))
+        first = self.on_device(records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT))))
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
@@ -147,29 +152,9 @@ class TorchLearner(Learner):
     def take_over(self, trial: int) -> None:
         mark_as_trained(self._trained, trial)
 
-    def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
-        # A step without a gradient, to see that it works; it may decay weights.
-        tried = torch_optimizer(optimizer, self._trained, learning_rate)
-        before = [weight.detach().clone() for weight in self._trained]
-        try:
-            for weight in self._trained:
-                weight.grad = torch.zeros_like(weight)
-            tried.step()
-        except Exception as error:
-            raise InvalidArgumentError(
-                "optimizer",
-                type(tried).__name__,
-                f"it failed at a step without a gradient: {type(error).__name__}: {error}",
-            ) from error
-        finally:
-            self._assign(before)
-            self._forget_gradients()
-        self._optimizer = torch_optimizer(optimizer, self._trained, learning_rate)
-        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
-
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[torch.Tensor]:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> list[torch.Tensor]:
-            return self._clipped(self._on_device(records.take(chunk)))
+            return self._clipped(self.on_device(records.take(chunk)))
 
         totals = self._zeros()
         for _, sums in by_chunk(of_chunk, batch, self.chunk_size):
@@ -197,29 +182,6 @@ class TorchLearner(Learner):
         factors = clipping_factors(squares, self._norm)
         return [weighted_sum(factors, gradient) for gradient in gradients]
 
-    def step(self, gradient: list[torch.Tensor], factor: float) -> None:
-        assert self._optimizer is not None
-        for weight, vector in zip(self._trained, gradient, strict=True):
-            weight.grad = vector.to(weight.dtype).reshape(weight.shape)
-        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * factor
-        self._optimizer.step()
-
-    def weight_values(self) -> list[torch.Tensor]:
-        return [weight.detach().double() for weight in self._trained]
-
-    def set_weights(self, values: list[torch.Tensor]) -> None:
-        self._assign(values)
-
-    def _assign(self, values: list[torch.Tensor]) -> None:
-        with torch.no_grad():
-            for weight, value in zip(self._trained, values, strict=True):
-                weight.copy_(value)
-
-    def _forget_gradients(self) -> None:
-        for weight in self._trained:
-            weight.grad = None
-
     def check_unchanged(self) -> None:
         self._forget_gradients()
         changed = difference(self._unchanged, self._fingerprint())
@@ -232,7 +194,7 @@ class TorchLearner(Learner):
 
     def scores(self, records: Records) -> FloatArray:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> FloatArray:
-            numbers = self._scores_of(self._on_device(records.take(chunk)))
+            numbers = self._scores_of(self.on_device(records.take(chunk)))
             clipped = numbers.double().nan_to_num(nan=0.0).clamp(0.0, 1.0)
             return np.asarray(clipped.cpu().numpy(), dtype=np.float64)
 
@@ -250,88 +212,23 @@ class TorchLearner(Learner):
             scores: torch.Tensor = self._score(values, *chunk)
         return scores
 
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Puts the model into evaluation mode for a while, and each part back into its own."""
-        modes = [(part, part.training) for part in self._model.modules()]
-        self._model.eval()
-        try:
-            yield
-        finally:
-            for part, mode in modes:
-                part.training = mode
-
-    def _on_device(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns parts of records as tensors where the model is, doubles in its precision."""
-        dtype = self._trained[0].dtype
-
-        def moved(array: Any) -> torch.Tensor:
-            tensor = torch.as_tensor(array)
-            to = dtype if tensor.dtype == torch.float64 else tensor.dtype
-            return tensor.detach().to(self._device, to)
-
-        return tuple(mapped(moved, part) for part in record)
-
     def close(self) -> None:
-        self._forget_gradients()
-        _renew_lists_of_weights(self._model)
+        super().close()
         if self._device != self._home:
             self._model.to(self._home)
 
 
-def _renew_lists_of_weights(model: torch.nn.Module) -> None:
-    """Makes the lists of weights that recurrent layers keep hold their parameters again.
-
-    Such a layer puts whatever weights it is called with into its list, here those of a step.
-    Setting a parameter renews the list.
-    """
-    for part in model.modules():
-        if isinstance(part, torch.nn.RNNBase):
-            for name, parameter in part.named_parameters(recurse=False):
-                setattr(part, name, parameter)
-
-
-def _check_model(model: Any) -> None:
-    if type(model).__module__.startswith(_WRAPPERS):
-        raise InvalidArgumentError(
-            "model",
-            type(model).__name__,
-            "it must be the plain module: odp.train computes each record's gradient by itself",
-            "Pass the module that was wrapped.",
-        )
-
-
-def _trained_parameters(
-    model: torch.nn.Module,
-) -> tuple[list[str], list[torch.nn.Parameter]]:
-    """Returns the parameters that require a gradient, tied ones once, with their names."""
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    for name, parameter in named.items():
-        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
-            raise InvalidArgumentError(
-                "model",
-                f"one whose parameter {name!r} has no shape yet",
-                "a lazy module must know its shapes before the training",
-                "Call the model once on zeros of a record's shape.",
-            )
-        if not parameter.is_floating_point():
-            raise InvalidArgumentError(
-                "model",
-                f"one whose parameter {name!r} is {parameter.dtype}",
-                "trained parameters must be real floating-point numbers",
-            )
-    if not math.fsum(parameter.numel() for parameter in named.values()):
-        raise InvalidArgumentError(
-            "model",
-            type(model).__name__,
-            "none of its parameters requires a gradient, so there is nothing to train",
-            "Call requires_grad_(True) on those that are to be trained.",
-        )
-    if len({parameter.device for parameter in named.values()}) > 1:
-        raise InvalidArgumentError(
-            "model", type(model).__name__, "its trained parameters must be on one device"
-        )
-    return list(named), list(named.values())
+def is_dense(model: nn.Module) -> bool:
+    """Whether a model is made of linear layers and activations, all of them trained."""
+    activations = tuple(
+        kind
+        for name in activation.__all__
+        if (kind := getattr(activation, name)) is not nn.MultiheadAttention
+    )
+    return all(
+        isinstance(part, (*_DENSE, *activations)) or not list(part.parameters(recurse=False))
+        for part in model.modules()
+    ) and all(weight.requires_grad for weight in model.parameters())
 
 
 def _check_no_other_parameters(functions: dict[str, Any]) -> None:

@@ -20,11 +20,13 @@ from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
-from optuna_dp.training.optimizers import OptimizerFactory, default_learning_rate
+from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.records import Records, check_disjoint, check_number, read_records
+from optuna_dp.training.rehearsal import Rehearsal, rehearsed
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
+from optuna_dp.training.stepping import take_steps
 from optuna_dp.training.trial_notes import (
     BY_ENGINE,
     SCORE,
@@ -50,11 +52,13 @@ class Trained:
             for no score of this run, so that an objective that computes with it does not fail in
             the last run. None if none was asked for.
         learning_rate: The rate of the first step.
+        rehearsal: How the rate was found; None if it was given.
     """
 
     model: Any
     score: float | None
     learning_rate: float
+    rehearsal: Rehearsal | None = None
 
 
 _OF_THE_PLAN = ("the plan decides it", "Take the argument away. Plan with odp.plan_budget(...).")
@@ -106,6 +110,7 @@ def train(
     score_size: int | None = None,
     optimizer: str | OptimizerFactory | None = None,
     learning_rate: float | None = None,
+    inputs: Any = None,
     schedule: Schedule = DEFAULT_SCHEDULE,
     clipping_norm: float = 1.0,
     physical_batch_size: int | None = None,
@@ -167,10 +172,17 @@ def train(
         score_size: The public number of disjoint records to score, fixed beforehand.
         optimizer: "sgd", "momentum", "adam" or "adamw", or a function that makes one:
             ``lambda parameters, learning_rate: torch.optim.RMSprop(parameters, learning_rate)``.
-            By default Adam, and SGD for :class:`optuna_dp.SoftmaxRegression`.
-        learning_rate: The rate of the first step. By default what the run's noise allows
-            (:meth:`Fidelity.learning_rate`), for the named optimizers.
-        schedule: How the rate falls, and which of the last weights are averaged.
+            By default Adam.
+        learning_rate: The rate of the first step. By default it is rehearsed on ``inputs``: see
+            :func:`optuna_dp.rehearse_module`.
+        inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a
+            batch of them: :func:`optuna_dp.made_up_inputs`, :func:`optuna_dp.made_up_images` or
+            :func:`optuna_dp.made_up_tokens`; a tuple for several arguments, a mapping for
+            arguments by name. **No private records.** Models of linear layers and activations,
+            and a :class:`optuna_dp.SoftmaxRegression`, can do without: their features are taken to
+            lie between -1 and 1. All others need ``inputs`` or ``learning_rate``.
+        schedule: How the rate falls, and which of the last weights are averaged. By default the
+            rate is constant, and the weights of the last quarter of the steps are averaged.
         clipping_norm: The largest L2 norm of one record's gradient; positive.
         physical_batch_size: How many records' gradients are computed at a time; bounds memory and
             changes nothing else. By default what fits 256 MB.
@@ -218,15 +230,17 @@ def train(
     scored = _scored_records(run, all_records, functions.has_score, score_records, score_size)
     learner = _learner(model, functions, norm, physical_batch_size, device, optimizer)
     try:
-        kind = optimizer
-        if kind is None:
-            kind = "sgd" if isinstance(model, SoftmaxRegression) else "adam"
-        rate = (
-            default_learning_rate(run, kind, schedule, norm)
-            if learning_rate is None
-            else validation.positive("learning_rate", learning_rate)
-        )
+        kind = "adam" if optimizer is None else optimizer
         learner.try_out(all_records, None if scored is None else scored.records)
+        rehearsal = None
+        if learning_rate is None:
+            rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            learner.keep_in_mind()
+        rate = (
+            validation.positive("learning_rate", learning_rate)
+            if rehearsal is None
+            else rehearsal.learning_rate
+        )
         learner.begin(kind, rate)
         noise = _noise(secure_noise, learner, run)
         learner.take_over(trial.number)
@@ -237,7 +251,29 @@ def train(
         value = None if not functions.has_score else _score(run, trial, learner, scored)
     finally:
         learner.close()
-    return Trained(model, value, rate)
+    return Trained(model, value, rate, rehearsal)
+
+
+def _rehearsal(
+    run: Fidelity,
+    learner: Learner,
+    records: Records,
+    inputs: Any,
+    optimizer: str | OptimizerFactory,
+    schedule: Schedule,
+    clipping_norm: float,
+) -> Rehearsal:
+    """Returns the rehearsal of this very training, on inputs that are no records."""
+    if inputs is None:
+        inputs = learner.default_inputs(records)
+    return rehearsed(
+        run,
+        learner,
+        inputs,
+        optimizer=optimizer,
+        schedule=schedule,
+        clipping_norm=clipping_norm,
+    )
 
 
 def _checked_run(run: Any) -> Fidelity:
@@ -433,24 +469,19 @@ def _take_steps(
     """Takes all steps of a run."""
     assert run.sample_rate is not None
     assert run.batch_size is not None
-    averaged_steps = schedule.averaged_steps(run.steps)
-    averages: list[Any] = []
-    for step in range(run.steps):
-        batch = poisson_sample(len(records), run.sample_rate)
+    sample_rate, batch_size = run.sample_rate, run.batch_size
+    scale = run.noise_multiplier * clipping_norm
+
+    def gradient(step: int) -> list[Any]:
+        if show_progress and step:
+            _show(step, run.steps)
+        batch = poisson_sample(len(records), sample_rate)
         totals = learner.clipped_sum(records, batch)
-        scale = run.noise_multiplier * clipping_norm
-        gradient = [noise.added_to(total, scale) / run.batch_size for total in totals]
-        learner.step(gradient, schedule.factor(step, run.steps))
-        averaged = step - (run.steps - averaged_steps) + 1
-        if averaged == 1:
-            averages = learner.weight_values()
-        elif averaged > 1:
-            for average, value in zip(averages, learner.weight_values(), strict=True):
-                average += (value - average) / averaged
-        if show_progress:
-            _show(step + 1, run.steps)
-    if averages:
-        learner.set_weights(averages)
+        return [noise.added_to(total, scale) / batch_size for total in totals]
+
+    take_steps(learner, gradient, run.steps, schedule)
+    if show_progress:
+        _show(run.steps, run.steps)
 
 
 def _show(step: int, steps: int) -> None:

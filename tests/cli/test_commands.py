@@ -219,7 +219,7 @@ def test_the_demo_shows_plan_check_other_ways_and_statement(
     shown = " ".join(result.stdout.split())
     for words in (
         "batches of 361 and 150 steps by accounting",
-        "learning rate 1.88 from the noise",
+        "a learning rate that is rehearsed on made-up pixels",
         "nothing found, which proves nothing",
         "a model with noisy accuracy 0.",
         "usual rate, 0.1",

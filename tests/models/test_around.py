@@ -24,7 +24,7 @@ def law(center: float, sd: float, low: float, high: float) -> Any:
     return stats.truncnorm(*ends, loc=math.log(center), scale=sd)
 
 
-def follows(values: Any, center: float = 0.3, sd: float = 0.7) -> bool:
+def follows(values: Any, center: float = 0.3, sd: float = 1.0) -> bool:
     """Kolmogorov's test, wrong less than once in a million."""
     cut = law(center, sd, RANGE.low, RANGE.high)
     return bool(stats.kstest(np.log(values), cut.cdf).pvalue > 1e-6)
@@ -48,7 +48,7 @@ def test_a_parameter_asked_for_alone_has_the_same_law() -> None:
 
 
 def test_the_default_spread_is_that_of_the_documentation() -> None:
-    assert PRIOR.fingerprint(SPACE) == {"prior": "around", "centers": {"noise": 0.3}, "sd": 0.7}
+    assert PRIOR.fingerprint(SPACE) == {"prior": "around", "centers": {"noise": 0.3}, "sd": 1.0}
 
 
 def test_a_release_says_what_runs_were_drawn_from() -> None:
@@ -60,7 +60,7 @@ def test_a_release_says_what_runs_were_drawn_from() -> None:
 
     study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(2.0))])
     statement = odp.release(study).statement()
-    assert "(noise 0.3): ln(value / guess) is normal with standard deviation 0.7" in statement
+    assert "(noise 0.3): ln(value / guess) is normal with standard deviation 1," in statement
 
 
 def test_a_dp_hypo_that_may_not_adapt_follows_the_law() -> None:

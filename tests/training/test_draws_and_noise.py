@@ -133,7 +133,12 @@ def _softmax_after_training(**plan: Any) -> odp.SoftmaxRegression:
     """A training on records that have no gradient: what is left is noise."""
     model = odp.SoftmaxRegression(features=50, classes=40)
     records = np.zeros((100, 50)), np.zeros(100, dtype=int)
-    arguments = {"learning_rate": 0.5, "schedule": Schedule("constant"), "clipping_norm": 2.0}
+    arguments = {
+        "optimizer": "sgd",
+        "learning_rate": 0.5,
+        "schedule": Schedule("constant"),
+        "clipping_norm": 2.0,
+    }
     odp.train(granted(100, **plan), model, records, **arguments)
     return model
 
@@ -154,6 +159,7 @@ def test_a_training_takes_all_steps_and_no_more(steps: int) -> None:
         run,
         model,
         (np.full((3, 1), 1e6), np.ones(3, dtype=int)),
+        optimizer="sgd",
         learning_rate=1e-9,
         clipping_norm=1.0,
         schedule=Schedule("constant"),

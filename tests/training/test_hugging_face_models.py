@@ -163,7 +163,8 @@ def test_dropout_of_a_language_model_is_trained_with() -> None:
     )
     model = transformers.GPT2LMHeadModel(config).train()
     run = granted(RECORDS)
-    odp.train(run, model, (tokens(),), record_loss=of_language)
+    inputs = odp.made_up_tokens(TOKENS, LENGTH)
+    odp.train(run, model, (tokens(),), record_loss=of_language, inputs=inputs)
     assert claimed(run, TRAINING)[0]["finished"]
     assert model.training
 
@@ -186,5 +187,6 @@ def test_an_image_model_is_scored_by_its_logits() -> None:
         records,
         loss=lambda output, target: torch_models.cross_entropy(output.logits, target),
         score="accuracy",
+        inputs=odp.made_up_images(1, 8, 8),
     )
     assert trained.score is not None

@@ -311,12 +311,6 @@ def test_optimizers_that_do_not_step_the_trained_weights_are_refused(
     assert refused(match, optimizer=optimizer, learning_rate=0.1).argument == "optimizer"
 
 
-def test_an_optimizer_of_ones_own_needs_a_rate() -> None:
-    refused(
-        "Give learning_rate=", optimizer=lambda weights, rate: torch.optim.SGD(weights, lr=rate)
-    )
-
-
 @pytest.mark.parametrize(
     ("model", "match"),
     [
