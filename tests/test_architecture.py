@@ -140,7 +140,7 @@ def test_no_public_name_of_a_package_is_that_of_a_file_in_it() -> None:
 # Names that other libraries use as well, and mean there: Optuna, dp-accounting, threads, gRPC,
 # IPython.
 OF_OTHERS = {
-    *("_backend", "_orders", "_repr_html_", "_rng", "_setup"),
+    *("_backend", "_lock", "_orders", "_repr_html_", "_rng", "_setup"),
     *("_storage", "_study", "_study_id", "_target", "_trial_id"),
 }
 

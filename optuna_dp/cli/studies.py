@@ -204,7 +204,9 @@ def load_study(storage: str, study_name: str) -> Study:
         # Lazy: start-up time.
         from optuna_dp.protocol.torn_journals import torn_lines
 
-        if "://" not in storage and (torn := torn_lines(Path(storage).read_bytes())):
+        content = b"" if "://" in storage else Path(storage).read_bytes()
+        torn = torn_lines(content)
+        if 0 < len(torn) < len(content.splitlines()):
             raise InvalidArgumentError(
                 "STORAGE",
                 storage,

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.records import ended
 
-_lock = threading.Lock()
+_ended_lock = threading.Lock()
 # By storage and study: how many of the first trials had ended, and the last of these.
 _seen: weakref.WeakKeyDictionary[BaseStorage, dict[int, tuple[int, FrozenTrial]]] = (
     weakref.WeakKeyDictionary()
@@ -31,7 +31,7 @@ def ended_from_start(study: Study, trials: Sequence[FrozenTrial]) -> int:
         study: The study.
         trials: All of its trials by number, as :func:`trials_of` returns them.
     """
-    with _lock:
+    with _ended_lock:
         studies = _seen.setdefault(study._storage, {})
         count, last = studies.get(study._study_id, (0, None))
         if count > len(trials) or (count and trials[count - 1] is not last):

@@ -109,6 +109,7 @@ class PrivacyCallback:
         self._stated = None if run is None else self._record_of(run, 1e-5, "add_or_remove_one")
         self._progress = ProgressLine() if show_progress else None
         self._epsilons: dict[str, float] = {}  # By the design's fingerprint.
+        self._asked_about: set[str] = set()  # By the plan's nonce.
         self._logged: set[tuple[str, bool]] = set()  # By the plan's nonce; whether it was the end.
         self._reminder = Reminder()
         # By the plan's nonce: how many runs, from the first on, were checked after they had ended.
@@ -157,7 +158,7 @@ class PrivacyCallback:
             self._log_loss(plan, procedure, record, shown, finished=False)
         if finished:
             self._log_loss(plan, procedure, record, shown, finished=True)
-            say_what_is_open(study, optuna.logging.get_logger(LOSS_LOGGER))
+            self._log_what_is_open(study, plan)
         if self._progress is not None:
             self._progress.show(procedure.progress(done), shown, record.delta, finished)
         self._reminder.look(procedure, plan, slots)
@@ -218,6 +219,12 @@ class PrivacyCallback:
             "The evaluations themselves are not private."
         )
         logger.info(words, "The last" if finished else "A", shown, record.delta, loss)
+
+    def _log_what_is_open(self, study: Study, plan: StudyPlan) -> None:
+        """Says once what a reviewer will look for: lines that come again would count runs."""
+        if plan.nonce not in self._asked_about:
+            self._asked_about.add(plan.nonce)
+            say_what_is_open(study, optuna.logging.get_logger(LOSS_LOGGER))
 
     def _record_of(self, run: Any, delta: float, relation: str) -> RunRecord:
         """What runs cost, with these where the arguments leave something open."""

@@ -93,7 +93,7 @@ class AccountantReading:
         return not self.is_stated and list(map(id, sources)) == handed_in
 
 
-_lock = threading.Lock()
+_waiting_lock = threading.Lock()
 _waiting: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, list[Ending]]] = (
     weakref.WeakKeyDictionary()
 )
@@ -101,7 +101,7 @@ _waiting: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, list[Ending]]]
 
 def check_at_end(trial: Trial, ending: Ending) -> None:
     """Keeps what is to be checked when a trial ends in this process."""
-    with _lock:
+    with _waiting_lock:
         by_trial = _waiting.setdefault(trial.study._storage, OrderedDict())
         by_trial.setdefault(trial._trial_id, []).append(ending)
         while len(by_trial) > _MOST_TRIALS:
@@ -110,7 +110,7 @@ def check_at_end(trial: Trial, ending: Ending) -> None:
 
 def is_checked_at_end(trial: Trial, sources: Sequence[Any]) -> bool:
     """Returns whether accountants are read at the trial's end already, by what made them."""
-    with _lock:
+    with _waiting_lock:
         endings = _waiting.get(trial.study._storage, _NOTHING).get(trial._trial_id, [])
         return any(ending.reads(sources) for ending in endings)
 
@@ -126,7 +126,7 @@ def settle(study: Study, trial: FrozenTrial) -> None:
         PlanError: If its training was not what its run may do. The trial is marked, and no release
             takes its output.
     """
-    with _lock:
+    with _waiting_lock:
         endings = _waiting.get(study._storage, _NOTHING).pop(trial._trial_id, [])
     for ending in endings:
         # A database may reuse a trial id: skip what an older trial left.

@@ -127,7 +127,7 @@ def test_no_command_creates_a_storage(tmp_path: Path, url: str, command: str) ->
     [
         (b"not a journal\n", "{}", "It has: none"),
         (b"not a journal\nat all\n", "{}", "cannot be read"),
-        (b'{"op_code": 0, "worker_id": "w", "study_name": "s"}\n[1]\n', "{}", "cannot be read"),
+        (b'{"op_code": 0, "worker_id": "w", "study_name": "s"}\n[1]\n', "{}", "is line 2"),
         (b'{"op_code": 77, "worker_id": "w"}\n', "{}", "cannot be read"),
         (b'{"op_code": 0, "worker_id": "w"}\n', "{}", "cannot be read"),
         (b"\x00\xff\x80\n", "{}", "It has: none"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 from budget.budget_support import budget
+from optuna.exceptions import StorageInternalError
 from optuna.trial import create_trial
 from support import RUN, exactly, finished_study, objective, study_of
 
@@ -57,6 +58,16 @@ def _two_costs() -> None:
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(odp.gaussian(2.0))])
 
 
+def _dead_storage() -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+
+    def die(*_: object, **__: object) -> None:
+        raise StorageInternalError("the disk is full")
+
+    study._storage.set_trial_system_attr = die  # type: ignore[method-assign]
+    study.optimize(objective)
+
+
 def _unsolved() -> optuna.Study:
     """A study whose third run cannot be drawn: its distance works for a few candidates only."""
 
@@ -103,6 +114,7 @@ def _recover_ended() -> None:
 
 RUNNING = [
     Case("Several objectives", _several_objectives),
+    Case("A storage that dies", _dead_storage),
     Case("A worker with another sampler", _two_workers),
     Case("A callback with another cost than before", _two_costs),
     Case("The callback in a study of another sampler", _callback_elsewhere),

@@ -106,7 +106,7 @@ def test_claims_are_named_so_and_used_by_nothing():
     )
     # Both are far below what m iterations can cost.
     assert Guarantee(DoublingPlan(0.1).event()).epsilon(1e-5) > 6
-    for module in ("doubling", "partitions_needed", "noisy_max", "above_threshold"):
+    for module in ("doubling", "partitions_needed", "report_noisy_max", "above_threshold"):
         source = inspect.getsource(
             inspect.getmodule(__import__(f"optuna_dp.utilities.{module}", fromlist=["_"]))
         )

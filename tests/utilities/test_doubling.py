@@ -265,7 +265,7 @@ def test_no_mechanism_imports_the_simulation():
         "above_threshold",
         "doubling",
         "exact_noise",
-        "noisy_max",
+        "report_noisy_max",
         "partitions",
         "utility_values",
     ):

@@ -44,7 +44,7 @@ def solve_stationary(kernel: Kernel, source: Values, low: float, high: float) ->
     """
     one_ratio = low == high
     low, high = low * (1.0 - SLACK), high * (1.0 + SLACK)
-    guess = _solution(kernel, source, low, high, one_ratio)
+    guess = proposed_solution(kernel, source, low, high, one_ratio)
     return _made_sound(kernel, source, guess, low, high)
 
 
@@ -79,7 +79,9 @@ def ratio_step(kernel: Kernel, source: Values, values: Values, low: float, high:
 # -- the solver: nothing here needs trust --------------------------------------------------------
 
 
-def _solution(kernel: Kernel, source: Values, low: float, high: float, one_ratio: bool) -> Values:
+def proposed_solution(
+    kernel: Kernel, source: Values, low: float, high: float, one_ratio: bool
+) -> Values:
     """Returns V = source + R K V up to rounding, for every cell.
 
     Iterating T itself would be shorter, but takes a number of steps in proportion to the mean of T

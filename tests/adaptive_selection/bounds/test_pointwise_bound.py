@@ -138,7 +138,9 @@ def test_any_solver_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = np.random.default_rng(1).normal(size=first.shape)
     for wrong in (first, -first, first + noise, 10.0 * noise):
         guess = Values(wrong, exact.left - 0.1, exact.right - 0.1)
-        monkeypatch.setattr(pointwise_stationary, "_solution", lambda *_, guess=guess: guess)
+        monkeypatch.setattr(
+            pointwise_stationary, "proposed_solution", lambda *_, guess=guess: guess
+        )
         found = solve_stationary(kernel, source, 0.8, 0.875)
         assert np.all(found.inner >= exact.inner - 1e-9 * (1.0 + grid.t))
         # Without what is added it is not.

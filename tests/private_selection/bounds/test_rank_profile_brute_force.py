@@ -233,7 +233,7 @@ SABOTAGE = {
     "rates of the next atom": ("_ranks", rates_of_the_next_atom),
     "no infinite losses": ("_ranks", without_infinite_losses),
     "nothing between the event's outputs": ("_points", event_alone),
-    "nothing between the points": ("_extended", points_alone),
+    "nothing between the points": ("extended", points_alone),
     "G replaced by q": ("_below", masses_alike),
     "beta left out": ("_below", without_beta),
 }
