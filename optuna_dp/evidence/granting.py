@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
 import optuna
+from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import PlanError
@@ -81,7 +83,9 @@ def fidelity(trial: Trial | Any) -> Fidelity:
         )
     run = replace(granted, trial=trial)
     if noted(stored, ASKED) is None:
-        note(trial, ASKED, granted=run.digest)
+        # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
+        home = {"process": os.getpid()} if isinstance(storage, InMemoryStorage) else {}
+        note(trial, ASKED, granted=run.digest, **home)
     return run
 
 

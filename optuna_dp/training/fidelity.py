@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,14 @@ class Fidelity:
                 f"Trial {stored.number} has ended. Its run may neither train nor score any more. "
                 "Call odp.fidelity(trial) in each trial."
             )
-        if (noted(stored, ASKED) or {}).get("granted") != self.digest:
+        asked = noted(stored, ASKED) or {}
+        if asked.get("process") not in (None, os.getpid()):
+            raise PlanError(
+                f"Trial {stored.number} began in another process, and its study is in memory: "
+                "what is trained here would not be seen there. For several processes give the study "
+                "a storage that they share, such as JournalStorage or a database."
+            )
+        if asked.get("granted") != self.digest:
             raise PlanError(
                 f"This run is not what trial {stored.number} was granted: one of its numbers was "
                 "changed. Train with what odp.fidelity(trial) returns."

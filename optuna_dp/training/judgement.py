@@ -23,6 +23,7 @@ from optuna_dp.training.spending import costs_no_more, took_fewer_steps
 from optuna_dp.training.trial_notes import (
     ASKED,
     BY_ENGINE,
+    CHANGED_WEIGHTS,
     SCORE,
     SPENT,
     SPOILED,
@@ -100,7 +101,8 @@ def judge(
         output_attributes: User attributes that are part of what the plan charges for.
     """
     spent, trainings = noted(trial, SPENT), claims(trial, TRAINING)
-    training = _training_word(spent, trainings)
+    is_changed = noted(trial, CHANGED_WEIGHTS) is not None
+    training = NOT_CHECKED if is_changed else _training_word(spent, trainings)
     score_claim = _own_score(trial)
     vouched = () if score_claim is None else (score_claim.get("vouched"),)
     score = None if output(trial) is None else _score_word(run, score_claim)
@@ -110,7 +112,7 @@ def judge(
         asked=noted(trial, ASKED) is not None,
         refusal=_refusal(trial, run, spent, trainings),
         excess=_excess(trial, run, output_attributes),
-        not_compared=_not_compared(training, score, score_claim),
+        not_compared=_CHANGED if is_changed else _not_compared(training, score, score_claim),
         fewer_steps=_took_fewer_steps(spent, run),
         is_stated=training == COMPARED and bool((spent or {}).get("stated")),
         vouched=tuple(text for text in vouched if text),
@@ -214,6 +216,13 @@ def _excess(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[str, ...
             f"output_attributes=[{name!r}]. Otherwise do not set it."
         )
     return None
+
+
+_CHANGED = (
+    "something other than odp.train changed the weights that odp.train had left, before the trial "
+    "ended. A training that went on without noise would look the same. Change a copy of the model "
+    "instead: copy.deepcopy(trained.model)."
+)
 
 
 def _not_compared(

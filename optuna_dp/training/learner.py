@@ -113,6 +113,12 @@ class Learner(Rehearsable, Protocol):
             records: The training's records; only the shape of the first one is used.
         """
 
+    def weights_digest(self) -> Callable[[], bytes]:
+        """Returns a function that digests the trained weights as they are when it is called.
+
+        It keeps the weights, and no records.
+        """
+
     def keep_in_mind(self) -> None:
         """Notes how everything but the weights is now, for :meth:`check_unchanged`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,6 +119,10 @@ class SoftmaxLearner(Learner):
 
     def outputs(self, inputs: Any) -> FloatArray:
         return self._model.logits(inputs)
+
+    def weights_digest(self) -> Callable[[], bytes]:
+        weights = self._model.weights
+        return lambda: hashlib.blake2b(weights.tobytes(), digest_size=16).digest()
 
     def keep_in_mind(self) -> None:
         """There is nothing but the weights; see :class:`Learner`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,12 @@ from optuna_dp.training.record_functions import RecordFunction, errors_translate
 from optuna_dp.training.records import Records, mapped
 from optuna_dp.training.schema import features_of_order_one
 from optuna_dp.training.torch_weights import TorchWeights, renew_lists_of_weights
-from optuna_dp.training.unchanged import difference, fingerprint, holder_of
+from optuna_dp.training.unchanged import (
+    difference,
+    digest_of_values,
+    fingerprint,
+    holder_of,
+)
 
 # Of the gradients of the records that are computed at a time.
 _GRADIENT_BYTES = 256 * 2**20
@@ -181,6 +188,9 @@ class TorchLearner(TorchWeights, Learner):
         squares = torch.stack([squared_norms(gradient) for gradient in gradients]).sum(0)
         factors = clipping_factors(squares, self._norm)
         return [weighted_sum(factors, gradient) for gradient in gradients]
+
+    def weights_digest(self) -> Callable[[], bytes]:
+        return functools.partial(digest_of_values, list(self._trained))
 
     def check_unchanged(self) -> None:
         self._forget_gradients()

@@ -23,6 +23,7 @@ from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affo
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.records import Records, check_disjoint, check_number, read_records
 from optuna_dp.training.rehearsal import Rehearsal, rehearsed
+from optuna_dp.training.run_endings import TrainedWeights, check_at_end
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
@@ -143,6 +144,8 @@ def train(
         * The score is one number in [0, 1] for each record, summed exactly, with the noise of the
           plan. Nothing else of the records is returned, logged or shown.
         * The trial claims the training before the first step. There is one in each trial.
+        * If something else changes the weights before the trial ends, its training is *not
+          checked*, and the release asks for the curator's reason.
 
     A loss or a model that holds a *copy* of records, or what was computed from them, is not seen.
     Neither is what a data set makes of several records when it reads one, nor what the objective
@@ -248,6 +251,7 @@ def train(
         _take_steps(run, learner, all_records, noise, norm, schedule, show_progress)
         learner.check_unchanged()
         training_claim.finish(steps=run.steps, noise=noise.word)
+        check_at_end(trial, TrainedWeights(trial, learner.weights_digest()))
         value = None if not functions.has_score else _score(run, trial, learner, scored)
     finally:
         learner.close()

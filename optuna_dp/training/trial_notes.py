@@ -25,6 +25,7 @@ from optuna_dp.errors import PlanError
 ASKED = "optuna_dp:asked"
 SPENT = "optuna_dp:spent"
 SPOILED = "optuna_dp:spoiled"
+CHANGED_WEIGHTS = "optuna_dp:changed_weights"
 TRAINING = "optuna_dp:training"
 SCORE = "optuna_dp:score"
 # Who did what a claim is about.

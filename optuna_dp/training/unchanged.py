@@ -48,6 +48,16 @@ def fingerprint(roots: Mapping[str, Any], moving: list[torch.Tensor]) -> Fingerp
     return {path: _value_digest(value, storages) for path, value in reachable(roots)}
 
 
+def digest_of_values(tensors: list[torch.Tensor]) -> bytes:
+    """Returns a digest of the numbers in tensors, wherever they are kept."""
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
+        for piece in flat.split(_BYTES_AT_A_TIME):
+            digest.update(piece.cpu().numpy())
+    return digest.digest()
+
+
 def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
     """Returns the name of a value that shares memory with records; None if there is none.
 

@@ -44,11 +44,11 @@ def test_the_guess_is_the_first_pilot_and_the_statement_names_the_law() -> None:
 
 
 def test_the_other_pilots_follow_the_prior() -> None:
-    study = studied(budget(60))
-    drawn = [math.log(trial.params["noise"] / 0.3) / 0.7 for trial in study.trials[1:60]]
+    study = studied(budget(120))
+    drawn = [math.log(trial.params["noise"] / 0.3) for trial in study.trials[1:120]]
     assert stats.kstest(drawn, "norm").pvalue > 1e-6
     uniform = [math.log(trial.params["noise"] / 0.001) / math.log(1e5) for trial in study.trials]
-    assert stats.kstest(uniform[1:60], "uniform").pvalue < 1e-6
+    assert stats.kstest(uniform[1:120], "uniform").pvalue < 1e-6
 
 
 def test_pilots_side_by_side_share_the_one_guess() -> None:

@@ -15,6 +15,7 @@ from budget.budget_support import budget
 from support import exactly, study_of
 
 import optuna_dp as odp
+from optuna_dp.errors import PlanError
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import SLOT_KEY
 from optuna_dp.utilities.exact_noise import DiscreteLaplace
@@ -118,3 +119,24 @@ def test_threads_of_one_sampler_never_draw_the_same(name: str) -> None:
         thread.join()
     assert len(found) == 4
     all_different(found)
+
+
+def test_a_fork_of_a_study_in_memory_trains_in_one_process_only() -> None:
+    """Otherwise the fork's training would be another one, which no trial shows."""
+    plan = odp.RunPlan(
+        records=20, batch_size=10, steps=2, noise_multiplier=2.0, score_noise_multiplier=9.0
+    )
+    study = study_of(odp.RandTuneSampler(trials=exactly(1), run=plan))
+    trial = study.ask()
+    run = odp.fidelity(trial)
+    records = np.zeros((20, 4)), np.zeros(20, dtype=int)
+
+    def train() -> str:
+        try:
+            odp.train(odp.fidelity(trial), odp.SoftmaxRegression(4, 2), records)
+        except PlanError as error:
+            return str(error)
+        return "trained"
+
+    assert all("began in another process" in text for text in in_forks(train))
+    odp.train(run, odp.SoftmaxRegression(4, 2), records)

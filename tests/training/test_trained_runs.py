@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import optuna
 import pytest
 from granted import NO_NOISE, claimed, granted
-from support import logged
+from support import exactly, logged, study_of
 
 torch = pytest.importorskip("torch")
 
@@ -18,7 +19,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import Subset, TensorDataset  # noqa: E402
 
 import optuna_dp as odp  # noqa: E402
-from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
+from optuna_dp.errors import InvalidArgumentError, PlanError, ReleaseRefusedError  # noqa: E402
 from optuna_dp.training.record_functions import without_fast_path  # noqa: E402
 from optuna_dp.training.schedules import Schedule  # noqa: E402
 from optuna_dp.training.trial_notes import BY_ENGINE, SCORE, TRAINING  # noqa: E402
@@ -571,3 +572,64 @@ def test_a_private_selection_of_runs_with_one_model_is_refused() -> None:
     )
     with pytest.raises(InvalidArgumentError, match="Make the model inside the objective"):
         study.optimize(lambda t: train(odp.fidelity(t), module, score="accuracy").score)
+
+
+def go_on_without_noise(module: Any) -> None:
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    cross_entropy(module(X), Y).backward()
+    optimizer.step()
+
+
+def go_on_with_a_copy(module: Any) -> None:
+    go_on_without_noise(copy.deepcopy(module))
+
+
+def move_and_merge(module: Any) -> None:
+    module.eval().requires_grad_(False).to("cpu")
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [
+        (go_on_without_noise, "not checked"),
+        (go_on_with_a_copy, "enforced"),
+        (move_and_merge, "enforced"),
+    ],
+)
+def test_weights_that_change_after_the_training_are_not_those_that_it_left(
+    after: Any, word: str
+) -> None:
+    plan = odp.RunPlan(
+        records=N, batch_size=10, steps=2, noise_multiplier=2.0, score_noise_multiplier=9.0
+    )
+
+    def objective(trial: Any) -> float:
+        trained = train(odp.fidelity(trial), score="accuracy")
+        after(trained.model)
+        return float(trained.score)
+
+    study = study_of(odp.RandTuneSampler(trials=exactly(1), run=plan))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    if word == "not checked":
+        with pytest.raises(ReleaseRefusedError, match="something other than odp"):
+            odp.release(study)
+    release = odp.release(study, vouched="the weights were rounded" if "not" in word else None)
+    assert {**release.spending, "vouched": None} == {
+        "training": word, "score": "enforced", "vouched": None
+    }  # fmt: skip
+
+
+def test_a_softmax_regression_that_is_changed_is_noted_as_well() -> None:
+    plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=20, epochs=10, pilots=0)
+    study = study_of(odp.BudgetSampler(plan))
+
+    def objective(trial: Any) -> float:
+        regression = odp.SoftmaxRegression(4, 2)
+        trained = odp.train(odp.fidelity(trial), regression, (X.numpy(), Y.numpy()))
+        regression.weights[0] += 1.0
+        assert trained.score is None
+        return 0.0
+
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    with pytest.raises(ReleaseRefusedError, match="something other than odp"):
+        odp.release(study)
