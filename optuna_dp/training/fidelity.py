@@ -103,8 +103,8 @@ class Fidelity:
         if asked.get("process") not in (None, os.getpid()):
             raise PlanError(
                 f"Trial {stored.number} began in another process, and its study is in memory: "
-                "what is trained here would not be seen there. For several processes give the study "
-                "a storage that they share, such as JournalStorage or a database."
+                "what is trained here would not be seen there. For several processes, give "
+                "the study a storage that they share, such as JournalStorage or a database."
             )
         if asked.get("granted") != self.digest:
             raise PlanError(
