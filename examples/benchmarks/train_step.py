@@ -32,7 +32,7 @@ from torch import nn
 import optuna_dp as odp
 
 RECORDS = 4096
-REPETITIONS = 5
+REPETITIONS = 3
 SHORT, LONG = 1, 3  # epochs
 
 
