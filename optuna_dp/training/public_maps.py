@@ -151,18 +151,18 @@ JOINED = "joined"
 def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     """Returns feature maps for a table or for images, made of public numbers only, by name.
 
-    ============  =================================================================================
-    name          features
-    ============  =================================================================================
-    ``raw``       the columns, standardised by the made-up inputs and cut off at 3; pixels, flat
-    ``squares``   of a table: the columns and their squares
-    ``signs``     of a table: 1 above the column's middle, -1 below
-    ``bins``      of a table: whether a column is low, and whether it is high
-    ``pooled``    of images: means over two by two pixels
-    ``gradients`` of images: differences to the neighbouring pixel, down and across
-    ``cosines``   128 cosines of random directions (Rahimi and Recht, 2007), the same each time
-    ``joined``    all of these side by side: :func:`joined_maps`
-    ============  =================================================================================
+    =============  ================================================================================
+    name           features
+    =============  ================================================================================
+    ``raw``        the columns, standardised by the made-up inputs and cut off at 3; pixels, flat
+    ``squares``    of a table: the columns and their squares
+    ``signs``      of a table: 1 above the column's middle, -1 below
+    ``bins``       of a table: whether a column is low, and whether it is high
+    ``pooled``     of images: means over two by two pixels
+    ``gradients``  of images: differences to the neighbouring pixel, down and across
+    ``cosines``    128 cosines of random directions (Rahimi and Recht, 2007), the same each time
+    ``joined``     all of these side by side: :func:`joined_maps`
+    =============  ================================================================================
 
     Candidates of :func:`optuna_dp.short_list` name them.
 
