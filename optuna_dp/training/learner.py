@@ -114,9 +114,9 @@ class Learner(Rehearsable, Protocol):
         """
 
     def weights_digest(self) -> Callable[[], bytes]:
-        """Returns a function that digests the trained weights as they are when it is called.
+        """Returns a function that digests the model's numbers as they are when it is called.
 
-        It keeps the weights, and no records.
+        Those that are not trained as well. It keeps the model, and no records.
         """
 
     def keep_in_mind(self) -> None:
@@ -140,7 +140,7 @@ class Learner(Rehearsable, Protocol):
         """Puts the model back where it was, with its weights as they are."""
 
 
-def mark_as_trained(parts: Iterable[Any], trial: int) -> None:
+def mark_as_trained(parts: Iterable[Any], trial: int, frozen: Iterable[Any] = ()) -> None:
     """Marks the parts of a model that are trained, and refuses those that a run has trained.
 
     Runs that go on with one another's model are not independent of each other. A private
@@ -149,13 +149,15 @@ def mark_as_trained(parts: Iterable[Any], trial: int) -> None:
     Args:
         parts: The trained parameters, or a model without any.
         trial: The number of the trial.
+        frozen: What the training uses and does not change; it is not marked.
 
     Raises:
         InvalidArgumentError: If one of them is marked already.
     """
     parts = list(parts)
+    used = [*parts, *frozen]
     with _marking:  # Of two threads with one model, one is refused.
-        for part in parts:
+        for part in used:
             if getattr(part, TRAINED_BY, None) is not None:
                 raise InvalidArgumentError(
                     "model",

@@ -54,12 +54,20 @@ class ArrayRecords(Records):
         self._parts = parts
         self._arrays = leaves(parts)
         for array in self._arrays:
-            if not _is_array(array) or array.ndim == 0:
+            if not _is_array(array) or not array.ndim:
                 raise InvalidArgumentError(
                     name,
                     f"records with a {type(array).__name__}",
                     "each part must be a tensor or an array with the records along its first axis",
                     "For example numpy.asarray(y).",
+                )
+            if not isinstance(array, np.ndarray) and not _is_dense(array):
+                raise InvalidArgumentError(
+                    name,
+                    "a sparse or nested tensor",
+                    "its records cannot be drawn one by one",
+                    "Give a dense tensor, x.to_dense() or torch.nested.to_padded_tensor(x, 0), or "
+                    "a data set.",
                 )
         lengths = {len(array) for array in self._arrays}
         if len(lengths) != 1 or 0 in lengths:
@@ -239,6 +247,35 @@ def check_disjoint(records: Records, scored: Records) -> None:
         )
 
 
+def refuse_as_inputs(inputs: Any, *private: Records) -> None:
+    """Refuses inputs of a rehearsal that are private records, where that can be seen.
+
+    Args:
+        inputs: What the model would be called with.
+        private: Records that the rate must not depend on.
+
+    Raises:
+        InvalidArgumentError: If some of them share memory.
+    """
+    given = leaves(tuple(inputs) if isinstance(inputs, list) else inputs)
+    held = [holder for records in private for holder in records.holders()]
+    # What a data set has as its attributes.
+    held += [part for holder in held for part in getattr(holder, "__dict__", {}).values()]
+    if any(
+        first is second or (_is_array(first) and _is_array(second) and _overlap(first, second))
+        for first in given
+        for second in held
+    ):
+        raise InvalidArgumentError(
+            "inputs",
+            "some of the private records",
+            "the learning rate is rehearsed on them without noise, so they must be made up or "
+            "public",
+            "Describe what is public about a record: odp.made_up_images(1, 28, 28), "
+            "odp.made_up_tokens(vocabulary, length) or odp.made_up_inputs(...).",
+        )
+
+
 def mapped(function: Callable[[Any], Any], part: Any) -> Any:
     """Returns a part of records with a function applied to each of its arrays."""
     if isinstance(part, Mapping):
@@ -262,6 +299,12 @@ def _is_array(value: Any) -> bool:
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _is_dense(tensor: Any) -> bool:
+    import torch  # An extra.
+
+    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def _rows(array: Any, indices: npt.NDArray[np.int64]) -> Any:
@@ -299,6 +342,7 @@ def _shares_memory(array: Any) -> bool:
 def _overlap(first: Any, second: Any) -> bool:
     """Returns whether two arrays share memory of the processor."""
     try:
+        first, second = (a.detach() if _is_tensor(a) else a for a in (first, second))
         return np.shares_memory(np.asarray(first), np.asarray(second))
     except (RuntimeError, TypeError):
         return False  # On a GPU, or of a type that numpy does not have.

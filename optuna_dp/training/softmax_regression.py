@@ -121,8 +121,8 @@ class SoftmaxLearner(Learner):
         return self._model.logits(inputs)
 
     def weights_digest(self) -> Callable[[], bytes]:
-        weights = self._model.weights
-        return lambda: hashlib.blake2b(weights.tobytes(), digest_size=16).digest()
+        model = self._model  # Its array may be replaced by another.
+        return lambda: hashlib.blake2b(model.weights.tobytes(), digest_size=16).digest()
 
     def keep_in_mind(self) -> None:
         """There is nothing but the weights; see :class:`Learner`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +29,7 @@ from optuna_dp.training.unchanged import (
     digest_of_values,
     fingerprint,
     holder_of,
+    reachable,
 )
 
 # Of the gradients of the records that are computed at a time.
@@ -117,6 +117,14 @@ class TorchLearner(TorchWeights, Learner):
                 "a step could use them without noise",
                 "A loss or a score gets the record as its arguments and must use nothing else.",
             )
+        for path, part in reachable(self._roots):
+            if isinstance(part, torch.jit.ScriptModule):
+                raise InvalidArgumentError(
+                    path.split(".")[0].split("[")[0],
+                    path,
+                    "it is a module of torch.jit, which may keep records where nobody sees them",
+                    "Pass the module that was scripted or traced.",
+                )
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):
             with errors_translated(self._loss_argument):
@@ -157,7 +165,9 @@ class TorchLearner(TorchWeights, Learner):
         )
 
     def take_over(self, trial: int) -> None:
-        mark_as_trained(self._trained, trial)
+        # Frozen layers and teachers that another run has trained are refused as well.
+        used = [part for _, part in reachable(self._roots) if isinstance(part, nn.Parameter)]
+        mark_as_trained(self._trained, trial, used)
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[torch.Tensor]:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> list[torch.Tensor]:
@@ -190,7 +200,13 @@ class TorchLearner(TorchWeights, Learner):
         return [weighted_sum(factors, gradient) for gradient in gradients]
 
     def weights_digest(self) -> Callable[[], bytes]:
-        return functools.partial(digest_of_values, list(self._trained))
+        model = self._model
+
+        def digest() -> bytes:
+            # As it is then: a parameter may be replaced, and what is frozen trained later.
+            return digest_of_values([*model.parameters(), *model.buffers()])
+
+        return digest
 
     def check_unchanged(self) -> None:
         self._forget_gradients()

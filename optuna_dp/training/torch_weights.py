@@ -66,7 +66,7 @@ class TorchWeights(Rehearsable):
         self._optimizer.step()
 
     def weight_values(self) -> list[torch.Tensor]:
-        return [weight.detach().double() for weight in self._trained]
+        return [weight.detach().to(torch.float64, copy=True) for weight in self._trained]
 
     def set_weights(self, values: list[torch.Tensor]) -> None:
         self._assign(values)

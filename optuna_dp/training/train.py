@@ -21,7 +21,13 @@ from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 from optuna_dp.training.optimizers import OptimizerFactory
-from optuna_dp.training.records import Records, check_disjoint, check_number, read_records
+from optuna_dp.training.records import (
+    Records,
+    check_disjoint,
+    check_number,
+    read_records,
+    refuse_as_inputs,
+)
 from optuna_dp.training.rehearsal import Rehearsal, rehearsed
 from optuna_dp.training.run_endings import TrainedWeights, check_at_end
 from optuna_dp.training.sampling import poisson_sample
@@ -231,6 +237,8 @@ def train(
     assert run.records is not None
     check_number(all_records, run.records)
     scored = _scored_records(run, all_records, functions.has_score, score_records, score_size)
+    is_private = scored is not None and run.scored_on == "disjoint"
+    refuse_as_inputs(inputs, all_records, *([scored.records] if scored and is_private else []))
     learner = _learner(model, functions, norm, physical_batch_size, device, optimizer)
     try:
         kind = "adam" if optimizer is None else optimizer

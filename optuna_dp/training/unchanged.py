@@ -52,9 +52,12 @@ def digest_of_values(tensors: list[torch.Tensor]) -> bytes:
     """Returns a digest of the numbers in tensors, wherever they are kept."""
     digest = hashlib.blake2b(digest_size=16)
     for tensor in tensors:
-        flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
-        for piece in flat.split(_BYTES_AT_A_TIME):
-            digest.update(piece.cpu().numpy())
+        try:
+            flat = tensor.detach().reshape(-1).contiguous().view(torch.uint8)
+            for piece in flat.split(_BYTES_AT_A_TIME):
+                digest.update(piece.cpu().numpy())
+        except (RuntimeError, TypeError):  # Sparse or quantized, or its memory is given back.
+            digest.update(repr(tensor).encode())
     return digest.digest()
 
 

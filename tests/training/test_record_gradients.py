@@ -155,11 +155,12 @@ def test_weights_decay_and_the_schedule_apply_to_the_step() -> None:
     assert model.weight.item() == pytest.approx(first - 0.25 * (1.0 + 0.1 * first), abs=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_last_weights_are_averaged_as_the_schedule_says(share: float) -> None:
-    model = nn.Linear(1, 1, bias=False)
+def test_the_last_weights_are_averaged_as_the_schedule_says(share: float, dtype: Any) -> None:
+    model = nn.Linear(1, 1, bias=False, dtype=dtype)
     nn.init.zeros_(model.weight)
-    x = torch.ones(4, 1)
+    x = torch.ones(4, 1, dtype=dtype)
     run = granted(4, noise_multiplier=NO_NOISE, steps=4)
     arguments = {**PLAIN, "clipping_norm": 1.0, "schedule": Schedule("constant", share)}
     odp.train(run, model, (x, x), loss=lambda output, target: output.sum(), **arguments)

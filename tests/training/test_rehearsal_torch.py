@@ -164,6 +164,13 @@ def test_the_module_is_as_it_was_to_the_last_bit() -> None:
         assert torch.equal(value, before[name])
 
 
+def test_a_module_in_double_precision_is_rehearsed_and_as_it_was() -> None:
+    module = nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 4)).double()
+    before = copy.deepcopy(module.state_dict())
+    rehearsal(module, INPUTS)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
 def test_only_what_is_trained_makes_noise() -> None:
     """The frozen part is 64 x 64 weights, of which a tenth of the noise would be far too much."""
     body, head = nn.Linear(64, 64), nn.Linear(64, 10)

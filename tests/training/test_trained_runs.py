@@ -575,13 +575,29 @@ def test_a_private_selection_of_runs_with_one_model_is_refused() -> None:
 
 
 def go_on_without_noise(module: Any) -> None:
-    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    optimizer = torch.optim.SGD(module[2].parameters(), 0.1)
     cross_entropy(module(X), Y).backward()
     optimizer.step()
 
 
 def go_on_with_a_copy(module: Any) -> None:
     go_on_without_noise(copy.deepcopy(module))
+
+
+def go_on_with_what_was_frozen(module: Any) -> None:
+    module[0].weight.data += 0.1
+
+
+def go_on_with_running_statistics(module: Any) -> None:
+    module.train()(X)
+
+
+def replace_a_parameter(module: Any) -> None:
+    module[2].weight = nn.Parameter(module[2].weight.detach() + 0.1)
+
+
+def give_the_memory_back(module: Any) -> None:
+    module.to("meta")
 
 
 def move_and_merge(module: Any) -> None:
@@ -592,6 +608,10 @@ def move_and_merge(module: Any) -> None:
     ("after", "word"),
     [
         (go_on_without_noise, "not checked"),
+        (go_on_with_what_was_frozen, "not checked"),
+        (go_on_with_running_statistics, "not checked"),
+        (replace_a_parameter, "not checked"),
+        (give_the_memory_back, "not checked"),
         (go_on_with_a_copy, "enforced"),
         (move_and_merge, "enforced"),
     ],
@@ -604,7 +624,9 @@ def test_weights_that_change_after_the_training_are_not_those_that_it_left(
     )
 
     def objective(trial: Any) -> float:
-        trained = train(odp.fidelity(trial), score="accuracy")
+        module = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5).eval(), nn.Linear(5, 2))
+        module[0].weight.requires_grad_(False)
+        trained = train(odp.fidelity(trial), module, score="accuracy")
         after(trained.model)
         return float(trained.score)
 
@@ -619,14 +641,18 @@ def test_weights_that_change_after_the_training_are_not_those_that_it_left(
     }  # fmt: skip
 
 
-def test_a_softmax_regression_that_is_changed_is_noted_as_well() -> None:
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_softmax_regression_that_is_changed_is_noted_as_well(in_place: bool) -> None:
     plan = odp.plan_budget(epsilon=3.0, records=N, batch_size=20, epochs=10, pilots=0)
     study = study_of(odp.BudgetSampler(plan))
 
     def objective(trial: Any) -> float:
         regression = odp.SoftmaxRegression(4, 2)
         trained = odp.train(odp.fidelity(trial), regression, (X.numpy(), Y.numpy()))
-        regression.weights[0] += 1.0
+        if in_place:
+            regression.weights[0] += 1.0
+        else:
+            regression.weights = regression.weights + 1.0
         assert trained.score is None
         return 0.0
 

@@ -263,6 +263,7 @@ def test_a_contrastive_loss_has_no_companion() -> None:
         ((X[:1].expand(N, 4), Y), "share memory"),
         ((torch.randn(20).unfold(0, 4, 2)[:N], Y), "share memory"),
         ((np.lib.stride_tricks.sliding_window_view(np.ones(11), 4), Y), "share memory"),
+        ((X.to_sparse(), Y), "sparse or nested"),
         ((X, Y[:5]), "same length"),
         ((X[:0], Y[:0]), "there must be a record"),
         ((X, [0] * N), "must be a tensor or an array"),
@@ -273,6 +274,14 @@ def test_a_contrastive_loss_has_no_companion() -> None:
 )
 def test_what_is_not_all_records_once_is_refused(records: Any, match: str) -> None:
     refused(match, records=records)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged, torch.sparse_csr])
+def test_sparse_and_nested_tensors_are_refused(layout: Any) -> None:
+    is_sparse = layout is torch.sparse_csr
+    x = X.to_sparse_csr() if is_sparse else torch.nested.nested_tensor(list(X), layout=layout)
+    refused("sparse or nested", records=(x, Y))
 
 
 def test_an_iterable_data_set_is_refused() -> None:
@@ -436,6 +445,51 @@ def test_a_model_that_another_run_has_trained_is_refused(softmax: bool) -> None:
     with pytest.raises(InvalidArgumentError, match="has to begin anew"):
         odp.train(run, model, records, **loss)
     assert claimed(run, TRAINING) == []
+
+
+@pytest.mark.parametrize("is_teacher", [False, True])
+def test_a_frozen_part_that_another_run_has_trained_is_refused(is_teacher: bool) -> None:
+    first = nn.Linear(4, 3)
+    odp.train(granted(N), first, (X, Y), loss=cross_entropy)
+    first.requires_grad_(False)
+
+    def distilled(model: Any, x: Any, y: Any) -> Any:
+        return (model(x) - first(x)).square().mean()
+
+    if is_teacher:
+        refused("has to begin anew", record_loss=distilled, learning_rate=0.1)
+    else:
+        refused("has to begin anew", nn.Sequential(first, nn.Linear(3, 3)), learning_rate=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scripted_module_which_may_keep_records_unseen_is_refused() -> None:
+    scripted = torch.jit.trace(linear(), X[:1])
+    for model in (scripted, nn.Sequential(nn.Linear(4, 4), scripted)):
+        assert refused("module of torch.jit", model, learning_rate=0.1).argument == "model"
+
+
+class Held(torch.utils.data.Dataset[Any]):
+    def __init__(self) -> None:
+        self.x = X
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index], Y[index]
+
+
+@pytest.mark.parametrize("inputs", [X, X[:2], (X[:, :4],), {"input": X[::2]}, X.numpy()])
+@pytest.mark.parametrize("records", [(X, Y), (X.numpy(), Y.numpy()), TensorDataset(X, Y), Held()])
+def test_a_rate_is_not_rehearsed_on_the_records(inputs: Any, records: Any) -> None:
+    assert refused("without noise", records=records, inputs=inputs).argument == "inputs"
+
+
+def test_a_softmax_regression_is_not_rehearsed_on_the_records() -> None:
+    records = (X.numpy(), Y.numpy())
+    with pytest.raises(InvalidArgumentError, match="made up or public"):
+        odp.train(granted(N), odp.SoftmaxRegression(4, 3), records, inputs=records[0][:3])
 
 
 class Recurrent(nn.Module):
