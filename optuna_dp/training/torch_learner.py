@@ -159,7 +159,18 @@ class TorchLearner(TorchWeights, Learner):
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
         """Returns records of zeros; only the shapes of the first few records are used."""
-        first = self.on_device(records.take(np.arange(min(len(records), _RECORDS_LOOKED_AT))))
+        looked_at = np.arange(min(len(records), _RECORDS_LOOKED_AT))
+        try:
+            found = records.take(looked_at)
+        except InvalidArgumentError:  # They differ in shape.
+            raise
+        except Exception:  # One of them is broken, and counts as zero.
+            one_by_one = (parts for _, parts in by_chunk(records.take, looked_at, 1))
+            whole = next((parts for parts in one_by_one if parts is not None), None)
+            if whole is None:
+                raise
+            found = whole
+        first = self.on_device(found)
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )

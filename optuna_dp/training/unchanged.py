@@ -7,10 +7,12 @@ is copied.
 
 from __future__ import annotations
 
+import contextvars
 import dis
 import enum
 import functools
 import hashlib
+import queue
 import secrets
 import sys
 import types
@@ -129,6 +131,13 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from held_by(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    elif isinstance(value, contextvars.ContextVar):
+        yield ".value", value.get(None)
+    elif isinstance(value, queue.SimpleQueue):
+        yield ".size", value.qsize()
+    elif isinstance(value, functools._lru_cache_wrapper):
+        # Not its hits: a table that is made once and read by each record holds no records.
+        yield from ((".size", value.cache_info().currsize), (".function", value.__wrapped__))
     elif isinstance(value, type):
         for kind in value.__mro__:
             if _is_of_a_script(str(kind.__module__)):

@@ -517,6 +517,12 @@ def test_how_a_run_ends_does_not_depend_on_a_record_under_anomaly_detection() ->
     assert trained.score is not None
 
 
+def test_a_broken_first_record_does_not_refuse_a_training() -> None:
+    run = granted(N)
+    train(run, model(), Failing({0, 5}))
+    assert claimed(run, TRAINING)[0]["finished"]
+
+
 def test_training_records_are_no_public_records() -> None:
     run = granted(N, score=None)
     with pytest.raises(InvalidArgumentError, match="shares memory with the training's"):

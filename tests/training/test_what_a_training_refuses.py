@@ -5,8 +5,10 @@ Nothing is charged then: the trial has not claimed its training, and may train a
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import io
+import queue
 import re
 import types
 from collections import deque
@@ -467,6 +469,45 @@ def test_a_scripted_module_which_may_keep_records_unseen_is_refused() -> None:
     scripted = torch.jit.trace(linear(), X[:1])
     for model in (scripted, nn.Sequential(nn.Linear(4, 4), scripted)):
         assert refused("module of torch.jit", model, learning_rate=0.1).argument == "model"
+
+
+def in_a_cache() -> Any:
+    @functools.lru_cache
+    def remembered(output: Any) -> None: ...
+
+    return remembered
+
+
+def in_a_queue() -> Any:
+    kept: Any = queue.SimpleQueue()
+    return lambda output: kept.put(output)
+
+
+def in_a_context() -> Any:
+    kept: Any = contextvars.ContextVar("kept")
+    return lambda output: kept.set(output)
+
+
+@pytest.mark.parametrize("make", [in_a_cache, in_a_queue, in_a_context])
+def test_a_loss_that_keeps_something_out_of_sight_is_refused(make: Any) -> None:
+    keep = make()
+
+    def loss(output: Any, target: Any) -> Any:
+        keep(output)
+        return cross_entropy(output, target)
+
+    refused("it changes when a loss or a score is computed", loss=loss, learning_rate=0.1)
+
+
+def test_a_table_that_is_made_once_is_no_record() -> None:
+    @functools.lru_cache
+    def table(classes: int) -> Any:
+        return torch.ones(classes)
+
+    def loss(output: Any, target: Any) -> Any:
+        return cross_entropy(output, target, weight=table(3))
+
+    odp.train(granted(N), linear(), (X, Y), loss=loss, learning_rate=0.1)
 
 
 class Held(torch.utils.data.Dataset[Any]):
