@@ -294,6 +294,7 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
     if not plan.pilots:
         script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
     if plan.candidates is not None:
+        assert _MODEL + _SEARCHED in script
         script = script.replace(_MODEL + _SEARCHED, _LISTED).replace(_AROUND, _LIST)
         shown = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
         missing = plan.candidates - len(_NAMES)
@@ -307,12 +308,13 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
 _NAMES = ("joined", "squares", "raw", "cosines", "bins", "signs")
 _MODEL = """\
     # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy.
+    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like.
     model = odp.SoftmaxRegression(x.shape[1], 2)
 """
 _LISTED = """\
     # HERE: your model. With PyTorch any torch.nn.Module, and in odp.train also
-    # loss=torch.nn.functional.cross_entropy. The learning rate follows from public numbers.
+    # loss=torch.nn.functional.cross_entropy, and inputs=odp.made_up_images(...) or the like. The
+    # learning rate follows from public numbers.
     features = maps[trial.suggest_categorical("features", sorted(maps))](x)
     features = np.hstack([features, np.ones((len(x), 1))])
     model = odp.SoftmaxRegression(features.shape[1], 2)

@@ -244,24 +244,6 @@ def test_a_full_disk_costs_no_study_on_a_journal(room: int, tmp_path: Path) -> N
     assert odp.release(again, RUN, failures=None).params is not None
 
 
-@pytest.mark.slow
-def test_a_full_disk_costs_no_study_on_sqlite(tmp_path: Path) -> None:
-    path, calls = tmp_path / "tuning.db", tmp_path / "calls"
-    place = f"sqlite:///{path}"
-    optuna.create_study(study_name="s", storage=place, direction="maximize")
-    limit = path.stat().st_size
-    for _ in range(2):
-        ended = work(place, calls, limit)
-        assert ended.returncode != 0
-        assert last_line(ended).startswith("optuna_dp.errors.StorageError: The storage")
-    study = optuna.load_study(study_name="s", storage=place)
-    odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
-    ended = work(place, calls)
-    assert ended.returncode == 0 or "no run can begin" in last_line(ended)
-    made = calls.read_text().split() if calls.exists() else []
-    assert len(made) == len(set(made))
-
-
 class Small(optuna.storages.InMemoryStorage):
     """Holds 65,535 bytes an attribute, as MySQL does."""
 

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, BaseDistribution], Prior, Event, float]] = {
     "guess": (
         {"x": FloatDistribution(1e-6, 1e6, log=True)},
         around({"x": 1.0}),
-        lambda c: c["x"] < math.exp(-1.2816 * 0.7),
+        lambda c: c["x"] < math.exp(-1.2816),
         0.1,
     ),
     "joint": (
