@@ -39,11 +39,8 @@ _DISJOINT_SCORE_SHARE = 0.9
 _SMALLEST_SCORE_NOISE, _LARGEST_SCORE_NOISE = 0.1, 1e6
 # A pilot with less than this of the last run's signal to noise teaches nothing.
 _FAINTEST = 0.01
-# What a plan may leave of its budget: a step of the secant after the first exact answer.
+# What either search may leave of the budget: a step of the secant after the first exact answer.
 _UNUSED = 0.001
-# What the search for the last run alone may leave, so that its first exact answer is nearly
-# always one: the pilots take the rest.
-_UNUSED_BY_LAST = 0.007
 
 
 @dataclass(frozen=True)
@@ -73,13 +70,7 @@ class Split:
             return PaidRuns(count, noise, steps, score_noise, event)
 
         start = self._start(whole / count, steps)
-        alone = increase == 1.0
-        noise, cost, ratio = self._search(
-            lambda value: [runs(value, score_noise)],
-            start,
-            1.0,
-            unused=_UNUSED if alone else _UNUSED_BY_LAST,
-        )
+        noise, cost, ratio = self._search(lambda value: [runs(value, score_noise)], start, 1.0)
         if cost > self.epsilon:
             raise InvalidArgumentError(
                 "epsilon",
@@ -125,9 +116,7 @@ class Split:
             of_last = whole * increase**-2 / last.count
             start = last.noise_multiplier * math.sqrt(of_last / shares[0] * steps / last.steps)
         least = 2.0 ** (len(sizes) - 1)
-        noise, cost, _ = self._search(
-            lambda value: [*rungs(value), last], start, least, ratio, unused=_UNUSED
-        )
+        noise, cost, _ = self._search(lambda value: [*rungs(value), last], start, least, ratio)
         if not 0.99 * self.epsilon <= cost <= self.epsilon:
             raise InvalidArgumentError(
                 "pilots",
@@ -154,8 +143,6 @@ class Split:
         start: float,
         least: float,
         ratio: float = 1.0,
-        *,
-        unused: float,
     ) -> tuple[float, float, float]:
         """Returns the least noise within the budget, what all costs then, cost over estimate."""
 
@@ -179,16 +166,16 @@ class Split:
                 return _rough_epsilon(composed(scale.value(u)), self.delta)
             return self._estimate(runs(_rounded(scale.value(u))))
 
-        found = guided(exact, rough, self.epsilon, scale, ratio=ratio, tolerance=unused)
+        found = guided(exact, rough, self.epsilon, scale, ratio=ratio, tolerance=_UNUSED)
         if self.sample_rate is None:
             # An event of the caller's may be judged better by something else than its profile.
             cost = composed(scale.value(found.at)).epsilon(self.delta)
-            if not (1.0 - unused) * self.epsilon <= cost <= self.epsilon:
+            if not (1.0 - _UNUSED) * self.epsilon <= cost <= self.epsilon:
                 found = largest_within(
                     lambda u: composed(scale.value(u)).epsilon(self.delta),
                     self.epsilon,
                     scale.starting_at(found),
-                    tolerance=unused,
+                    tolerance=_UNUSED,
                 )
         return _rounded(scale.value(found.at)), found.cost, found.cost / rough(found.at)
 
