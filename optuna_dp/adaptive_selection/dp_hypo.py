@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from optuna.distributions import BaseDistribution
-from optuna.search_space import intersection_search_space
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.adaptive_selection.densities.adaptive_density import AdaptiveDensity, search_bounds
 from optuna_dp.adaptive_selection.densities.projection import Projection
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.models.history import GrowingHistory
+from optuna_dp.models.history import GrowingHistory, SharedSpace
 from optuna_dp.models.prior import Prior
 from optuna_dp.models.scores import RunOutcome
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
@@ -143,6 +142,7 @@ class DPHyPOSampler(SelectionSampler):
             standardize=standardize,
         )
         self._history = GrowingHistory(_outcome)
+        self._shared_space = SharedSpace()
 
     def _promised(self, startup_runs: int | None) -> int:
         """Returns how many runs are promised to come from the prior."""
@@ -181,7 +181,7 @@ class DPHyPOSampler(SelectionSampler):
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
         if number < self._startup or self._search_space is not None:
             return super()._space_of(study, plan, number)
-        return intersection_search_space(self._visible(study, number))
+        return self._shared_space.of(self._visible(study, number))
 
     def _each_alone(self, study: Study, trial: FrozenTrial) -> bool:
         return self._is_uniform and trial.number < self._startup

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, overload
 
 import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.models.encoding import encode_params
@@ -102,3 +104,45 @@ class GrowingHistory(Generic[S]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return GrowingHistory, (self._read,)
+
+
+class SharedSpace:
+    """The hyperparameters that all completed trials of one search have; a cache, as above.
+
+    It is what ``optuna.search_space.intersection_search_space`` makes of these trials, without
+    reading all of them again for each proposal. Copies and pickles are empty.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._trials: list[FrozenTrial] = []
+        self._space: dict[str, BaseDistribution] | None = None
+
+    def of(self, trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
+        """Returns what they share, by name, in the order of names.
+
+        Args:
+            trials: Trials that have ended, the same objects from call to call.
+        """
+        with self._lock:
+            count = len(self._trials)
+            if count > len(trials) or not all(map(operator.is_, self._trials, trials)):
+                self._forget()
+                count = 0
+            for trial in trials[count:]:
+                self._trials.append(trial)
+                if trial.state is not TrialState.COMPLETE:
+                    continue
+                before = trial.distributions if self._space is None else self._space
+                self._space = {
+                    name: distribution
+                    for name, distribution in before.items()
+                    if trial.distributions.get(name) == distribution
+                }
+            return dict(sorted((self._space or {}).items()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SharedSpace, ()
