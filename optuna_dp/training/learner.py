@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -98,6 +98,15 @@ class Learner(Rehearsable, Protocol):
             trial: The trial's number.
         """
 
+    def trained_sizes(self) -> list[int]:
+        """Returns how many bytes the numbers of each trained parameter have."""
+
+    def trained_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """Yields size and digest of each trained parameter of one of some sizes, in bytes."""
+
+    def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """Yields the same of all that the training uses, whether it is trained or not."""
+
     def try_out(self, records: Records, score_records: Records | None) -> None:
         """Computes losses and scores of made-up records, and refuses what cannot be private.
 
@@ -157,16 +166,20 @@ def mark_as_trained(parts: Iterable[Any], trial: int, frozen: Iterable[Any] = ()
     parts = list(parts)
     used = [*parts, *frozen]
     with _marking:  # Of two threads with one model, one is refused.
-        for part in used:
-            if getattr(part, TRAINED_BY, None) is not None:
-                raise InvalidArgumentError(
-                    "model",
-                    "a model with weights that a run has trained",
-                    "another run has trained it, and a run has to begin anew",
-                    "Make the model inside the objective.",
-                )
+        if any(getattr(part, TRAINED_BY, None) is not None for part in used):
+            raise trained_before()
         for part in parts:
             setattr(part, TRAINED_BY, trial)
+
+
+def trained_before() -> InvalidArgumentError:
+    """Returns the error for a model that another run has trained, or a part of it."""
+    return InvalidArgumentError(
+        "model",
+        "a model with weights that a run has trained",
+        "another run has trained it, and a run has to begin anew",
+        "Make the model inside the objective.",
+    )
 
 
 def by_chunk(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +15,13 @@ import numpy.typing as npt
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, by_chunk, mark_as_trained
+from optuna_dp.training.learner import (
+    CLIPPING_MARGIN,
+    Learner,
+    by_chunk,
+    mark_as_trained,
+    trained_before,
+)
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
 from optuna_dp.training.schema import features_of_order_one
@@ -56,6 +64,21 @@ class SoftmaxRegression:
     def predict(self, x: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Returns the likeliest class of each record, shape (n,)."""
         return np.asarray(np.argmax(self.logits(x), axis=1))
+
+
+_memory_lock = threading.Lock()
+_trained_arrays: list[weakref.ref[FloatArray]] = []
+
+
+def _claim_memory(weights: FloatArray) -> None:
+    """Takes the memory of weights that are to be trained; refuses what a run has trained."""
+    with _memory_lock:
+        _trained_arrays[:] = [array for array in _trained_arrays if array() is not None]
+        for reference in _trained_arrays:
+            array = reference()
+            if array is not None and np.may_share_memory(array, weights):
+                raise trained_before()
+        _trained_arrays.append(weakref.ref(weights))
 
 
 class SoftmaxLearner(Learner):
@@ -102,6 +125,17 @@ class SoftmaxLearner(Learner):
 
     def take_over(self, trial: int) -> None:
         mark_as_trained([self._model], trial)
+        _claim_memory(self._model.weights)
+
+    def trained_sizes(self) -> list[int]:
+        return [self._model.weights.nbytes]
+
+    def trained_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        if self._model.weights.nbytes in sizes:
+            yield self._model.weights.nbytes, self.weights_digest()()
+
+    def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        return self.trained_digests(sizes)
 
     def begin(self, optimizer: Any, learning_rate: float) -> None:
         self._optimizer = ArrayOptimizer(optimizer, self._model.weights, learning_rate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,17 @@ from optuna_dp.training.gradient_norms import (
     squared_norms,
     weighted_sum,
 )
-from optuna_dp.training.learner import CLIPPING_MARGIN, Learner, by_chunk, mark_as_trained
+from optuna_dp.training.learner import (
+    CLIPPING_MARGIN,
+    Learner,
+    by_chunk,
+    mark_as_trained,
+    trained_before,
+)
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
 from optuna_dp.training.records import Records, mapped
 from optuna_dp.training.schema import features_of_order_one
+from optuna_dp.training.torch_memory import claim_memory
 from optuna_dp.training.torch_weights import TorchWeights, renew_lists_of_weights
 from optuna_dp.training.unchanged import (
     difference,
@@ -86,6 +93,7 @@ class TorchLearner(TorchWeights, Learner):
         affordable = max(1, _GRADIENT_BYTES // (4 * self.weights))
         self.chunk_size = chunk_size or min(affordable, _MOST_RECORDS_AT_A_TIME)
         self._unchanged: dict[str, bytes] = {}
+        self._is_taken_over = False
 
     def _move(self, device: Any) -> torch.device:
         if device is None:
@@ -177,8 +185,23 @@ class TorchLearner(TorchWeights, Learner):
 
     def take_over(self, trial: int) -> None:
         # Frozen layers and teachers that another run has trained are refused as well.
-        used = [part for _, part in reachable(self._roots) if isinstance(part, nn.Parameter)]
-        mark_as_trained(self._trained, trial, used)
+        mark_as_trained(self._trained, trial, self._used_parameters())
+        if not claim_memory(self._trained, self._used_parameters()):
+            raise trained_before()
+        self._is_taken_over = True
+
+    def _used_parameters(self) -> list[nn.Parameter]:
+        found = {id(part): part for _, part in reachable(self._roots)}
+        return [part for part in found.values() if isinstance(part, nn.Parameter)]
+
+    def trained_sizes(self) -> list[int]:
+        return [weight.nbytes for weight in self._trained]
+
+    def trained_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        return _digests(self._trained, sizes)
+
+    def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        return _digests(self._used_parameters(), sizes)
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[torch.Tensor]:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> list[torch.Tensor]:
@@ -253,6 +276,14 @@ class TorchLearner(TorchWeights, Learner):
         super().close()
         if self._device != self._home:
             self._model.to(self._home)
+        if self._is_taken_over:  # The weights may be in other memory by now.
+            claim_memory(self._trained, [])
+
+
+def _digests(weights: list[nn.Parameter], sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    for weight in weights:
+        if weight.nbytes in sizes:
+            yield weight.nbytes, digest_of_values([weight])
 
 
 def is_dense(model: nn.Module) -> bool:

@@ -34,6 +34,7 @@ from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.softmax_regression import SoftmaxLearner, SoftmaxRegression
 from optuna_dp.training.stepping import take_steps
+from optuna_dp.training.trained_values import refuse_copies, remember
 from optuna_dp.training.trial_notes import (
     BY_ENGINE,
     SCORE,
@@ -254,11 +255,13 @@ def train(
         )
         learner.begin(kind, rate)
         noise = _noise(secure_noise, learner, run)
+        beginning = refuse_copies(trial, learner)
         learner.take_over(trial.number)
         training_claim = claim(trial, TRAINING, by=BY_ENGINE)
         _take_steps(run, learner, all_records, noise, norm, schedule, show_progress)
         learner.check_unchanged()
         training_claim.finish(steps=run.steps, noise=noise.word)
+        remember(trial, learner, beginning)
         check_at_end(trial, TrainedWeights(trial, learner.weights_digest()))
         value = None if not functions.has_score else _score(run, trial, learner, scored)
     finally:
