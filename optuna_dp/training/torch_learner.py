@@ -35,6 +35,7 @@ from optuna_dp.training.unchanged import (
     difference,
     digest_of_values,
     fingerprint,
+    has_own_rule_for_batches,
     holder_of,
     reachable,
 )
@@ -132,6 +133,13 @@ class TorchLearner(TorchWeights, Learner):
                     path,
                     "it is a module of torch.jit, which may keep records where nobody sees them",
                     "Pass the module that was scripted or traced.",
+                )
+            if has_own_rule_for_batches(part):
+                raise InvalidArgumentError(
+                    path.split(".")[0].split("[")[0],
+                    path,
+                    "it has a rule of its own for torch.func.vmap, which may mix records",
+                    "Let PyTorch make the rule: generate_vmap_rule = True in a Function.",
                 )
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):

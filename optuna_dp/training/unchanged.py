@@ -101,6 +101,19 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
 
 
+def has_own_rule_for_batches(value: Any) -> bool:
+    """Returns whether a script has written how an operation treats many records at once.
+
+    ``torch.func.vmap`` computes the loss of many records by such a rule, which may mix them.
+    """
+    if isinstance(value, type) and issubclass(value, torch.autograd.Function):
+        function: Any = value
+        own = function.vmap is not torch.autograd.Function.vmap
+        return own and not function.generate_vmap_rule and _is_of_a_script(value.__module__)
+    rule = getattr(value, "_vmap_fn", None) if type(value).__name__ == "CustomOpDef" else None
+    return rule is not None and _is_of_a_script(rule.__module__)
+
+
 def difference(before: Fingerprint, after: Fingerprint) -> str | None:
     """Returns the name of a value that differs, None if all are the same."""
     changed = [
@@ -133,6 +146,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif isinstance(value, contextvars.ContextVar):
         yield ".value", value.get(None)
+    elif isinstance(value, types.GeneratorType):
+        frame = value.gi_frame  # None after its end.
+        if frame is not None:
+            yield ".position", frame.f_lasti
+            yield ".locals", dict(frame.f_locals)
     elif isinstance(value, queue.SimpleQueue):
         yield ".size", value.qsize()
     elif isinstance(value, functools._lru_cache_wrapper):
@@ -168,7 +186,7 @@ def _pickles_by_itself(kind: type) -> bool:
 def _state(value: Any) -> Any:
     """Returns what an object is pickled as besides its attributes, such as a text's characters.
 
-    None of what cannot be pickled, such as a generator. What it holds is not seen.
+    None of what cannot be pickled. What it holds is not seen.
     """
     try:
         with warnings.catch_warnings():

@@ -488,7 +488,31 @@ def in_a_context() -> Any:
     return lambda output: kept.set(output)
 
 
-@pytest.mark.parametrize("make", [in_a_cache, in_a_queue, in_a_context])
+def in_a_generator() -> Any:
+    def steps() -> Any:
+        total = 0
+        while True:
+            yield total
+            total += 1
+
+    counted = steps()
+    return lambda output: next(counted)
+
+
+def in_what_a_generator_holds() -> Any:
+    def outputs() -> Any:
+        kept: list[Any] = []
+        while True:
+            kept.append((yield))
+
+    keeping = outputs()
+    next(keeping)
+    return lambda output: keeping.send(output)
+
+
+@pytest.mark.parametrize(
+    "make", [in_a_cache, in_a_queue, in_a_context, in_a_generator, in_what_a_generator_holds]
+)
 def test_a_loss_that_keeps_something_out_of_sight_is_refused(make: Any) -> None:
     keep = make()
 
@@ -608,3 +632,63 @@ def test_a_complex_score_is_refused() -> None:
         return torch.view_as_complex(model(x[None])[0, :2])
 
     refused("must be a real number", record_score=score)
+
+
+class SquareOfAll(torch.autograd.Function):
+    """Squares; of many records at once it adds their sum to each."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.square()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return 2.0 * ctx.saved_tensors[0] * gradient
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+        return SquareOfAll.apply(x + x.sum(0, keepdim=True)), 0
+
+
+class Square(torch.autograd.Function):
+    """The same by the rule that PyTorch makes."""
+
+    generate_vmap_rule = True
+    forward = SquareOfAll.forward
+    setup_context = SquareOfAll.setup_context
+    backward = SquareOfAll.backward
+
+
+class Squared(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        return SquareOfAll.apply(super().forward(x))
+
+
+def test_an_operation_that_may_mix_records_by_a_rule_of_its_own_is_refused() -> None:
+    def squared(output: Any, target: Any) -> Any:
+        return SquareOfAll.apply(output).mean()
+
+    def by_torchs_rule(output: Any, target: Any) -> Any:
+        return Square.apply(output).mean()
+
+    refused("rule of its own", loss=squared, learning_rate=0.1)
+    refused("rule of its own", Squared(4, 3), learning_rate=0.1)
+    odp.train(granted(N), linear(), (X, Y), loss=by_torchs_rule, learning_rate=0.1)
+
+
+def test_a_custom_operator_with_a_rule_of_its_own_is_refused() -> None:
+    @torch.library.custom_op("optuna_dp_tests::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2.0 * x
+
+    twice.register_autograd(lambda ctx, gradient: 2.0 * gradient)
+    twice.register_vmap(lambda info, dims, x: (twice(x + x.sum(0, keepdim=True)), 0))
+
+    def doubled(output: Any, target: Any) -> Any:
+        return twice(output).mean()
+
+    refused("rule of its own", loss=doubled, learning_rate=0.1)
