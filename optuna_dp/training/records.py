@@ -309,7 +309,10 @@ def _is_dense(tensor: Any) -> bool:
 
 def _rows(array: Any, indices: npt.NDArray[np.int64]) -> Any:
     if isinstance(array, np.ndarray):
-        return array[indices]
+        rows = array[indices]
+        if rows.dtype == np.longdouble:  # PyTorch has neither these nor another byte order.
+            rows = rows.astype(np.float64)
+        return rows.astype(rows.dtype.newbyteorder("="), copy=False)
     import torch  # An extra.
 
     return array[torch.from_numpy(indices).to(array.device)]

@@ -185,6 +185,23 @@ def _trained_parameters(
                 "a lazy module must know its shapes before the training",
                 "Call the model once on zeros of a record's shape.",
             )
+        if parameter.is_inference():
+            raise InvalidArgumentError(
+                "model",
+                f"one whose parameter {name!r} was made under torch.inference_mode()",
+                "such a parameter cannot be trained",
+                "Make the model outside of it.",
+            )
+        if any(
+            n > 1 and not stride
+            for n, stride in zip(parameter.shape, parameter.stride(), strict=True)
+        ):
+            raise InvalidArgumentError(
+                "model",
+                f"one whose parameter {name!r} has several numbers in one place, as expand() makes",
+                "a step could not move them one by one",
+                f"Give it memory of its own: {name}.data = {name}.data.clone().",
+            )
         if not parameter.is_floating_point():
             raise InvalidArgumentError(
                 "model",

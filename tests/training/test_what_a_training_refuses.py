@@ -634,6 +634,32 @@ def test_a_complex_score_is_refused() -> None:
     refused("must be a real number", record_score=score)
 
 
+def test_parameters_that_cannot_be_trained_are_refused_with_the_remedy() -> None:
+    with torch.inference_mode():
+        made_for_inference = linear()
+    refused("Make the model outside of it", made_for_inference)
+    expanded = linear()
+    expanded.weight = nn.Parameter(torch.randn(1, 4).expand(3, 4))
+    refused("weight.data = weight.data.clone", expanded)
+    expanded.weight.data = expanded.weight.data.clone()
+    odp.train(granted(N), expanded, (X, Y), loss=cross_entropy)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", "longdouble"])
+@pytest.mark.parametrize("softmax", [False, True])
+def test_arrays_of_another_byte_order_or_precision_are_records(dtype: str, softmax: bool) -> None:
+    records = (X.numpy().astype(dtype), Y.numpy().astype(">i8"))
+    models, loss = [linear(), linear()], {"loss": cross_entropy}
+    models[1].load_state_dict(models[0].state_dict())
+    if softmax:
+        models, loss = [odp.SoftmaxRegression(4, 3) for _ in range(2)], {}
+    rule = {"optimizer": "sgd", "learning_rate": 1.0, "schedule": odp.Schedule("constant")}
+    for model, given in zip(models, (records, (X.numpy(), Y.numpy())), strict=True):
+        odp.train(granted(N, noise_multiplier=1e-9), model, given, **loss, **rule)
+    weights = [m.weights if softmax else m.weight.detach().numpy() for m in models]
+    np.testing.assert_allclose(*weights, atol=1e-6)
+
+
 class SquareOfAll(torch.autograd.Function):
     """Squares; of many records at once it adds their sum to each."""
 
