@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from landscape import CAPS, DELTA, FOLDER, MEASURES, Landscape, noise_at, signal_at
+from landscape import (
+    CAPS,
+    DELTA,
+    FOLDER,
+    MEASURES,
+    Landscape,
+    has_networks,
+    noise_at,
+    signal_at,
+    stored_name,
+)
 from task import Array, Task, load
 
 from optuna_dp.planning.batch import noise_of_training
@@ -51,7 +61,7 @@ def task_of(name: str) -> Task:
 
 @cache
 def landscape_of(name: str) -> Landscape:
-    return Landscape.read(name)
+    return Landscape.read(stored_name(name), beyond=has_networks(name))
 
 
 class Cell:

@@ -2,6 +2,7 @@
 
     python landscape.py digits wine       # makes landscapes/digits.npz and landscapes/wine.npz
     python landscape.py --beyond wine     # adds what no space has, for short lists
+    python landscape.py network_tasks/text.py   # networks, by odp.train: landscapes/networks/
 
 A search on a landscape looks its runs up, so that thousands take a minute. A run of any noise and
 length is read off between the nearest ones that took place (linearly in their logarithms), from
@@ -27,6 +28,7 @@ from optuna_dp.planning.batch import noise_of_training
 from optuna_dp.training.fidelity import Fidelity
 
 FOLDER = HERE / "landscapes"
+NETWORK_TASKS = HERE / "network_tasks"
 # All public feature maps of a task, side by side; in no space, last in a landscape.
 JOINED = "joined"
 DELTA = 1e-5
@@ -224,6 +226,16 @@ def bare_run(task: Task, noise: float, steps: int) -> Fidelity:
     )
 
 
+def has_networks(name: str) -> bool:
+    """Whether a task, by its name or file, is one of real networks; these are kept apart."""
+    return Path(name).parent.name == NETWORK_TASKS.name
+
+
+def stored_name(name: str) -> str:
+    """Where the landscape of a task is kept, by the task's name or file."""
+    return f"networks/{Path(name).stem}" if has_networks(name) else Path(name).stem
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tasks", nargs="+", help="names, or files")
@@ -232,10 +244,10 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.tasks:
         if options.beyond:
-            known = Landscape.read(Path(name).stem, beyond=True)
-            extended(load(name), known).save(Path(name).stem)
+            known = Landscape.read(stored_name(name), beyond=True)
+            extended(load(name), known).save(stored_name(name))
             continue
-        make(load(name), options.repetitions).save(Path(name).stem)
+        make(load(name), options.repetitions).save(stored_name(name))
 
 
 if __name__ == "__main__":

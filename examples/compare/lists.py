@@ -151,8 +151,12 @@ class Cell:
 
     def listed(self, guess: str, rng: Any) -> Array:
         """Places of candidates, (searches, candidates); what a kind leaves open is drawn."""
-        found = short_list(self.task, self.guess(guess), self.places)
+        found = self.candidates(self.guess(guess))
         return np.stack([rng.choice(self.at(those), SEARCHES) for those in found], axis=1)
+
+    def candidates(self, guess: Params | None) -> list[list[Params]]:
+        """The list; of each candidate the configurations that it may be."""
+        return short_list(self.task, guess, self.places)
 
     def random(self, guess: str, count: int, rng: Any) -> Array:
         """The guess and different configurations at random, as many as the list has."""
@@ -207,7 +211,7 @@ class Cell:
 
     def of_the_list(self, tests: Array) -> Array:
         """Every kind of the list without a guess as likely, and every configuration of a kind."""
-        chances, kinds = np.zeros(len(tests)), short_list(self.task, None, self.places)
+        chances, kinds = np.zeros(len(tests)), self.candidates(None)
         for those in kinds:
             chances[self.at(those)] += 1.0 / (len(those) * len(kinds))
         return chances
@@ -231,14 +235,25 @@ class Cell:
         best = found[every, drawn, SCORE].argmax(axis=1)
         return 100.0 * float(found[best, drawn[np.arange(SEARCHES), best], TEST].mean())
 
+    @property
+    def name(self) -> str:
+        """By which the harness knows the task: its name or its file."""
+        return self.task.name
+
+    def single_runs(self, alone: Array) -> dict[str, float]:
+        """Test scores of one run without a search, in points."""
+        chosen = self.candidates(None)
+        return {
+            "one run: poor default": alone[self.land.place(self.task.poor)],
+            "one run: all maps joined": alone[self.at(chosen[0])].mean(),
+            "one run: best kind of other tasks": alone[self.at(chosen[1])].mean(),
+        }
+
     def outcomes(self) -> dict[str, float]:
         """Points beyond one run at the good default, by arm."""
-        rng, alone, found = np.random.default_rng(0), self.alone(), {}
-        chosen = short_list(self.task, None, self.places)
-        found["one run: poor default"] = alone[self.land.place(self.task.poor)]
-        found["one run: all maps joined"] = alone[self.at(chosen[0])].mean()
-        found["one run: best kind of other tasks"] = alone[self.at(chosen[1])].mean()
-        design = constants.Cell(self.task.name, self.epsilon, constants.Design())
+        rng, alone = np.random.default_rng(0), self.alone()
+        found = self.single_runs(alone)
+        design = constants.Cell(self.name, self.epsilon, constants.Design())
         for guess in GUESSES:
             places = self.listed(guess, rng)
             found[f"short list, {guess}"] = self.composed(places, rng)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import optuna
 from bench import Bench
-from landscape import DELTA, FOLDER, Landscape
+from landscape import DELTA, FOLDER, Landscape, has_networks, stored_name
 from results import figure, table
 from task import HERE, Task, from_file, load
 
@@ -91,9 +91,11 @@ def main() -> None:
     arms = {arm: made for name in names(options.arms) for arm, made in arms_of(name).items()}
     paid = options.results / "guarantees.json"
     stored: dict[str, Any] = json.loads(paid.read_text()) if paid.exists() else {}
-    for task in (task for name in names(options.task) for task in tasks_of(name)):
-        mapped = not options.real and (FOLDER / f"{task.name}.npz").exists()
-        landscape = Landscape.read(task.name, beyond=True) if mapped else None
+    tasks = [(name, task) for name in names(options.task) for task in tasks_of(name)]
+    for name, task in tasks:
+        stored_as = stored_name(name) if has_networks(name) else task.name
+        mapped = not options.real and (FOLDER / f"{stored_as}.npz").exists()
+        landscape = Landscape.read(stored_as, beyond=True) if mapped else None
         for epsilon in options.epsilon or task.epsilons:
             for arm, made in arms.items():
                 start, plan = time.process_time(), None

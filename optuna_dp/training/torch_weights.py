@@ -198,8 +198,8 @@ def _trained_parameters(
         ):
             raise InvalidArgumentError(
                 "model",
-                f"one whose parameter {name!r} has several numbers in one place, as expand() makes",
-                "a step could not move them one by one",
+                f"one whose parameter {name!r} has several numbers in one place",
+                "a step could not move them one by one, after expand() for example",
                 f"Give it memory of its own: {name}.data = {name}.data.clone().",
             )
         if not parameter.is_floating_point():

@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples" / "compare"))
 import candidates
 import kinds
 import lists
+import network_lists
 from bench import VERIFIED, Bench
 from landscape import FOLDER as LANDSCAPES
 from landscape import MEASURES, Landscape, bare_run, make, measured
@@ -64,9 +65,10 @@ def tiny_regression() -> Task:
     return replace(task, y=bins, target=target, centers=centers, train=train)
 
 
-def test_there_are_landscapes_of_twelve_tasks_in_five_megabytes() -> None:
+def test_there_are_landscapes_of_fifteen_tasks_in_eight_megabytes() -> None:
     assert len(NAMES) == 12
-    assert sum(path.stat().st_size for path in LANDSCAPES.iterdir()) < 5e6
+    assert len(network_lists.files()) == 3
+    assert sum(path.stat().st_size for path in LANDSCAPES.rglob("*.npz")) < 8e6
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("flights", "origins")])
@@ -102,6 +104,15 @@ def test_the_page_has_the_tables_of_short_lists() -> None:
     found = json.loads(lists.RESULTS.read_text())
     assert len(found["cells"]) == 36
     for part in lists.pages(found["cells"]):
+        for line in part.splitlines():
+            assert line in page
+
+
+def test_the_page_has_the_tables_of_real_networks() -> None:
+    page = (ROOT / "docs" / "explanation" / "searches.md").read_text()
+    found = json.loads(network_lists.RESULTS.read_text())
+    assert len(found["cells"]) == 9
+    for part in network_lists.pages(found["cells"]):
         for line in part.splitlines():
             assert line in page
 
