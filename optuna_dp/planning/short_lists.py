@@ -43,7 +43,8 @@ def short_list(records: Records) -> list[dict[str, Any]]:
     side by side, then the four kinds of models that were best on twelve other tasks, of those that
     such records have. For fine-tuning it has ``trained`` ("last layer", "lora" or "all"),
     ``width`` (of a hidden layer in front of the last one; 0 is none) and ``rank`` (of LoRA; 0 is
-    none); that list was not ranked by experiments. No private record was looked at.
+    none). That list was not ranked by experiments; one text task judged it
+    (``docs/explanation/searches.md``). No private record was looked at.
 
     Args:
         records: "table", "image" or "fine-tuning".
