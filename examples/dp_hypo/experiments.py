@@ -31,6 +31,7 @@ from simulate import (
     Landscape,
     adaptive,
     best_so_far,
+    fashion,
     interval,
     like_figure_2,
     like_figure_3,
@@ -146,6 +147,7 @@ def figure1(results: Results) -> None:
     arms(
         "left", measured("digits", 0.64).noisier(0.1), measured("digits", 0.71).noisier(0.1), both
     )
+    arms("fashion", fashion(0.64).noisier(0.1), fashion(0.71).noisier(0.1), both)
     # Black box: the same runs for all; losses, so the scores are negative.
     loss = like_figure_3()
     tables = {f"GP, as published, C={c}": (1 / c, c) for c in (1.25, 1.33, 1.5)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from optuna_dp.adaptive_selection.densities.projection import project_log, score
 from optuna_dp.models.scores import clean_scores, standardized
 
 Floats = npt.NDArray[np.float64]
+FASHION = Path(__file__).with_name("fashion.npz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,17 @@ def measured(name: str, noise: float, epochs: float = EPOCHS) -> Landscape:
         (1 - part) * means[low] + part * means[low + 1],
         (1 - part) * spreads[low] + part * spreads[low + 1],
     )
+
+
+def fashion(noise: float) -> Landscape:
+    """Real runs of the paper's network on Fashion-MNIST, of ``fashion.py``; means over runs.
+
+    As in the paper, the mean is taken for the truth, and a score is that with noise.
+    """
+    with np.load(FASHION) as file:
+        runs = [file[name] for name in file if name.startswith(f"noise {noise:g},")]
+    mean = np.mean(runs, axis=0) / 10_000
+    return Landscape(f"Fashion-MNIST, noise {noise:g}", mean, np.zeros(mean.shape))
 
 
 def like_figure_2(noise: float, n: int = 50) -> Landscape:
