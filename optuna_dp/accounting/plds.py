@@ -26,6 +26,8 @@ DEFAULT_INTERVAL = 1e-4
 _LARGEST_EXPONENT = 700.0
 # What a composition may cut off, as in dp-accounting.
 _TAIL = 1e-15
+# Terms of a transform below e to this change a probability by 2e-26 at most.
+_LOG_OF_NOTHING = -60.0
 # Chernoff's bound is the best of those of this many orders; the largest exponential is e^512.
 _ORDERS = 10
 
@@ -115,7 +117,11 @@ def _convolved(parts: list[tuple[Any, int]]) -> Any:
     length = next_fast_len(max(high - low + 1, *(pmf.size for pmf, _ in parts)), real=True)
     product = np.ones(length // 2 + 1, dtype=np.complex128)
     for pmf, times in parts:
-        product *= rfft(pmf._probs, length) ** times
+        transform = rfft(pmf._probs, length)
+        # The other powers, most of them, are as good as zero and take long to compute.
+        large = np.abs(transform) > math.exp(_LOG_OF_NOTHING / times)
+        product[large] *= transform[large] ** times
+        product[~large] = 0.0
     # What lies outside the range is wrapped around into it; it is counted as infinite loss too.
     probs = np.roll(irfft(product, length), -(low % length))[: high - low + 1]
     log_finite = sum(times * math.log1p(-pmf._infinity_mass) for pmf, times in parts)
