@@ -60,12 +60,13 @@ def pair_with_rest(epsilon: float, rest: DominatingPair) -> DominatingPair:
     largest = max(float(np.abs(rest.losses).max(initial=0.0)) + epsilon, 1e-9)
     top = min(largest, _LARGEST_EPSILON)
     middle = min(
-        max(one.epsilon(max(_CENTRAL_DELTA, one.infinite_mass)) for one in directions) + epsilon,
+        max(side.epsilon(max(_CENTRAL_DELTA, side.infinite_mass)) for side in directions)
+        + epsilon,
         top,
     )
     half = POINTS // 2
     s = np.union1d(np.linspace(0.0, top, half), np.linspace(0.0, middle, half))
-    return DominatingPair.from_profile(s, *(_supremum(epsilon, one, s) for one in directions))
+    return DominatingPair.from_profile(s, *(_supremum(epsilon, side, s) for side in directions))
 
 
 def rdp(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -84,15 +85,16 @@ def rdp(epsilon: float, orders: FloatArray) -> FloatArray:
     a = np.asarray(orders, dtype=np.float64)
     if epsilon == 0.0:
         return np.zeros_like(a)
-    known = np.minimum(epsilon, a * (epsilon * (epsilon / 8.0)))  # both proved, nothing cancels
+    # Both are proved, and nothing cancels.
+    simple_bound = np.minimum(epsilon, a * (epsilon * (epsilon / 8.0)))
     if epsilon > _LARGEST_RANGE:
-        return np.asarray(known, dtype=np.float64)
+        return np.asarray(simple_bound, dtype=np.float64)
     log_a = np.log(-np.expm1(-a * epsilon)) - math.log(-math.expm1(-epsilon))
     log_b = np.log(-np.expm1(-(a - 1.0) * epsilon)) - math.log(-math.expm1(-epsilon)) - epsilon
     t = np.log1p(-1.0 / a) + log_a - log_b  # between 0 and epsilon: the moment is 1 at both
     log_moment = (a - 1.0) * t + log_a - np.log(a)
     value = np.maximum(log_moment, 0.0) / (a - 1.0) + _ROUNDING * (1.0 + 1.0 / (a - 1.0))
-    return np.asarray(np.minimum(known, value), dtype=np.float64)
+    return np.asarray(np.minimum(simple_bound, value), dtype=np.float64)
 
 
 def _supremum(epsilon: float, rest: DominatingPair, s: FloatArray) -> FloatArray:
@@ -110,20 +112,20 @@ def _supremum(epsilon: float, rest: DominatingPair, s: FloatArray) -> FloatArray
     pieces = min(max(math.ceil(PIECES_PER_UNIT * epsilon), FEWEST_PIECES), _MOST_PIECES)
     t = epsilon * np.arange(pieces + 1) / pieces
     half = epsilon / pieces / 2.0
-    whole = -math.expm1(-epsilon)
-    high = -np.expm1(t - epsilon) / whole
-    low = np.exp(-epsilon) * np.expm1(t) / whole
+    range_mass = -math.expm1(-epsilon)
+    high = -np.expm1(t - epsilon) / range_mass
+    low = np.exp(-epsilon) * np.expm1(t) / range_mass
     low_part = _value(low, np.exp(epsilon - t) * low, rest, s)
     to_upper_end = rest.delta(s[:, None] - t[1:] * (1.0 + _ROUNDING))
     by_tangent, by_ratio = np.zeros((2, s.size, pieces))
     for end, middle, away in ((0, t[:-1] + half, -half), (1, t[1:] - half, half)):
         nodes = slice(end, pieces + end)
-        tangent = ((2.0 - math.exp(away)) * np.exp(-middle) - math.exp(-epsilon)) / whole
+        tangent = ((2.0 - math.exp(away)) * np.exp(-middle) - math.exp(-epsilon)) / range_mass
         value = _value(high[nodes], tangent, rest, s) + low_part[:, nodes]
         by_tangent = np.maximum(by_tangent, value)
         by_ratio = np.maximum(by_ratio, high[nodes] * to_upper_end + low_part[:, nodes])
-    found = np.minimum(by_tangent, by_ratio).max(axis=1)
-    return np.asarray(np.minimum(found * (1.0 + _ROUNDING), 1.0))
+    suprema = np.minimum(by_tangent, by_ratio).max(axis=1)
+    return np.asarray(np.minimum(suprema * (1.0 + _ROUNDING), 1.0))
 
 
 def _value(a: FloatArray, b: FloatArray, rest: DominatingPair, s: FloatArray) -> FloatArray:

@@ -27,9 +27,9 @@ def smallest_epsilon(
     @functools.cache
     def over(eps: float) -> float:
         # Of normal floats only: others may count as zero (torch.set_flush_denormal).
-        found = math.log(max(float(profile(eps)) / delta, 1e-300))
+        log_ratio = math.log(max(float(profile(eps)) / delta, 1e-300))
         # Never zero, or any epsilon of a profile that stays at delta would do.
-        return found if found > 0.0 else min(found, -1e-15)
+        return log_ratio if log_ratio > 0.0 else min(log_ratio, -1e-15)
 
     if over(0.0) < 0.0:
         return 0.0
@@ -38,12 +38,12 @@ def smallest_epsilon(
         low, high = high, 2.0 * high
         if low > highest:
             return math.inf
-    found = float(optimize.brentq(over, low, high, xtol=1e-300, rtol=1e-10, maxiter=1000))
-    step = 1e-10 * found
+    epsilon = float(optimize.brentq(over, low, high, xtol=1e-300, rtol=1e-10, maxiter=1000))
+    step = 1e-10 * epsilon
     # The profile itself is asked: a ratio that rounds to one is no promise.
-    while float(profile(found)) > delta:
-        found, step = found + step, 2.0 * step
-    return found
+    while float(profile(epsilon)) > delta:
+        epsilon, step = epsilon + step, 2.0 * step
+    return epsilon
 
 
 class Method(ABC):
@@ -86,14 +86,14 @@ class ProfileMethod(Method):
 
     def epsilon(self, delta: float) -> float:
         """See :class:`Method`: the larger of both, the second one sought only if it is."""
-        found = 0.0
+        epsilon = 0.0
         for direction in self.directions:
-            if found < np.inf and float(direction.delta(found)) > delta:
-                found = max(found, smallest_epsilon(direction.delta, delta))
+            if epsilon < np.inf and float(direction.delta(epsilon)) > delta:
+                epsilon = max(epsilon, smallest_epsilon(direction.delta, delta))
         # Where a profile is flat its last bit may grow again.
-        while found < np.inf and float(self.delta(found)) > delta:
-            found = math.nextafter(found, math.inf)
-        return found
+        while epsilon < np.inf and float(self.delta(epsilon)) > delta:
+            epsilon = math.nextafter(epsilon, math.inf)
+        return epsilon
 
     def why_infinite(self, delta: float) -> str:
         """See :class:`Method`."""

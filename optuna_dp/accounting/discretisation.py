@@ -113,9 +113,11 @@ def loss_reach(event: Any, relation: str) -> float:
         return pure
     rate, noise = _rate_and_noise(event, relation)
     # dp-accounting cuts Gaussians at ten standard deviations.
-    whole = (10.0 + 0.5 / noise) / noise
+    unsampled = (10.0 + 0.5 / noise) / noise
     if rate <= 0.0:
         return 0.0
-    sampled = np.logaddexp(math.log1p(-rate), math.log(rate) + whole) if rate < 1.0 else whole
+    sampled = (
+        np.logaddexp(math.log1p(-rate), math.log(rate) + unsampled) if rate < 1.0 else unsampled
+    )
     # Replacing a record can move the loss from one tail to the other.
     return float((2.0 if relation == "replace_one" else 1.0) * max(sampled, 1e-9))

@@ -218,8 +218,8 @@ class DominatingPair:
         low, high = (int(np.searchsorted(self.losses, 0.0, side)) for side in ("left", "right"))
         knots = np.concatenate([self.losses[:low], [0.0], self.losses[high:]])
         return knots, *(
-            np.concatenate([-there[::-1][: low + 1], here[high:]])
-            for here, there in zip(self.tails, self._reverse.tails[::-1], strict=True)
+            np.concatenate([-tail_below[::-1][: low + 1], tail_above[high:]])
+            for tail_above, tail_below in zip(self.tails, self._reverse.tails[::-1], strict=True)
         )
 
     def epsilon(self, delta: float) -> float:
@@ -239,12 +239,12 @@ class DominatingPair:
 
     @cached_property
     def _reverse(self) -> DominatingPair:
-        other = DominatingPair(
+        reverse = DominatingPair(
             -self.losses[::-1], self.mass_prime[::-1], self.null_mass, self.infinite_mass
         )
-        other.__dict__["_reverse"] = self
-        other.__dict__["mass_prime"] = self.mass[::-1]
-        return other
+        reverse.__dict__["_reverse"] = self
+        reverse.__dict__["mass_prime"] = self.mass[::-1]
+        return reverse
 
     @cached_property
     def tails(self) -> tuple[npt.NDArray[np.longdouble], npt.NDArray[np.longdouble]]:
@@ -283,12 +283,12 @@ def _checked_profile(
     if eps.ndim != 1 or eps.size == 0 or not np.all(eps >= 0.0) or np.any(np.diff(eps) <= 0.0):
         raise InvalidArgumentError("epsilons", epsilons, "they must be non-negative and ascending")
     deltas = []
-    for name, given in (("delta_forward", delta_forward), ("delta_reverse", delta_reverse)):
-        values = np.asarray(given, dtype=np.float64)
+    for name, argument in (("delta_forward", delta_forward), ("delta_reverse", delta_reverse)):
+        values = np.asarray(argument, dtype=np.float64)
         if values.shape != eps.shape:
             raise InvalidArgumentError(name, values.shape, f"it must have shape {eps.shape}")
         if not np.all(values >= 0.0):
-            raise InvalidArgumentError(name, given, "values must be non-negative, not NaN")
+            raise InvalidArgumentError(name, argument, "values must be non-negative, not NaN")
         # Hockey sticks do not increase with epsilon, so neither need their bounds.
         deltas.append(np.minimum.accumulate(np.minimum(values, 1.0)))
     forward, reverse = deltas
@@ -324,31 +324,31 @@ def _mirrored(chain: FloatArray) -> FloatArray:
 @np.errstate(over="ignore")
 def _masses(chain: FloatArray) -> FloatArray:
     """The mass on each inner point: O-mass from x = 0 on, O'-mass below, where h is not small."""
-    there = _mirrored(chain)
+    mirrored = _mirrored(chain)
     on = _bend(chain[:, :-2], chain[:, 1:-1], chain[:, 2:])
-    off = _bend(there[:, 2:], there[:, 1:-1], there[:, :-2])
+    off = _bend(mirrored[:, 2:], mirrored[:, 1:-1], mirrored[:, :-2])
     return np.asarray(np.where(chain[0, 1:-1] >= 0.0, on, off))
 
 
 @np.errstate(over="ignore")
 def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> FloatArray:
     """Returns the lower convex hull: a scan that drops what lies on or above a chord."""
-    left, right = (each * np.exp(-eps) - np.expm1(-eps) for each in (reverse, forward))
+    left, right = (delta * np.exp(-eps) - np.expm1(-eps) for delta in (reverse, forward))
     x = np.concatenate([[-np.inf], -eps[:0:-1], eps, [np.inf]])
     h = np.concatenate([[1.0], left[:0:-1], forward, [0.0]])
     d = np.concatenate([[0.0], reverse[:0:-1], right, [1.0]])
     # Beyond its lowest point the hull is flat.
     chain = np.array([x, h, d])[:, [*range(int(h[:-1].argmin()) + 1), -1]]
     bent = [*(np.flatnonzero(_masses(chain) <= 0.0) + 1).tolist(), chain.shape[1] - 1]
-    at, here, there = chain.tolist()
+    at, forward_sticks, reverse_sticks = chain.tolist()
     corners, i = [0], 1
     while i < chain.shape[1]:
         while len(corners) > 1:
             a, b = corners[-2:]
             if at[b] >= 0.0:
-                mass = _bend(*((at[k], here[k]) for k in (a, b, i)))
+                mass = _bend(*((at[k], forward_sticks[k]) for k in (a, b, i)))
             else:
-                mass = _bend(*((-at[k], there[k]) for k in (i, b, a)))
+                mass = _bend(*((-at[k], reverse_sticks[k]) for k in (i, b, a)))
             if mass > 0.0:
                 break
             corners.pop()
@@ -364,11 +364,11 @@ def _lower_hull(eps: FloatArray, forward: FloatArray, reverse: FloatArray) -> Fl
 
 def _apart(eps: FloatArray, apart: float) -> FloatArray:
     """Returns the indices of points at least so far apart, the first among them."""
-    kept = [0]
+    indices = [0]
     for i in range(1, eps.size):
-        if eps[i] - eps[kept[-1]] >= apart:
-            kept.append(i)
-    return np.array(kept)
+        if eps[i] - eps[indices[-1]] >= apart:
+            indices.append(i)
+    return np.array(indices)
 
 
 def _pair_of_hull(hull: FloatArray) -> DominatingPair | None:
@@ -396,14 +396,14 @@ def give_back_rounding(pair: DominatingPair, hull: FloatArray) -> DominatingPair
     """
     weight = 0.0
     x, h, d = hull[:, 1:-1]
-    for at, values, one in ((x, h, pair), (-x, d, pair.reversed())):
-        eps, wanted = at[at >= 0.0], values[at >= 0.0]
+    for at, values, side in ((x, h, pair), (-x, d, pair.reversed())):
+        eps, targets = at[at >= 0.0], values[at >= 0.0]
         # Half a unit in the last place is below what the given doubles can say; without this
         # allowance a profile near one, which mixing can hardly raise, would need a large weight.
-        short = wanted.astype(_LONG) - one.upper_delta(eps) - np.spacing(wanted) / 2
-        slack = (wanted > 0.0) & (wanted < 1.0) & (short > -_ROUNDING * wanted)
+        short = targets.astype(_LONG) - side.upper_delta(eps) - np.spacing(targets) / 2
+        slack = (targets > 0.0) & (targets < 1.0) & (short > -_ROUNDING * targets)
         if np.any(slack):
-            needed = (short[slack] + _ROUNDING * wanted[slack]) / (1.0 - wanted[slack])
+            needed = (short[slack] + _ROUNDING * targets[slack]) / (1.0 - targets[slack])
             weight = max(weight, float(needed.max()))
     if weight <= 0.0:
         return pair

@@ -53,10 +53,10 @@ def methods_of(event: Any, relation: str) -> Mapping[str, Method]:
 def all_epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
     """Returns epsilon at ``delta`` under every method of :func:`methods_of`; cached."""
     key = canonical_key(event)
-    found = dict(_epsilons(key, relation, delta))
-    if "rdp" not in found:
-        found["rdp"] = _renyi_epsilon(key, relation, delta)
-    return found
+    epsilons = dict(_epsilons(key, relation, delta))
+    if "rdp" not in epsilons:
+        epsilons["rdp"] = _renyi_epsilon(key, relation, delta)
+    return epsilons
 
 
 def epsilons_of(event: Any, relation: str, delta: float) -> Mapping[str, float]:
@@ -68,18 +68,18 @@ def deltas_of(event: Any, relation: str, epsilons: npt.ArrayLike) -> FloatArray:
     """Returns the smallest delta of the methods that vote at each epsilon >= 0."""
     key = canonical_key(event)
     methods = _voting(key, relation)
-    found = _smallest_delta(methods, epsilons)
-    at_the_end = (found > 0.0) & (found <= _last_deltas(key, relation))
+    deltas = _smallest_delta(methods, epsilons)
+    at_the_end = (deltas > 0.0) & (deltas <= _last_deltas(key, relation))
     if "rdp" not in methods and np.any(at_the_end):
-        found = np.where(
-            at_the_end, np.minimum(found, _renyi(key, relation).delta(epsilons)), found
+        deltas = np.where(
+            at_the_end, np.minimum(deltas, _renyi(key, relation).delta(epsilons)), deltas
         )
-    return found
+    return deltas
 
 
 def _smallest_delta(methods: Mapping[str, Method], epsilons: npt.ArrayLike) -> FloatArray:
-    found = [np.asarray(method.delta(epsilons)) for method in methods.values()]
-    return np.asarray(np.minimum.reduce(found))
+    deltas = [np.asarray(method.delta(epsilons)) for method in methods.values()]
+    return np.asarray(np.minimum.reduce(deltas))
 
 
 @functools.lru_cache(maxsize=64)
@@ -91,15 +91,15 @@ def _last_deltas(key: str, relation: str) -> float:
 @functools.lru_cache(maxsize=1024)
 def _epsilons(key: str, relation: str, delta: float) -> Mapping[str, float]:
     methods = _voting(key, relation)
-    found = {name: method.epsilon(delta) for name, method in methods.items()}
-    if "rdp" not in found and min(found.values()) == math.inf:
+    epsilons = {name: method.epsilon(delta) for name, method in methods.items()}
+    if "rdp" not in epsilons and min(epsilons.values()) == math.inf:
         # Not before deltas_of asks it as well, so that delta(epsilon(d)) <= d.
-        end = _last_deltas(key, relation)
-        first = 0.0 if end >= 1.0 else math.inf
-        if 0.0 < end < 1.0:
-            first = min(method.epsilon(end) for method in methods.values())
-        found["rdp"] = max(first, _renyi_epsilon(key, relation, delta))
-    return MappingProxyType(found)
+        last_delta = _last_deltas(key, relation)
+        least_epsilon = 0.0 if last_delta >= 1.0 else math.inf
+        if 0.0 < last_delta < 1.0:
+            least_epsilon = min(method.epsilon(last_delta) for method in methods.values())
+        epsilons["rdp"] = max(least_epsilon, _renyi_epsilon(key, relation, delta))
+    return MappingProxyType(epsilons)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -128,13 +128,13 @@ def curve_may_be_smallest(event: Any, relation: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _voting(key: str, relation: str) -> Mapping[str, Method]:
     event = event_from_json(json.loads(key))
-    own = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
-    if own is None:
+    event_methods = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
+    if event_methods is None:
         pair = pair_of(event, relation)
-        own = {"profile": ProfileMethod(pair, pair.reversed())}
-    found = dict(own)
+        event_methods = {"profile": ProfileMethod(pair, pair.reversed())}
+    methods = dict(event_methods)
     if curve_may_be_smallest(event, relation):
-        found["rdp"] = _renyi(key, relation)
+        methods["rdp"] = _renyi(key, relation)
     if (pure := pure_of(event, relation)) < math.inf:
-        found["pure"] = PureMethod(pure)
-    return MappingProxyType(found)
+        methods["pure"] = PureMethod(pure)
+    return MappingProxyType(methods)

@@ -158,8 +158,8 @@ def _checked(
         return [_number(f"{where}[{i}]", v) for i, v in enumerate(_list(where, value))]
     if cls is dp_event.RandomizedResponseDpEvent and field == "noise_parameter":
         return _probability(where, value)
-    own: Mapping[str, Callable[[str, Any], Any]] = getattr(cls, "readers", {})
-    return own.get(field, _SCALARS.get(field, _unknown))(where, value)
+    readers: Mapping[str, Callable[[str, Any], Any]] = getattr(cls, "readers", {})
+    return readers.get(field, _SCALARS.get(field, _unknown))(where, value)
 
 
 def _list(name: str, value: Any) -> list[Any]:

@@ -34,24 +34,24 @@ def in_words(event: Any) -> str:
     return str(words)
 
 
-def differences_of_runs(mine: Any, theirs: Any) -> str:
+def differences_of_runs(left: Any, right: Any) -> str:
     """Says where two records of a run's cost differ, argument by argument; empty if nowhere.
 
     Args:
-        mine: What has an ``event``, a ``neighboring_relation`` and ``output_attributes``.
-        theirs: The like.
+        left: What has an ``event``, a ``neighboring_relation`` and ``output_attributes``.
+        right: The like.
     """
-    found = []
-    if mine.event != theirs.event:
-        here, there = in_words(mine.event), in_words(theirs.event)
-        if here == there:  # They differ in what the words leave out.
-            here, there = repr(mine.event), repr(theirs.event)
-        found.append(f"run is {here} here and {there} there")
+    differences = []
+    if left.event != right.event:
+        left_value, right_value = in_words(left.event), in_words(right.event)
+        if left_value == right_value:  # They differ in what the words leave out.
+            left_value, right_value = repr(left.event), repr(right.event)
+        differences.append(f"run is {left_value} here and {right_value} there")
     for name in ("neighboring_relation", "output_attributes"):
-        here, there = getattr(mine, name), getattr(theirs, name)
-        if here != there:
-            found.append(f"{name} is {here!r} here and {there!r} there")
-    return "; ".join(found)
+        left_value, right_value = getattr(left, name), getattr(right, name)
+        if left_value != right_value:
+            differences.append(f"{name} is {left_value!r} here and {right_value!r} there")
+    return "; ".join(differences)
 
 
 def why_unsupported(event: Any, relation: str) -> str:

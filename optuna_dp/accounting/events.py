@@ -159,6 +159,6 @@ def compose(*events: dp_event.DpEvent) -> dp_event.DpEvent:
         ... )
     """
     checked = as_events(events)
-    whole = checked[0] if len(checked) == 1 else dp_event.ComposedDpEvent(list(checked))
-    units.unit_of(whole)
-    return whole
+    composition = checked[0] if len(checked) == 1 else dp_event.ComposedDpEvent(list(checked))
+    units.unit_of(composition)
+    return composition

@@ -44,8 +44,8 @@ def _mu(key: str, relation: str, tail: float) -> float:
         # A Gaussian mechanism is mu-Gaussian-DP itself, however little noise it has.
         moved = 2.0 if relation == "replace_one" else 1.0
         return moved / float(parts[0].event.noise_multiplier) * (1.0 + _ROUNDING)
-    last = min(epsilons_of(event, relation, tail).values())
-    return smallest_mu(functools.partial(deltas_of, event, relation), last, tail)
+    last_epsilon = min(epsilons_of(event, relation, tail).values())
+    return smallest_mu(functools.partial(deltas_of, event, relation), last_epsilon, tail)
 
 
 def smallest_mu(
@@ -67,10 +67,10 @@ def smallest_mu(
     if last_epsilon == 0.0 and float(delta(np.zeros(1))[0]) <= tail:
         return 0.0
     epsilons = np.linspace(0.0, last_epsilon, POINTS)
-    found = delta(epsilons)
+    deltas = delta(epsilons)
     # Bounds of selections are loose near epsilon = 0, where the convexity of the truth says more.
-    found = DominatingPair.from_profile(epsilons, found, found).delta(epsilons)
-    wanted = found - tail + _ROUNDING
+    deltas = DominatingPair.from_profile(epsilons, deltas, deltas).delta(epsilons)
+    floor = deltas - tail + _ROUNDING
 
     def covered(mu: float) -> bool:
         middles = (epsilons[1:] + epsilons[:-1]) / 2.0
@@ -80,7 +80,7 @@ def smallest_mu(
         # Where a step is too long for floats, this is -inf or NaN, and nothing is covered.
         with np.errstate(over="ignore", invalid="ignore"):
             below = height + slope * np.expm1(np.stack([epsilons[:-1], epsilons[1:]]) - middles)
-        return bool(np.all(np.stack([wanted[:-1], wanted[1:]]) <= below))
+        return bool(np.all(np.stack([floor[:-1], floor[1:]]) <= below))
 
     low, high = 0.0, 1e-3
     while not covered(high):

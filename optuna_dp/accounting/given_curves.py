@@ -38,9 +38,9 @@ def interpolated_rdp(
         hull.append((float(point[0]), float(point[1])))
     knots = np.array(hull)
     inside = np.interp(s, knots[:, 0], knots[:, 1])
-    known = s <= knots[-1, 0]
+    is_within = s <= knots[-1, 0]
     if np.isinf(pure):
-        return np.asarray(np.where(known, inside / s, np.inf), dtype=np.float64)
+        return np.asarray(np.where(is_within, inside / s, np.inf), dtype=np.float64)
     # Order inf is the slope of the last piece; it may cut the hull anywhere.
     steep = np.min(
         knots[:, 1]
@@ -48,7 +48,7 @@ def interpolated_rdp(
         + np.where(s[:, None] >= knots[:, 0], 0.0, np.inf),
         axis=1,
     )
-    return np.asarray(np.where(known, np.minimum(inside, steep), steep) / s, dtype=np.float64)
+    return np.asarray(np.where(is_within, np.minimum(inside, steep), steep) / s, dtype=np.float64)
 
 
 def _turns_down(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:

@@ -38,7 +38,7 @@ def group_epsilon(guarantee: Guarantee, delta: float, size: int) -> float:
     count = validation.whole("size", size, 1)
     if count == 1:
         return guarantee.epsilon(target)
-    found = math.inf
+    least_epsilon = math.inf
     too_large, small = 0, len(_TRIED)
     # Whatever fits is right, whether or not all smaller ones fit; the smallest may have no finite
     # epsilon at all.
@@ -49,10 +49,10 @@ def group_epsilon(guarantee: Guarantee, delta: float, size: int) -> float:
         if epsilon == math.inf:
             small = middle
         elif math.log(step) + log_sum(epsilon, count) <= math.log(target):
-            found, small = min(found, count * epsilon), middle
+            least_epsilon, small = min(least_epsilon, count * epsilon), middle
         else:
             too_large = middle + 1
-    return found
+    return least_epsilon
 
 
 def log_sum(epsilon: float, size: int) -> float:
@@ -61,5 +61,5 @@ def log_sum(epsilon: float, size: int) -> float:
         return math.log(size)
     # (e^(size epsilon) - 1) / (e^epsilon - 1), without overflow.
     steep = (size - 1) * epsilon
-    whole = math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon))
-    return (steep + whole) * (1 + 1e-12) + 1e-12
+    log_ratio = math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon))
+    return (steep + log_ratio) * (1 + 1e-12) + 1e-12

@@ -135,8 +135,8 @@ class Guarantee(Record):
 
     def method(self, delta: float) -> str:
         """Returns the name of the method that gives :meth:`epsilon`, one of :meth:`by_method`."""
-        found = self._epsilons(delta)
-        return min(found, key=lambda name: found[name])
+        epsilons = self._epsilons(delta)
+        return min(epsilons, key=lambda name: epsilons[name])
 
     def by_method(self, delta: float) -> dict[str, float]:
         """Returns epsilon at ``delta`` under every method that applies, by name.
@@ -146,8 +146,8 @@ class Guarantee(Record):
         nor is ``"rdp"`` where a profile is known, though it is proved as well.
         """
         target = validation.open_unit("delta", delta)
-        found = all_epsilons_of(self.judged_event, self.neighboring_relation, target)
-        return {**found, **self.comparisons(delta)}
+        epsilons = all_epsilons_of(self.judged_event, self.neighboring_relation, target)
+        return {**epsilons, **self.comparisons(delta)}
 
     def comparisons(self, delta: float) -> dict[str, float]:
         """Returns epsilon at ``delta`` by bounds that are shown for comparison only, by name.
@@ -161,14 +161,14 @@ class Guarantee(Record):
         """Returns why the methods without a finite epsilon at ``delta`` have none, by name."""
         not_private = supported_events.non_private_reason(self.judged_event)
         methods = methods_of(self.judged_event, self.neighboring_relation)
-        by_method, others = self.by_method(delta), self._beside(delta)
-        found = {
+        by_method, comparisons = self.by_method(delta), self._beside(delta)
+        reasons = {
             name: methods[name].why_infinite(delta)
             for name, epsilon in by_method.items()
-            if epsilon == math.inf and name not in others
+            if epsilon == math.inf and name not in comparisons
         }
-        found |= {name: why for name, (e, why) in others.items() if e == math.inf}
-        return {name: not_private or why for name, why in found.items()}
+        reasons |= {name: why for name, (e, why) in comparisons.items() if e == math.inf}
+        return {name: not_private or why for name, why in reasons.items()}
 
     def bounds(self, delta: float) -> tuple[float, float]:
         """Returns (attack, bound): epsilon at ``delta`` is known to lie between the two.
@@ -194,8 +194,8 @@ class Guarantee(Record):
         from optuna_dp.accounting.rdp_curves import DEFAULT_ORDERS
         from optuna_dp.accounting.run_rdp import rdp_of
 
-        given = DEFAULT_ORDERS if orders is None else orders
-        return rdp_of(self.judged_event, self.neighboring_relation, given)
+        curve_orders = DEFAULT_ORDERS if orders is None else orders
+        return rdp_of(self.judged_event, self.neighboring_relation, curve_orders)
 
     def compose(self, *others: Guarantee | dp_event.DpEvent) -> Guarantee:
         """Returns the guarantee of releasing this and other things about the same data.
@@ -213,24 +213,24 @@ class Guarantee(Record):
             UnsupportedEventError: If no accountant supports an event.
         """
         tree = [self.event]
-        for other in others:
-            if isinstance(other, Guarantee):
-                if other.neighboring_relation != self.neighboring_relation:
+        for part in others:
+            if isinstance(part, Guarantee):
+                if part.neighboring_relation != self.neighboring_relation:
                     raise InvalidArgumentError(
                         "other",
-                        other.neighboring_relation,
+                        part.neighboring_relation,
                         f"this guarantee is for {self.neighboring_relation!r}",
                         "Guarantees under different neighbouring relations do not compose.",
                     )
-                tree.append(other.event)
+                tree.append(part.event)
             else:
-                tree.append(other)
-        whole = Guarantee(events.compose(*tree), self.neighboring_relation)
-        if len(tree) > 1 and first_choice(whole.judged_event) is not None:
+                tree.append(part)
+        composition = Guarantee(events.compose(*tree), self.neighboring_relation)
+        if len(tree) > 1 and first_choice(composition.judged_event) is not None:
             # Nobody has said that the choice came first, so it must not be charged as if it had.
             unordered = events.compose(dp_event.NoOpDpEvent(), *tree)
             return Guarantee(unordered, self.neighboring_relation)
-        return whole
+        return composition
 
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:

@@ -31,10 +31,10 @@ def pair_of_what_is_known(event: Any, relation: str) -> DominatingPair:
 
 def _k_ary_response(noise_parameter: float, buckets: int) -> DominatingPair:
     """The pair when the input changes, exactly: the answer is the input, the other or a third."""
-    other = noise_parameter / buckets
-    own = 1.0 - noise_parameter + other
-    loss = math.log1p((1.0 - noise_parameter) / other)
-    mass = np.array([other, max((buckets - 2) * other, 0.0), own])
+    third_mass = noise_parameter / buckets
+    true_mass = 1.0 - noise_parameter + third_mass
+    loss = math.log1p((1.0 - noise_parameter) / third_mass)
+    mass = np.array([third_mass, max((buckets - 2) * third_mass, 0.0), true_mass])
     return without_extremes(np.array([-loss, 0.0, loss]), mass, mass[::-1], 0.0)
 
 

@@ -26,6 +26,8 @@ DEFAULT_INTERVAL = 1e-4
 _LARGEST_EXPONENT = 700.0
 # What a composition may cut off, as in dp-accounting.
 _TAIL = 1e-15
+# Terms of a transform below e to this change a probability by 2e-26 at most.
+_LOG_OF_NOTHING = -60.0
 # Chernoff's bound is the best of those of this many orders; the largest exponential is e^512.
 _ORDERS = 10
 
@@ -86,8 +88,10 @@ def native_pld(event: Any, relation: str, interval: float) -> Any:
         raise UnsupportedEventError(event, f"dp-accounting says: {error}") from error
     # Dense: of a sparse one dp-accounting would compute ``size ** times`` before it composes it, a
     # number of millions of digits.
-    both = (pmf.to_dense_pmf() for pmf in (accountant._pld._pmf_remove, accountant._pld._pmf_add))
-    return privacy_loss_distribution.PrivacyLossDistribution(*both)
+    directions = (
+        pmf.to_dense_pmf() for pmf in (accountant._pld._pmf_remove, accountant._pld._pmf_add)
+    )
+    return privacy_loss_distribution.PrivacyLossDistribution(*directions)
 
 
 def composed(parts: list[tuple[Any, int]]) -> Any:
@@ -101,11 +105,11 @@ def composed(parts: list[tuple[Any, int]]) -> Any:
     """
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
-    both = (
+    directions = (
         [(getattr(pld, name).to_dense_pmf(), times) for pld, times in parts]
         for name in ("_pmf_remove", "_pmf_add")
     )
-    return privacy_loss_distribution.PrivacyLossDistribution(*map(_convolved, both))
+    return privacy_loss_distribution.PrivacyLossDistribution(*map(_convolved, directions))
 
 
 def _convolved(parts: list[tuple[Any, int]]) -> Any:
@@ -113,13 +117,17 @@ def _convolved(parts: list[tuple[Any, int]]) -> Any:
     length = next_fast_len(max(high - low + 1, *(pmf.size for pmf, _ in parts)), real=True)
     product = np.ones(length // 2 + 1, dtype=np.complex128)
     for pmf, times in parts:
-        product *= rfft(pmf._probs, length) ** times
+        transform = rfft(pmf._probs, length)
+        # The other powers, most of them, are as good as zero and take long to compute.
+        large = np.abs(transform) > math.exp(_LOG_OF_NOTHING / times)
+        product[large] *= transform[large] ** times
+        product[~large] = 0.0
     # What lies outside the range is wrapped around into it; it is counted as infinite loss too.
     probs = np.roll(irfft(product, length), -(low % length))[: high - low + 1]
     log_finite = sum(times * math.log1p(-pmf._infinity_mass) for pmf, times in parts)
-    first = low + sum(times * pmf._lower_loss for pmf, times in parts)
+    lowest_index = low + sum(times * pmf._lower_loss for pmf, times in parts)
     infinite = min(_TAIL - math.expm1(log_finite), 1.0)
-    return pld_pmf.DensePLDPmf(parts[0][0]._discretization, first, probs, infinite, True)
+    return pld_pmf.DensePLDPmf(parts[0][0]._discretization, lowest_index, probs, infinite, True)
 
 
 def _chernoff(parts: list[tuple[FloatArray, int]]) -> tuple[int, int]:
@@ -128,9 +136,9 @@ def _chernoff(parts: list[tuple[FloatArray, int]]) -> tuple[int, int]:
     Args:
         parts: The probabilities of indices 0, 1, ..., and how many such indices are added up.
     """
-    last = max(probs.size for probs, _ in parts)
+    longest = max(probs.size for probs, _ in parts)
     # Each is twice the one before, so that exponentials are squares of those before.
-    orders = 2.0 ** np.arange(_ORDERS) / last
+    orders = 2.0 ** np.arange(_ORDERS) / longest
     ends = []
     for sign in (-1.0, 1.0):
         log_moments = np.zeros(_ORDERS)
@@ -152,13 +160,14 @@ def pair_of_pld(pld: Any, slack: float) -> DominatingPair:
         pld: dp-accounting's, pessimistic; "remove" becomes the forward direction.
         slack: Added to every delta read.
     """
-    both = sides(pld)
-    knots = [np.append(0.0, side.losses[side.losses > 0.0]) for side in both]
+    directions = sides(pld)
+    knots = [np.append(0.0, side.losses[side.losses > 0.0]) for side in directions]
     epsilons = reading_points(
-        [(at, deltas_at(side, at)) for at, side in zip(knots, both, strict=True)], FLOOR + slack
+        [(at, deltas_at(side, at)) for at, side in zip(knots, directions, strict=True)],
+        FLOOR + slack,
     )
     return DominatingPair.from_profile(
-        epsilons, *(deltas_at(side, epsilons) + slack for side in both)
+        epsilons, *(deltas_at(side, epsilons) + slack for side in directions)
     )
 
 
@@ -182,8 +191,8 @@ def deltas_at(side: Side, epsilons: FloatArray) -> FloatArray:
 
 def pld_of_pair(pair: DominatingPair, interval: float) -> Any:
     """Returns a PLD on multiples of ``interval`` that dominates the pair."""
-    both = (pmf_of_pair(one, interval) for one in (pair, pair.reversed()))
-    return privacy_loss_distribution.PrivacyLossDistribution(*both)
+    directions = (pmf_of_pair(direction, interval) for direction in (pair, pair.reversed()))
+    return privacy_loss_distribution.PrivacyLossDistribution(*directions)
 
 
 def pmf_of_pair(pair: DominatingPair, interval: float) -> Any:
@@ -198,8 +207,8 @@ def pmf_of_pair(pair: DominatingPair, interval: float) -> Any:
     below = np.floor(pair.losses / interval).astype(np.int64)
     to_next = np.clip((below + 1) * interval - pair.losses, 0.0, interval)
     low = np.clip(np.expm1(to_next) / math.expm1(interval), 0.0, 1.0) * pair.mass
-    first, last = int(below[0]), int(below[-1]) + 1
-    probs = np.zeros(last - first + 1)
-    np.add.at(probs, below - first, low)
-    np.add.at(probs, below + 1 - first, pair.mass - low)
-    return pld_pmf.DensePLDPmf(interval, first, probs, pair.infinite_mass, True)
+    lowest, highest = int(below[0]), int(below[-1]) + 1
+    probs = np.zeros(highest - lowest + 1)
+    np.add.at(probs, below - lowest, low)
+    np.add.at(probs, below + 1 - lowest, pair.mass - low)
+    return pld_pmf.DensePLDPmf(interval, lowest, probs, pair.infinite_mass, True)

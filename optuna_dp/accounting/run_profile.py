@@ -100,11 +100,11 @@ def _leaves(event: Any, count: int, relation: str) -> Iterator[tuple[Any, int]]:
 
 def counted(event: Any, relation: str) -> dict[str, Part]:
     """Returns the applications of the tree by their canonical keys, equal ones counted."""
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for leaf, count in _leaves(event, 1, relation):
         key = canonical_key(leaf)
-        found[key] = Part(leaf, count + (found[key].times if key in found else 0))
-    return found
+        parts[key] = Part(leaf, count + (parts[key].times if key in parts else 0))
+    return parts
 
 
 def known_by_curve(leaf: Any, relation: str) -> bool:
@@ -174,12 +174,12 @@ def parts_of(event: Any, relation: str) -> list[Part]:
 def pair_of_part(key: str, relation: str) -> DominatingPair | None:
     """Returns the pair of one application, None if dp-accounting makes its PLD."""
     event = event_from_json(json.loads(key))
-    first = first_choice(event)
-    if first is not None:
-        choice, rest = first
-        in_order = choice.pair_before(pair_of(rest, relation))
+    ordered_event = first_choice(event)
+    if ordered_event is not None:
+        choice, later_event = ordered_event
+        in_order = choice.pair_before(pair_of(later_event, relation))
         # Both hold, and each is rounded up in its own way.
-        parts = [Part(choice, 1), *parts_of(rest, relation)]
+        parts = [Part(choice, 1), *parts_of(later_event, relation)]
         unordered = plds.pair_of_pld(
             composed(parts, relation), plds.fft_slack(sum(part.times for part in parts))
         )
@@ -202,11 +202,11 @@ def pair_of_part(key: str, relation: str) -> DominatingPair | None:
     return None
 
 
-def _smaller(one: DominatingPair, other: DominatingPair) -> DominatingPair:
+def _smaller(left: DominatingPair, right: DominatingPair) -> DominatingPair:
     """Returns a pair for what both dominate: at every loss of either, the smaller profile."""
-    losses = np.abs(np.concatenate([[0.0], one.losses, other.losses]))
+    losses = np.abs(np.concatenate([[0.0], left.losses, right.losses]))
     epsilons = np.unique(losses[losses <= LARGEST_EPSILON])
-    directions = ((one, other), (one.reversed(), other.reversed()))
+    directions = ((left, right), (left.reversed(), right.reversed()))
     return DominatingPair.from_profile(
         epsilons, *(np.minimum(a.delta(epsilons), b.delta(epsilons)) for a, b in directions)
     )
@@ -224,16 +224,16 @@ def composed(parts: list[Part], relation: str) -> Any:
     if interval > _COARSEST:  # Losses beyond any epsilon that means something.
         return plds.pld_of_pair(DominatingPair.infinite(), DEFAULT_INTERVAL)
     interval = interval if interval >= _FINEST else DEFAULT_INTERVAL
-    found, native = [], []
+    distributions, native = [], []
     for part, pair in zip(parts, pairs, strict=True):
         if pair is not None:
-            found.append((plds.pld_of_pair(pair, interval), part.times))
+            distributions.append((plds.pld_of_pair(pair, interval), part.times))
         elif sampled_gaussian.applies_to(part.event):
             of_step = sampled_gaussian.loss_distribution(part.event, relation, interval)
-            found.append((of_step, part.times))
+            distributions.append((of_step, part.times))
         else:
             native.append(dp_event.SelfComposedDpEvent(part.event, part.times))
     if native:
-        whole = dp_event.ComposedDpEvent(native)
-        found.append((plds.native_pld(whole, relation, interval), 1))
-    return plds.composed(found)
+        composition = dp_event.ComposedDpEvent(native)
+        distributions.append((plds.native_pld(composition, relation, interval), 1))
+    return plds.composed(distributions)

@@ -66,14 +66,14 @@ def rdp_of(
         UnsupportedEventError: No accountant supports a sub-event (named), before any work.
     """
     events.neighboring_relation(relation)
-    wanted = checked_orders(orders)
+    result_orders = checked_orders(orders)
     key = canonical_key(event)
     supported_events.check_supported(event, relation)
     # dp-accounting's series for orders between whole ones are loose or do not end; the next whole
     # order bounds them, since Renyi divergences grow with the order.
-    asked = np.union1d(wanted, np.ceil(wanted))
-    found = running_minimum(asked, _rdp_cached(key, relation, tuple(asked.tolist())))
-    return found[np.searchsorted(asked, wanted)]
+    grid = np.union1d(result_orders, np.ceil(result_orders))
+    curve = running_minimum(grid, _rdp_cached(key, relation, tuple(grid.tolist())))
+    return curve[np.searchsorted(grid, result_orders)]
 
 
 def orders_for(event: Any) -> FloatArray:
@@ -112,9 +112,9 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
             with np.errstate(over="ignore"):  # to inf: nothing is known
                 total = total + of(child)
         return total
-    own = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
-    if own is not None:
-        return own
+    event_curve = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
+    if event_curve is not None:
+        return event_curve
     pure = pure_of(event, relation)
     bound = pure_rdp(pure, orders)
     if supported_events.has_rdp(event, relation):
@@ -153,9 +153,9 @@ def _of_whole_orders(event: Any, orders: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         x = (k * k - k) / (2.0 * noise**2)
         chosen = k * math.log(rate) - factorial + x + np.log(-np.expm1(-x))
-    others = k * math.log1p(-rate) - factorial
+    log_others = k * math.log1p(-rate) - factorial
     excess = [
-        factorial[a] + special.logsumexp(chosen[2 : a + 1] + others[a - 2 :: -1])
+        factorial[a] + special.logsumexp(chosen[2 : a + 1] + log_others[a - 2 :: -1])
         for a in orders.astype(int)
     ]
     return np.asarray(np.logaddexp(0.0, excess) / (orders - 1.0))

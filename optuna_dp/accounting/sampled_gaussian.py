@@ -39,8 +39,8 @@ def loss_distribution(event: Any, relation: str, interval: float) -> Any:
         interval: Of the grid.
     """
     if relation == "replace_one":
-        both = _one_way(event, AdjacencyType.REPLACE, interval)
-        return privacy_loss_distribution.PrivacyLossDistribution(both)
+        pmf = _one_way(event, AdjacencyType.REPLACE, interval)
+        return privacy_loss_distribution.PrivacyLossDistribution(pmf)
     return privacy_loss_distribution.PrivacyLossDistribution(
         _one_way(event, AdjacencyType.REMOVE, interval),
         _one_way(event, AdjacencyType.ADD, interval),

@@ -26,6 +26,6 @@ def sampled(pair: DominatingPair, rate: float) -> DominatingPair:
     losses = np.concatenate([[never], losses])
     mass = np.concatenate([[(1.0 - rate) * pair.null_mass], mass])
     # Outputs whose losses rounding has made equal become one; the larger loss claims less.
-    kept, group = np.unique(losses, return_inverse=True)
+    distinct_losses, group = np.unique(losses, return_inverse=True)
     merged = np.asarray(np.bincount(group, mass), dtype=np.float64)
-    return DominatingPair(kept, merged, rate * pair.infinite_mass)
+    return DominatingPair(distinct_losses, merged, rate * pair.infinite_mass)

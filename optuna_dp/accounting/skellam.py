@@ -70,20 +70,20 @@ def shift_pair(variance: float) -> DominatingPair:
     """
     _, f = pmf(variance)
     # Atoms x in the middle; O(x) = f(x), O'(x) = f(x - 1). Losses fall with x (f is log-concave).
-    kept = np.flatnonzero(np.minimum(f[1:], f[:-1]) >= _SMALLEST_MASS) + 1
-    own, other = f[kept], f[kept - 1]
-    losses = np.log(own) - np.log(other)
-    outside = float(f.sum()) - float(own.sum())
-    outside_other = float(f.sum()) - float(other.sum())
+    atoms = np.flatnonzero(np.minimum(f[1:], f[:-1]) >= _SMALLEST_MASS) + 1
+    mass, mass_prime = f[atoms], f[atoms - 1]
+    losses = np.log(mass) - np.log(mass_prime)
+    outside = float(f.sum()) - float(mass.sum())
+    outside_prime = float(f.sum()) - float(mass_prime.sum())
     order = np.argsort(losses, kind="stable")
-    losses, own = losses[order], own[order]
+    losses, mass = losses[order], mass[order]
     # The middle atoms of a wide law have losses a rounding apart: join what is not ascending.
     keep = np.concatenate([[True], np.diff(losses) > 0.0])
     if not keep.all():
-        own = np.add.reduceat(own, np.flatnonzero(keep))
+        mass = np.add.reduceat(mass, np.flatnonzero(keep))
         losses = losses[keep]
     return DominatingPair(
-        losses, own, max(outside, 0.0) + _ROUNDING, max(outside_other, 0.0) + _ROUNDING
+        losses, mass, max(outside, 0.0) + _ROUNDING, max(outside_prime, 0.0) + _ROUNDING
     )
 
 
@@ -92,8 +92,8 @@ def vote_pld(variance: float, changes: int) -> Any:
     # At tiny variances losses are few and far between, whatever their standard deviation.
     interval = min(_STEP_OF_TOTAL * math.sqrt(max(changes, 1) / _checked(variance)), 0.05)
     # Both directions are the same: one of them is composed.
-    one = plds.pmf_of_pair(shift_pair(variance), interval)
-    return privacy_loss_distribution.PrivacyLossDistribution(one).self_compose(changes)
+    pmf_of_votes = plds.pmf_of_pair(shift_pair(variance), interval)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf_of_votes).self_compose(changes)
 
 
 def vote_epsilon(variance: float, changes: int, delta: float) -> float:
@@ -126,7 +126,7 @@ def rdp_bound(variance: float, changes: int, orders: npt.ArrayLike) -> FloatArra
     """
     v = _checked(variance)
     a = np.asarray(orders, dtype=np.float64)
-    whole = np.unique(np.concatenate([[2.0], np.floor(a), np.ceil(a)]))
-    whole = whole[whole >= 2.0]
-    extra = np.minimum(((2.0 * whole - 1.0) + 6.0) / (4.0 * v * v), 3.0 / (2.0 * v))
-    return interpolated_rdp(whole, changes * (whole / (2.0 * v) + extra), a)
+    whole_orders = np.unique(np.concatenate([[2.0], np.floor(a), np.ceil(a)]))
+    whole_orders = whole_orders[whole_orders >= 2.0]
+    extra = np.minimum(((2.0 * whole_orders - 1.0) + 6.0) / (4.0 * v * v), 3.0 / (2.0 * v))
+    return interpolated_rdp(whole_orders, changes * (whole_orders / (2.0 * v) + extra), a)

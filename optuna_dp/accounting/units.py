@@ -28,23 +28,23 @@ def unit_of(event: Any) -> str | None:
     Raises:
         InvalidArgumentError: If one part is about records and another about clients.
     """
-    own = getattr(type(event), "unit", None)
-    if isinstance(own, str):
-        return own
+    unit_of_class = getattr(type(event), "unit", None)
+    if isinstance(unit_of_class, str):
+        return unit_of_class
     if isinstance(event, dp_event.NoOpDpEvent):
         return None
     parts = _parts(event)
     if parts is None:
         return RECORD
-    found = {unit_of(part) for part in parts} - {None}
-    if len(found) > 1:
+    units = {unit_of(part) for part in parts} - {None}
+    if len(units) > 1:
         raise InvalidArgumentError(
             "event",
             "a part about records and a part about clients",
             "the parts of one guarantee must be about the same unit",
             _FIX,
         )
-    return found.pop() if found else None
+    return units.pop() if units else None
 
 
 def check_relation(event: Any, relation: str) -> None:

@@ -110,10 +110,10 @@ def batch_choices(
 
     Example:
         >>> import optuna_dp as odp
-        >>> found = odp.batch_choices(epsilon=1.0, records=1348, epochs=10)
-        >>> found.favored.batch_size, found.favored.steps
+        >>> choices = odp.batch_choices(epsilon=1.0, records=1348, epochs=10)
+        >>> choices.favored.batch_size, choices.favored.steps
         (90, 150)
-        >>> found.favored.share < found.doubled.share
+        >>> choices.favored.share < choices.doubled.share
         True
     """
     target = validation.positive("epsilon", epsilon)
@@ -147,27 +147,27 @@ def batch_choices(
         return choice(batch, max(1, min(round(total / batch), length)))
 
     def favored(passes: float) -> BatchChoice:
-        found = spent(passes, FAVORED_STEPS)
-        length, enough = FAVORED_STEPS, _KEPT * found.share
+        chosen_batch = spent(passes, FAVORED_STEPS)
+        length, enough = FAVORED_STEPS, _KEPT * chosen_batch.share
         while length < needed:
             length = min(math.ceil(1.25 * length), needed)
             longer = spent(passes, length)
             if longer.share < enough:
                 break
-            found = longer
-        steps, batch = found.steps, found.batch_size
+            chosen_batch = longer
+        steps, batch = chosen_batch.steps, chosen_batch.batch_size
         low, high = least - 1, batch
-        if found.share <= ENOUGH:
-            return found
+        if chosen_batch.share <= ENOUGH:
+            return chosen_batch
         # The share rises with the batch: the smallest that has enough.
         while high - low > max(1, high // 64):
             middle = (low + high) // 2
             tried = choice(middle, steps)
             if tried.share >= ENOUGH:
-                high, found = middle, tried
+                high, chosen_batch = middle, tried
             else:
                 low = middle
-        return found
+        return chosen_batch
 
     best = favored(passes)
     near = [2**k for k in range(4, 40) if best.batch_size / 10 < 2**k < best.batch_size * 10]
@@ -196,12 +196,12 @@ def remark_on_batch(plan: BudgetPlan) -> str:
     share = rate * limit / noise
     if share >= _LOW:
         return ""
-    said = (
+    remark = (
         f"A batch of {plan.final.batch_size:g} for {steps} steps has {share:.0%} of the signal "
         "that this epsilon can buy."
     )
     for times, words in ((1.0, "the same"), (4.0, "four times the")):
-        found = batch_choices(
+        favored = batch_choices(
             epsilon=plan.epsilon,
             delta=plan.delta,
             records=max(1, round(plan.final.batch_size / rate)),
@@ -209,13 +209,13 @@ def remark_on_batch(plan: BudgetPlan) -> str:
             work=times,
             neighboring_relation=plan.neighboring_relation,
         ).favored
-        if found.share > share + 0.05:
-            said += (
-                f" With {words} computing, {found.batch_size} for {found.steps} steps has "
-                f"{found.share:.0%}."
+        if favored.share > share + 0.05:
+            remark += (
+                f" With {words} computing, {favored.batch_size} for {favored.steps} steps has "
+                f"{favored.share:.0%}."
             )
-            share = found.share
-    return said
+            share = favored.share
+    return remark
 
 
 @lru_cache(maxsize=256)

@@ -204,14 +204,14 @@ def plan_budget(
     if candidates is not None and pilot_epochs is None and pilot_steps is None:
         pilot_length = _short(CANDIDATE_LENGTH, length)
     split = Split(target, float(delta), neighboring_relation, training, rate, score, score_final)
-    last, ratio = split.last(1 + spare, length, increase)
-    rungs = split.rungs(sizes, pilot_length, last, increase, ratio) if sizes else []
-    asked = (pilot_epochs, pilot_steps, noise_increase) != (None,) * 3
-    if auto and not asked and _blind(rungs[0], records, score):
-        rungs, (last, _) = [], split.last(1 + spare, length, 1.0)
+    last_runs, ratio = split.last(1 + spare, length, increase)
+    rungs = split.rungs(sizes, pilot_length, last_runs, increase, ratio) if sizes else []
+    are_pilots_set = (pilot_epochs, pilot_steps, noise_increase) != (None,) * 3
+    if auto and not are_pilots_set and _blind(rungs[0], records, score):
+        rungs, (last_runs, _) = [], split.last(1 + spare, length, 1.0)
     if rate is None:
         rungs = [runs.sealed(score, neighboring_relation) for runs in rungs]
-        last = last.sealed(score, neighboring_relation)
+        last_runs = last_runs.sealed(score, neighboring_relation)
     return BudgetPlan(
         epsilon=target,
         delta=float(delta),
@@ -220,7 +220,7 @@ def plan_budget(
         batch_size=None if batch_size is None else float(batch_size),
         score=score,
         paid_pilots=tuple(rungs),
-        paid_last=last,
+        paid_last=last_runs,
         candidates=None if candidates is None else sizes[0],
     )
 
@@ -244,8 +244,8 @@ def _blind(rung: PaidRuns, records: int | None, score: str | None) -> bool:
     return rung.score_noise_multiplier / (2.0 * records) > MOST_SPREAD
 
 
-def _refuse_without_pilots(**given: Any) -> None:
-    for name, value in given.items():
+def _refuse_without_pilots(**arguments: Any) -> None:
+    for name, value in arguments.items():
         if value is not None:
             raise InvalidArgumentError(
                 name, value, "it needs pilots, and the plan has none", "Leave it out."
@@ -256,7 +256,7 @@ def _favored(
     epsilon: float, delta: float, records: Any, epochs: Any, work: Any, relation: str
 ) -> tuple[int, float]:
     """Returns the favored batch size, and the epochs that its steps make."""
-    found = batch_choices(
+    choice = batch_choices(
         epsilon=epsilon,
         delta=delta,
         records=records,
@@ -264,7 +264,7 @@ def _favored(
         work=1.0 if work is None else work,
         neighboring_relation=relation,
     ).favored
-    return found.batch_size, found.epochs
+    return choice.batch_size, choice.epochs
 
 
 def _lengths(
@@ -284,8 +284,8 @@ def _lengths(
         "pilot_epochs": pilot_epochs,
     }
     of_run = {"run": run, "steps": steps, "pilot_steps": pilot_steps}
-    mine, other = (of_sgd, of_run) if run is None else (of_run, of_sgd)
-    for name, value in other.items():
+    arguments, surplus = (of_sgd, of_run) if run is None else (of_run, of_sgd)
+    for name, value in surplus.items():
         if value is not None:
             raise InvalidArgumentError(
                 name,
@@ -293,7 +293,7 @@ def _lengths(
                 "a plan needs either records, batch_size and epochs (DP-SGD), or run and steps",
                 "Leave one group out.",
             )
-    for name, value in mine.items():
+    for name, value in arguments.items():
         if value is None and not name.startswith("pilot_"):
             raise InvalidArgumentError(
                 name,

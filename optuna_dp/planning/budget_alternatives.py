@@ -21,7 +21,7 @@ from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record
 from optuna_dp.planning.calibration import NOISE, profile_epsilon, rough_epsilon
 from optuna_dp.planning.saddle_point import Steps, estimated_epsilon
-from optuna_dp.planning.target_search import Found, guided
+from optuna_dp.planning.target_search import SearchResult, guided
 from optuna_dp.private_selection.guarantee import selection_guarantee
 from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 from optuna_dp.training.run_events import run_event, sgd_training
@@ -76,33 +76,33 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
             neighboring_relation=plan.neighboring_relation,
         )
 
-    def about(u: float, others: tuple[float | None, ...], delta: float) -> float:
+    def about(u: float, noises: tuple[float | None, ...], delta: float) -> float:
         """What a training of this noise costs beside Gaussian mechanisms, in milliseconds."""
         parts = [Steps(rate, NOISE.value(u), steps)]
-        parts += [Steps(1.0, noise, 1) for noise in others if noise is not None]
+        parts += [Steps(1.0, noise, 1) for noise in noises if noise is not None]
         replaced = plan.neighboring_relation == "replace_one"
         return estimated_epsilon(parts, delta, near=plan.epsilon, replace_one=replaced)
 
-    def single(event: Callable[[float], Any], *others: float) -> float | None:
+    def single(event: Callable[[float], Any], *noises: float) -> float | None:
         def cost(u: float) -> float:
             paid = Guarantee(event(NOISE.value(u)), plan.neighboring_relation)
             return profile_epsilon(paid, plan.delta)
 
-        rough = partial(about, others=others, delta=plan.delta)
-        found = guided(cost, rough, plan.epsilon, start, ratio=1.0, tolerance=_TOLERANCE)
-        return _noise(found, plan)
+        rough = partial(about, noises=noises, delta=plan.delta)
+        point = guided(cost, rough, plan.epsilon, start, ratio=1.0, tolerance=_TOLERANCE)
+        return _noise(point, plan)
 
-    def selected(mean: int) -> Found:
+    def selected(mean: int) -> SearchResult:
         def cost(u: float) -> float:
             return profile_epsilon(selection(u, mean, (1.0, 1.0)), plan.delta)
 
         # One run where it counts; the search costs about so much more.
-        rough = partial(about, others=(score,), delta=plan.delta / mean)
+        rough = partial(about, noises=(score,), delta=plan.delta / mean)
         return guided(cost, rough, plan.epsilon, start, ratio=1.15, tolerance=_TOLERANCE)
 
-    def adaptive(without: Found) -> float | None:
+    def adaptive(without: SearchResult) -> float | None:
         # The slow one: led by the older of its bounds, which is about so much larger.
-        found = guided(
+        point = guided(
             lambda u: profile_epsilon(selection(u, 10, _DENSITY_BOUNDS), plan.delta),
             lambda u: rough_epsilon(selection(u, 10, _DENSITY_BOUNDS), plan.delta),
             plan.epsilon,
@@ -110,11 +110,11 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
             ratio=0.96,
             tolerance=_LOOSE,
         )
-        return _noise(found, plan)
+        return _noise(point, plan)
 
-    def rand_tune(mean: int, found: Found) -> Alternative:
+    def rand_tune(mean: int, point: SearchResult) -> Alternative:
         secret = f"secret, {mean} on average"
-        return Alternative(f"RandTune, mean {mean}", _noise(found, plan), secret, float(mean))
+        return Alternative(f"RandTune, mean {mean}", _noise(point, plan), secret, float(mean))
 
     choice = _CHOICE_SHARE * plan.epsilon
     start = replace(NOISE, start=-math.log(plan.final.noise_multiplier))
@@ -122,7 +122,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     few = selected(10)
     noise = plan.final.noise_multiplier
     if plan.pilots:
-        mine = [
+        plan_rows = [
             Alternative(
                 "pilots, then one run (this plan)",
                 noise,
@@ -132,9 +132,9 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
             Alternative("one run, no pilots", single(training), "1", 1.0),
         ]
     else:
-        mine = [Alternative("one run (this plan)", noise, "1", 1.0)]
+        plan_rows = [Alternative("one run (this plan)", noise, "1", 1.0)]
     return [
-        *mine,
+        *plan_rows,
         rand_tune(10, few),
         rand_tune(30, selected(30)),
         Alternative(
@@ -153,6 +153,6 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     ]
 
 
-def _noise(found: Found, plan: BudgetPlan) -> float | None:
+def _noise(point: SearchResult, plan: BudgetPlan) -> float | None:
     """Returns the noise that a search found, None if it costs too much all the same."""
-    return NOISE.value(found.at) if found.cost <= plan.epsilon else None
+    return NOISE.value(point.at) if point.cost <= plan.epsilon else None

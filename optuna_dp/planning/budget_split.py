@@ -60,8 +60,8 @@ class Split:
 
         And cost over estimate there, which the pilots' search begins with.
         """
-        whole = squared_mu(self.epsilon, self.delta)
-        score_noise = self._score_noise(whole / count, _FINAL_SCORE_SHARE)
+        budget = squared_mu(self.epsilon, self.delta)
+        score_noise = self._score_noise(budget / count, _FINAL_SCORE_SHARE)
         if not self.score_final:
             score_noise = None
 
@@ -69,7 +69,7 @@ class Split:
             event = run_event(self.training(noise, steps), score_noise, self.score)
             return PaidRuns(count, noise, steps, score_noise, event)
 
-        start = self._start(whole / count, steps)
+        start = self._start(budget / count, steps)
         noise, cost, ratio = self._search(lambda value: [runs(value, score_noise)], start, 1.0)
         if cost > self.epsilon:
             raise InvalidArgumentError(
@@ -96,24 +96,24 @@ class Split:
         self, sizes: tuple[int, ...], steps: int, last: PaidRuns, increase: float, ratio: float
     ) -> list[PaidRuns]:
         """Returns the pilots that cost what the last runs leave, the signal doubling by rung."""
-        whole = squared_mu(self.epsilon, self.delta)
-        room = whole * (1.0 - increase**-2)
+        budget = squared_mu(self.epsilon, self.delta)
+        room = budget * (1.0 - increase**-2)
         total = sum(n * 4.0**i for i, n in enumerate(sizes))
         shares = [room * 4.0**i / total for i in range(len(sizes))]
         score_noises = [self._score_noise(share, _PILOT_SCORE_SHARE) for share in shares]
 
         def rungs(noise: float) -> list[PaidRuns]:
-            found = []
+            paid_rungs = []
             for i, (count, score_noise) in enumerate(zip(sizes, score_noises, strict=True)):
-                own = noise / 2.0**i
-                event = run_event(self.training(own, steps), score_noise, self.score)
-                found.append(PaidRuns(count, own, steps, score_noise, event))
-            return found
+                rung_noise = noise / 2.0**i
+                event = run_event(self.training(rung_noise, steps), score_noise, self.score)
+                paid_rungs.append(PaidRuns(count, rung_noise, steps, score_noise, event))
+            return paid_rungs
 
         start = self._start(shares[0], steps)
         if self.sample_rate is None:
             # Squared cost goes as steps / noise^2.
-            of_last = whole * increase**-2 / last.count
+            of_last = budget * increase**-2 / last.count
             start = last.noise_multiplier * math.sqrt(of_last / shares[0] * steps / last.steps)
         least = 2.0 ** (len(sizes) - 1)
         noise, cost, _ = self._search(lambda value: [*rungs(value), last], start, least, ratio)
@@ -125,7 +125,7 @@ class Split:
                 f"the noise: at {noise:g} all cost {significant_up(cost)} of {self.epsilon:g}",
                 "Change noise_increase, or the number or the length of the pilots.",
             )
-        found = rungs(noise)
+        pilots = rungs(noise)
         signal = last.noise_multiplier * math.sqrt(last.steps) / (noise * math.sqrt(steps))
         if signal < _FAINTEST:
             raise InvalidArgumentError(
@@ -135,7 +135,7 @@ class Split:
                 "equal length), too much to learn from",
                 "Use fewer pilots, or a larger noise_increase.",
             )
-        return found
+        return pilots
 
     def _search(
         self,
@@ -166,18 +166,18 @@ class Split:
                 return _rough_epsilon(composed(scale.value(u)), self.delta)
             return self._estimate(runs(_rounded(scale.value(u))))
 
-        found = guided(exact, rough, self.epsilon, scale, ratio=ratio, tolerance=_UNUSED)
+        point = guided(exact, rough, self.epsilon, scale, ratio=ratio, tolerance=_UNUSED)
         if self.sample_rate is None:
             # An event of the caller's may be judged better by something else than its profile.
-            cost = composed(scale.value(found.at)).epsilon(self.delta)
+            cost = composed(scale.value(point.at)).epsilon(self.delta)
             if not (1.0 - _UNUSED) * self.epsilon <= cost <= self.epsilon:
-                found = largest_within(
+                point = largest_within(
                     lambda u: composed(scale.value(u)).epsilon(self.delta),
                     self.epsilon,
-                    scale.starting_at(found),
+                    scale.starting_at(point),
                     tolerance=_UNUSED,
                 )
-        return _rounded(scale.value(found.at)), found.cost, found.cost / rough(found.at)
+        return _rounded(scale.value(point.at)), point.cost, point.cost / rough(point.at)
 
     def _estimate(self, paid: list[PaidRuns]) -> float:
         """Returns about what these runs of DP-SGD cost together."""
@@ -228,11 +228,11 @@ def squared_mu(epsilon: float, delta: float) -> float:
 
     def excess(log_mu: float) -> float:
         mu = math.exp(log_mu)
-        first = log_ndtr(mu / 2.0 - epsilon / mu)
-        second = epsilon + log_ndtr(-mu / 2.0 - epsilon / mu)
-        return float(first + math.log1p(-min(math.exp(second - first), 1.0 - 1e-16))) - math.log(
-            delta
-        )
+        log_above = log_ndtr(mu / 2.0 - epsilon / mu)
+        log_below = epsilon + log_ndtr(-mu / 2.0 - epsilon / mu)
+        return float(
+            log_above + math.log1p(-min(math.exp(log_below - log_above), 1.0 - 1e-16))
+        ) - math.log(delta)
 
     return math.exp(2.0 * float(brentq(excess, math.log(1e-9), math.log(1e4))))
 

@@ -145,10 +145,10 @@ def calibrate(
 
     Example:
         >>> import optuna_dp as odp
-        >>> found = odp.calibrate(
+        >>> calibration = odp.calibrate(
         ...     target_epsilon=2.0, delta=1e-5, run=odp.gaussian, trials=odp.Geometric(mean=10)
         ... )
-        >>> found.guarantee.epsilon(delta=1e-5) <= 2.0
+        >>> calibration.guarantee.epsilon(delta=1e-5) <= 2.0
         True
     """
     target = validation.positive("target_epsilon", target_epsilon)
@@ -157,16 +157,16 @@ def calibrate(
     unknown = _the_unknown(run, trials, density_bounds)
 
     def guarantee_at(value: float) -> Guarantee:
-        given: dict[Unknown, Any] = {
+        arguments: dict[Unknown, Any] = {
             "noise_multiplier": run,
             "mean": trials,
             "density_bounds": density_bounds,
         }
-        given[unknown] = given[unknown](value)
+        arguments[unknown] = arguments[unknown](value)
         return selection_guarantee(
-            given["noise_multiplier"],
-            given["mean"],
-            density_bounds=given["density_bounds"],
+            arguments["noise_multiplier"],
+            arguments["mean"],
+            density_bounds=arguments["density_bounds"],
             policy=policy,
             startup_runs=startup_runs,
             neighboring_relation=neighboring_relation,
@@ -181,16 +181,16 @@ def calibrate(
         return rough_epsilon(guarantee_at(scale.value(u)), delta)
 
     if policy == "history" and density_bounds != (1.0, 1.0):
-        found = guided(cost, rough, target, scale, ratio=CLOSE_OVER_ROUGH, tolerance=spare)
+        point = guided(cost, rough, target, scale, ratio=CLOSE_OVER_ROUGH, tolerance=spare)
     else:
         if unknown == "noise_multiplier":
             # Nearly all the work of the search is done on a bound that is quick to evaluate.
             scale = scale.starting_at(largest_within(rough, target, scale))
-        found = largest_within(cost, target, scale, tolerance=spare)
-    if found.cost > target:
-        raise _unreachable(unknown, target_epsilon, found.cost, scale.value(found.at))
-    value = scale.value(found.at)
-    return Calibration(unknown, value, found.cost, target, float(delta), guarantee_at(value))
+        point = largest_within(cost, target, scale, tolerance=spare)
+    if point.cost > target:
+        raise _unreachable(unknown, target_epsilon, point.cost, scale.value(point.at))
+    value = scale.value(point.at)
+    return Calibration(unknown, value, point.cost, target, float(delta), guarantee_at(value))
 
 
 def profile_epsilon(selection: Guarantee, delta: float) -> float:
@@ -202,8 +202,8 @@ def profile_epsilon(selection: Guarantee, delta: float) -> float:
     """
     event = selection.judged_event
     if not isinstance(event, PrivateSelectionDpEvent):
-        both = pair_of(event, selection.neighboring_relation)
-        return max(both.epsilon(delta), both.reversed().epsilon(delta))
+        pair = pair_of(event, selection.neighboring_relation)
+        return max(pair.epsilon(delta), pair.reversed().epsilon(delta))
     bounds = event.methods(selection.neighboring_relation, pair_of)
     return min(bound.epsilon(delta) for bound in bounds.values())
 
@@ -221,7 +221,7 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
     if not learns or history_bound is None:
         return profile_epsilon(selection, delta)
     seeing_data = attr.evolve(event, policy="data", startup_runs=0)
-    found = profile_epsilon(Guarantee(seeing_data, selection.neighboring_relation), delta)
+    data_epsilon = profile_epsilon(Guarantee(seeing_data, selection.neighboring_relation), delta)
     coarse = history_bound(
         pair_of(event.run, selection.neighboring_relation),
         event.trials,
@@ -229,7 +229,7 @@ def rough_epsilon(selection: Guarantee, delta: float) -> float:
         event.startup_runs,
         _FEW_CELLS,
     )
-    return min(found, float(coarse.epsilon(delta)))
+    return min(data_epsilon, float(coarse.epsilon(delta)))
 
 
 def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
@@ -239,7 +239,7 @@ def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
         "mean": trials,
         "density_bounds": density_bounds,
     }
-    names = [name for name, given in functions.items() if callable(given)]
+    names = [name for name, argument in functions.items() if callable(argument)]
     if len(names) != 1:
         raise InvalidArgumentError(
             "run, trials, density_bounds",

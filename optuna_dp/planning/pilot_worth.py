@@ -64,17 +64,17 @@ def noise_of_twice(plan: BudgetPlan) -> float:
     Raises:
         InvalidArgumentError: If its runs are not DP-SGD.
     """
-    last = plan.final
-    if last.sample_rate is None:
+    last_run = plan.final
+    if last_run.sample_rate is None:
         raise InvalidArgumentError("plan", plan, "its runs are not DP-SGD")
     untuned = noise_of_training(
         plan.epsilon,
         plan.delta,
-        last.sample_rate,
-        last.steps * (1 + plan.spare_runs),
+        last_run.sample_rate,
+        last_run.steps * (1 + plan.spare_runs),
         plan.neighboring_relation == "replace_one",
     )
-    share = min((untuned / last.noise_multiplier) ** 2, 1.0)
+    share = min((untuned / last_run.noise_multiplier) ** 2, 1.0)
     return math.sqrt(share / (2.0 * share - 1.0)) if share > 0.5 else math.inf
 
 

@@ -60,10 +60,10 @@ def estimated_epsilon(
     parts = [*parts, *_rounding(parts, replace_one)]
 
     def log_moments(order: float, step: float = 0.0, count: int = 1) -> ComplexArray:
-        found = np.zeros(count, dtype=np.complex128)
+        moments = np.zeros(count, dtype=np.complex128)
         for part in parts:
-            found += part.steps * _log_moments(order, step, count, part, replace_one)
-        return found
+            moments += part.steps * _log_moments(order, step, count, part, replace_one)
+        return moments
 
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # Hardly less than the mean loss, of which this is an upper bound.
@@ -71,10 +71,10 @@ def estimated_epsilon(
         if not epsilon < math.inf:
             return math.inf
         for _ in range(4):
-            found = _solved(log_moments, _saddle(log_moments, epsilon), delta, epsilon)
-            if abs(math.log(found / epsilon)) < 0.3:
-                return found
-            epsilon = found
+            solution = _solved(log_moments, _saddle(log_moments, epsilon), delta, epsilon)
+            if abs(math.log(solution / epsilon)) < 0.3:
+                return solution
+            epsilon = solution
     return epsilon
 
 
@@ -119,8 +119,8 @@ def _outcomes(
 
     def log_ratio(moved_to: float) -> FloatArray:
         """Log of the density with the record over that of the noise alone."""
-        there = math.log(part.rate) + (x * moved_to - 0.5) / variance
-        return np.asarray(np.logaddexp(math.log1p(-part.rate), there))
+        log_moved = math.log(part.rate) + (x * moved_to - 0.5) / variance
+        return np.asarray(np.logaddexp(math.log1p(-part.rate), log_moved))
 
     with_record = log_ratio(1.0)
     loss = with_record - log_ratio(-1.0) if replace_one else with_record

@@ -65,14 +65,14 @@ def short_list(records: Records) -> list[dict[str, Any]]:
         )
     if records == "fine-tuning":
         return [dict(candidate) for candidate in _FINE_TUNING]
-    found = [
-        {"features": one["features"], "width": _HIDDEN_UNITS if one["hidden"] else 0}
-        for one in ranked_kinds()
-        if one["features"] in _HAVE[records]
+    kinds = [
+        {"features": kind["features"], "width": _HIDDEN_UNITS if kind["hidden"] else 0}
+        for kind in ranked_kinds()
+        if kind["features"] in _HAVE[records]
     ]
     # In a list of five it matters less which is first than that it is there.
-    first = [one for one in found if one["features"] == "joined"]
-    return [*first, *(one for one in found if one not in first)][:_LENGTH]
+    joined_kinds = [kind for kind in kinds if kind["features"] == "joined"]
+    return [*joined_kinds, *(kind for kind in kinds if kind not in joined_kinds)][:_LENGTH]
 
 
 def ranked_kinds() -> list[dict[str, Any]]:

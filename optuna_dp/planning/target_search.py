@@ -43,12 +43,12 @@ class Scale:
         """Returns the quantity at u."""
         return math.exp(self.sign * u)
 
-    def starting_at(self, found: Found) -> Scale:
+    def starting_at(self, point: SearchResult) -> Scale:
         """Returns the same scale with the start and the slope of an earlier search."""
-        return replace(self, start=found.at, slope=found.slope)
+        return replace(self, start=point.at, slope=point.slope)
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """A point of the search and what it costs.
 
     Attributes:
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 def largest_within(
     cost: Callable[[float], float], target: float, scale: Scale, *, tolerance: float = TOLERANCE
-) -> Found:
+) -> SearchResult:
     """Returns the largest u found with ``cost(u) <= target``.
 
     A secant in (u, log cost), kept between the points found on either side of the target. It ends
@@ -95,7 +95,7 @@ def largest_within(
             repeated = repeated - 1 if repeated < 0 else -1
             outside = point
             if u <= scale.low:
-                return Found(u, value, slope)
+                return SearchResult(u, value, slope)
         slope = _slope(previous or outside or inside, point, slope)
         if inside is None or outside is None:
             u = _onward(point, slope, scale, tolerance)
@@ -105,8 +105,8 @@ def largest_within(
         u = _between(inside, outside, repeated)
     if inside is None:
         assert outside is not None
-        return Found(outside.u, outside.value, slope)
-    return Found(inside.u, inside.value, slope)
+        return SearchResult(outside.u, outside.value, slope)
+    return SearchResult(inside.u, inside.value, slope)
 
 
 def guided(
@@ -117,7 +117,7 @@ def guided(
     *,
     ratio: float,
     tolerance: float = TOLERANCE,
-) -> Found:
+) -> SearchResult:
     """Returns what :func:`largest_within` promises, with one or two evaluations of ``cost``.
 
     Args:
@@ -146,12 +146,12 @@ class _Point(NamedTuple):
     value: float
 
 
-def _slope(one: _Point | None, other: _Point, before: float) -> float:
-    if one is None or not math.isfinite(one.above + other.above):
+def _slope(earlier: _Point | None, later: _Point, before: float) -> float:
+    if earlier is None or not math.isfinite(earlier.above + later.above):
         return before
-    if abs(other.u - one.u) < _TOO_CLOSE:
+    if abs(later.u - earlier.u) < _TOO_CLOSE:
         return before
-    slope = (other.above - one.above) / (other.u - one.u)
+    slope = (later.above - earlier.above) / (later.u - earlier.u)
     return min(max(slope, 0.05), 10.0)
 
 

@@ -52,7 +52,7 @@ class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore
         self, neighboring_relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     ) -> None:
         super().__init__(neighboring_relation)
-        names = {theirs: ours for ours, theirs in RELATIONS.items()}
+        names = {relation: name for name, relation in RELATIONS.items()}
         if neighboring_relation not in names:
             raise InvalidArgumentError(
                 "neighboring_relation",
@@ -82,10 +82,10 @@ class SelectionAccountant(privacy_accountant.PrivacyAccountant):  # type: ignore
     def get_epsilon(self, target_delta: float) -> float:
         """Returns the smallest epsilon known to hold at ``target_delta``, in [0, 1]."""
         delta = validation.number("target_delta", target_delta)
-        whole = self.guarantee
-        if non_private_reason(whole.event) is not None:
+        guarantee = self.guarantee
+        if non_private_reason(guarantee.event) is not None:
             return math.inf
-        return 0.0 if delta == 1.0 else whole.epsilon(delta)
+        return 0.0 if delta == 1.0 else guarantee.epsilon(delta)
 
     def get_delta(self, target_epsilon: float) -> float:
         """Returns the smallest delta known to hold at ``target_epsilon``, at least 0 or inf."""

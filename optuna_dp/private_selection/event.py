@@ -128,12 +128,12 @@ class PrivateSelectionDpEvent(OwnEvent):
                 *(profile(side, self.trials, self.density_bounds) for side in sides)
             )
 
-        found = {"data_profile": both_ways(DataProfile)}
+        bounds = {"data_profile": both_ways(DataProfile)}
         if self.trials.terms <= LONGEST_SUM and not self.learns_from_outputs:
-            found["rank_profile"] = both_ways(RankProfile)
+            bounds["rank_profile"] = both_ways(RankProfile)
         all_runs = self._all_runs(relation, pair_of)
         if all_runs is not None:
-            found["all_runs"] = ProfileMethod(all_runs, all_runs.reversed())
+            bounds["all_runs"] = ProfileMethod(all_runs, all_runs.reversed())
         if self.learns_from_outputs:
             history_bound = parts.history_bound()
             if history_bound is None:
@@ -141,10 +141,10 @@ class PrivateSelectionDpEvent(OwnEvent):
                 raise UnsupportedEventError(
                     self, "its density bounds need adaptive selection, which is not installed"
                 )
-            found["history_profile"] = history_bound(
+            bounds["history_profile"] = history_bound(
                 pair, self.trials, self.density_bounds, self.startup_runs
             )
-        return found
+        return bounds
 
     def _all_runs(
         self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
@@ -179,8 +179,8 @@ class PrivateSelectionDpEvent(OwnEvent):
         # Lazy: only Rényi curves need it.
         from optuna_dp.private_selection.bounds.renyi import selection_rdp
 
-        found = selection_rdp(orders, curve_of(self.run), self.trials, self.density_bounds)
-        return np.where(np.isnan(found), np.inf, found)
+        curve = selection_rdp(orders, curve_of(self.run), self.trials, self.density_bounds)
+        return np.where(np.isnan(curve), np.inf, curve)
 
     def why_no_curve(self) -> str | None:
         """See :class:`OwnEvent`."""
@@ -208,5 +208,5 @@ def selection_epsilon(
     factor = math.inf if trials.maximum is None else float(trials.maximum)
     if isinstance(trials, NegativeBinomial):
         factor = min(factor, 2.0 + trials.shape)
-    each = run_epsilon + math.log(big_c) - math.log(c)
-    return factor * each if each > 0.0 else 0.0
+    epsilon_with_density = run_epsilon + math.log(big_c) - math.log(c)
+    return factor * epsilon_with_density if epsilon_with_density > 0.0 else 0.0

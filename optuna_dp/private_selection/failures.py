@@ -31,8 +31,8 @@ def longest_block(failed: Sequence[bool]) -> tuple[int, int]:
     Of several the last one.
     """
     best, start = (len(failed), 0), 0
-    for i, one in enumerate(failed):
-        if not one:
+    for i, has_failed in enumerate(failed):
+        if not has_failed:
             start = i + 1
         elif i + 1 - start >= best[1]:
             best = start, i + 1 - start

@@ -127,18 +127,18 @@ class PrivateSelection(DrawnRuns):
         spending, run = {}, self.granted(0)
         if run is not None:
             spending = conduct_of_all(
-                [one.trial for one in evidence.runs],
+                [entry.trial for entry in evidence.runs],
                 run,
                 record.output_attributes,
                 asked.vouched,
                 NEW_STUDY,
             )
             asked = replace(asked, vouched=None)
-        found = super().outcome(evidence, record, replace(asked, failures=None))
-        found = replace(found, spending=spending)
+        outcome = super().outcome(evidence, record, replace(asked, failures=None))
+        outcome = replace(outcome, spending=spending)
         if disclosed is None:
-            return found
-        return replace(found, design=self._best_of_exactly(disclosed), disclosed_runs=disclosed)
+            return outcome
+        return replace(outcome, design=self._best_of_exactly(disclosed), disclosed_runs=disclosed)
 
     def _best_of_exactly(self, runs: int) -> Design:
         """The design with a known number of runs.

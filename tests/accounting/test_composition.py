@@ -194,7 +194,7 @@ def test_the_pair_has_the_profile_of_the_bound(
         found = max(side.epsilon(delta) for side in sides)
         assert found == pytest.approx(guarantee.epsilon(delta), rel=2e-3)
     # Near epsilon 0 as well, up to the chords between the points that it is made of.
-    assert max(float(side.delta(0.1)) for side in sides) <= guarantee.delta(0.1) * (1.0 + 1e-5)
+    assert max(float(side.delta(0.1)) for side in sides) <= guarantee.delta(0.1) * (1.0 + 1e-6)
 
 
 def test_the_pair_stays_above_the_attack() -> None:

@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -346,6 +347,14 @@ def test_at_delta_zero_there_is_the_pure_epsilon_or_none() -> None:
     assert best.compose(odp.pure_dp(0.25)).epsilon(0.0) == pytest.approx(1.75)
     assert odp.Guarantee(odp.gaussian(1.0)).epsilon(0.0) == math.inf
     assert best.delta(best.epsilon(0.0)) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.1, 0.999, 1.001, 30.0])
+def test_a_pure_epsilon_on_a_sample_is_not_lost_to_rounding(epsilon: float) -> None:
+    event = dp_event.PoissonSampledDpEvent(0.3, odp.pure_dp(epsilon))
+    with mpmath.workdps(40):
+        exact = mpmath.log1p(mpmath.mpf(0.3) * mpmath.expm1(epsilon))
+        assert odp.Guarantee(event).epsilon(0.0) >= exact * (1 - mpmath.mpf(10) ** -15)
 
 
 def test_few_points_of_a_curve_are_converted_at_their_own_orders() -> None:

@@ -20,6 +20,7 @@ from optuna_dp.accounting import (
     run_profile,
     supported_events,
 )
+from optuna_dp.accounting.discretisation import interval_for
 from optuna_dp.accounting.events import compose, dp_sgd, gaussian, laplace, zcdp
 from optuna_dp.accounting.kinds.approximate import approximate_dp, pure_dp
 from optuna_dp.accounting.kinds.curve import rdp
@@ -282,3 +283,17 @@ def test_more_noise_never_costs_more() -> None:
             for n in noises.tolist()
         ]
         assert all(later <= before for before, later in itertools.pairwise(costs))
+
+
+def test_of_two_grids_the_coarser_is_a_part_of_the_finer() -> None:
+    """And more noise never has the coarser one."""
+    for rate, steps in ((0.0043, 2344), (0.02, 100), (0.3, 20)):
+        intervals = []
+        for noise in (0.6 * 1.07 ** np.arange(40)).tolist():
+            run = dp_sgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
+            parts = parts_of(run, "add_or_remove_one")
+            intervals.append(interval_for(parts, [None], "add_or_remove_one"))
+        assert len(set(intervals)) > 2
+        for coarse, fine in itertools.pairwise(intervals):
+            assert coarse >= fine
+            assert coarse % fine == 0.0

@@ -370,3 +370,20 @@ def test_a_law_that_json_does_not_give_back_is_refused_where_it_is_given() -> No
     ):
         with pytest.raises(InvalidArgumentError, match=r"tuple\[float, \.\.\.\]"):
             give()
+
+
+def test_a_law_that_json_gives_back_as_another_one_is_refused() -> None:
+    """Its record is rounded: who reads it would charge for another law."""
+
+    @dataclass(frozen=True)
+    class Rounded(TrialCount):
+        mean: float
+        law: ClassVar[str] = "rounded"
+        _pmf = _tail = _pgf = _pgf_derivative = exact_tail = None
+
+        def to_json(self) -> dict[str, Any]:
+            return {"law": self.law, "mean": round(self.mean, 2)}
+
+    assert Rounded(2.5).checked() == Rounded(2.5)
+    with pytest.raises(InvalidArgumentError, match="JSON gives back"):
+        odp.selection_guarantee(odp.gaussian(1.0), Rounded(2.503))

@@ -95,11 +95,11 @@ def randomized_response(epsilon: float, delta: float = 0.0) -> DominatingPair:
     if delta == 1.0 or epsilon > LARGEST_EPSILON:
         # e^-600 is as good as zero: the unlikely answer counts as proof, which claims less.
         return DominatingPair.infinite()
-    rest = 1.0 - delta
+    hidden_mass = 1.0 - delta
     if epsilon == 0.0:
-        return DominatingPair(np.zeros(1), np.array([rest]), delta, delta)
-    low = rest * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
-    high = rest / (1.0 + math.exp(-epsilon))
+        return DominatingPair(np.zeros(1), np.array([hidden_mass]), delta, delta)
+    low = hidden_mass * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
+    high = hidden_mass / (1.0 + math.exp(-epsilon))
     return DominatingPair(np.array([-epsilon, epsilon]), np.array([low, high]), delta, delta)
 
 

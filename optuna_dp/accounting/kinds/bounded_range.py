@@ -97,13 +97,13 @@ _MOST_IN_TURN = 8
 def choice_and_rest(event: Any) -> tuple[BoundedRangeDpEvent, Any] | None:
     """Returns the choice with which a composition begins and what follows, if it does."""
     if isinstance(event, dp_event.SelfComposedDpEvent):
-        repeated, later = event, []
+        repeated, later_events = event, []
     elif isinstance(event, dp_event.ComposedDpEvent) and len(event.events) > 1:
-        first, *later = event.events
+        first_event, *later_events = event.events
         repeated = (
-            first
-            if isinstance(first, dp_event.SelfComposedDpEvent)
-            else dp_event.SelfComposedDpEvent(first, 1)
+            first_event
+            if isinstance(first_event, dp_event.SelfComposedDpEvent)
+            else dp_event.SelfComposedDpEvent(first_event, 1)
         )
     else:
         return None
@@ -111,7 +111,9 @@ def choice_and_rest(event: Any) -> tuple[BoundedRangeDpEvent, Any] | None:
     if not isinstance(choice, BoundedRangeDpEvent) or not 1 <= count <= _MOST_IN_TURN:
         return None
     if count > 1:
-        later = [dp_event.SelfComposedDpEvent(choice, count - 1), *later]
-    if not later:
+        later_events = [dp_event.SelfComposedDpEvent(choice, count - 1), *later_events]
+    if not later_events:
         return None
-    return choice, later[0] if len(later) == 1 else dp_event.ComposedDpEvent(later)
+    return choice, later_events[0] if len(later_events) == 1 else dp_event.ComposedDpEvent(
+        later_events
+    )

@@ -39,11 +39,11 @@ _READ, _ROUNDING = 4000, 1e-15
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError(name, values, "it must be a sequence of numbers")
-    found = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
-    for i, value in enumerate(found):
+    numbers = tuple(validation.number(f"{name}[{i}]", v) for i, v in enumerate(values))
+    for i, value in enumerate(numbers):
         if not 0.0 <= value < math.inf:
             raise InvalidArgumentError(f"{name}[{i}]", value, "it must be finite and at least 0")
-    return found
+    return numbers
 
 
 def _given(values: Any) -> tuple[float, ...]:
@@ -75,8 +75,8 @@ class ProfileDpEvent(OwnEvent):
 
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
-        last = max(self._last)
-        ends = f"delta at most {last:.3g} from epsilon {self.epsilons[-1]:.3g} on"
+        last_delta = max(self._last)
+        ends = f"delta at most {last_delta:.3g} from epsilon {self.epsilons[-1]:.3g} on"
         return f"a mechanism with a given privacy profile ({len(self.epsilons)} points, {ends})"
 
     def not_private(self) -> str | None:
@@ -91,8 +91,8 @@ class ProfileDpEvent(OwnEvent):
 
     def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:
         """See :class:`OwnEvent`."""
-        both = np.maximum(self.deltas, self.reverse_deltas or self.deltas)
-        return self.epsilons[int(np.argmin(both))] if both[-1] == 0.0 else math.inf
+        deltas = np.maximum(self.deltas, self.reverse_deltas or self.deltas)
+        return self.epsilons[int(np.argmin(deltas))] if deltas[-1] == 0.0 else math.inf
 
     @property
     def _last(self) -> tuple[float, float]:
@@ -126,12 +126,12 @@ def from_profile(
         >>> round(odp.selection_guarantee(run, odp.Geometric(mean=10)).epsilon(1e-4), 2)
         2.32
     """
-    whole = ProfileDpEvent(epsilons, deltas, reverse_deltas)
-    if len(whole.epsilons) <= MOST_POINTS:
-        return whole
-    at, one, other = (np.array(v) for v in attr.astuple(whole))
-    keep = _evenly(np.maximum(one, other) if other.size else one)
-    return ProfileDpEvent(at[keep], one[keep], other[keep] if other.size else ())
+    event = ProfileDpEvent(epsilons, deltas, reverse_deltas)
+    if len(event.epsilons) <= MOST_POINTS:
+        return event
+    points, forward, reverse = (np.array(v) for v in attr.astuple(event))
+    keep = _evenly(np.maximum(forward, reverse) if reverse.size else forward)
+    return ProfileDpEvent(points[keep], forward[keep], reverse[keep] if reverse.size else ())
 
 
 def from_pld(pld: Any, *, applications: int = 1_000_000) -> ProfileDpEvent:
@@ -226,13 +226,13 @@ def from_trade_off(alphas: npt.ArrayLike, betas: npt.ArrayLike) -> ProfileDpEven
     # Of the best tests, the chance to say so where it is right and where it is wrong.
     tests = ((1.0 - beta, alpha), (1.0 - alpha, beta))
     ratio = max((y[x > 0.0] / x[x > 0.0]).max(initial=1.0) for y, x in tests)
-    at = np.linspace(0.0, min(max(math.log(ratio), 1e-9), LARGEST_EPSILON), _READ)
-    t, found = np.exp(at), np.zeros((2, at.size))
-    for deltas, (right, wrong) in zip(found, tests, strict=True):
+    points = np.linspace(0.0, min(max(math.log(ratio), 1e-9), LARGEST_EPSILON), _READ)
+    t, profiles = np.exp(points), np.zeros((2, points.size))
+    for deltas, (right, wrong) in zip(profiles, tests, strict=True):
         for y, x in zip(right, wrong, strict=True):
             np.maximum(deltas, y - t * x, out=deltas)
-    forward, reverse = np.minimum(found + _ROUNDING, 1.0)
-    return from_profile(at, forward, reverse_deltas=reverse)
+    forward, reverse = np.minimum(profiles + _ROUNDING, 1.0)
+    return from_profile(points, forward, reverse_deltas=reverse)
 
 
 def _check_ascending(name: str, at: FloatArray) -> None:
@@ -280,6 +280,6 @@ def _check_curve(
 def _evenly(deltas: FloatArray) -> npt.NDArray[np.intp]:
     """Returns the indices of at most MOST_POINTS points, the first and the last among them."""
     depth = -np.log(np.maximum(deltas, _FLOOR))
-    wanted = np.linspace(depth[0], depth[-1], MOST_POINTS - 1)
-    found = np.minimum(np.searchsorted(depth, wanted), depth.size - 1)
-    return np.unique(np.append(found, [0, depth.size - 1]))
+    depths = np.linspace(depth[0], depth[-1], MOST_POINTS - 1)
+    indices = np.minimum(np.searchsorted(depth, depths), depth.size - 1)
+    return np.unique(np.append(indices, [0, depth.size - 1]))

@@ -71,9 +71,9 @@ def worst_case(*events: dp_event.DpEvent) -> dp_event.DpEvent:
     for event in as_events(events):
         if event not in checked:
             checked.append(event)
-    whole = checked[0] if len(checked) == 1 else WorstCaseDpEvent(tuple(checked))
-    units.unit_of(whole)
-    return whole
+    worst_event = checked[0] if len(checked) == 1 else WorstCaseDpEvent(tuple(checked))
+    units.unit_of(worst_event)
+    return worst_event
 
 
 def _pointwise_maximum(pairs: list[DominatingPair]) -> DominatingPair:

@@ -152,12 +152,12 @@ class Lines:
         reached = pair.null_mass + np.concatenate([[0.0], np.cumsum(prime)])
         missed = np.concatenate([np.cumsum(prime[::-1])[::-1], [0.0]])
         # Where O has no more mass to give, G is the last value reached there: keep the largest.
-        last = np.append(np.diff(below) > 0.0, True)
-        self.vertices = below[last]
+        is_last = np.append(np.diff(below) > 0.0, True)
+        self.vertices = below[is_last]
         # The pair is normalised up to rounding; whatever is missing is given to G.
         shortfall = max(0.0, 1.0 - float(reached[-1]))
-        self.reached = np.minimum(1.0, reached[last] + shortfall)
-        self._missed = missed[last]
+        self.reached = np.minimum(1.0, reached[is_last] + shortfall)
+        self._missed = missed[is_last]
         # Sums of n numbers, and generating functions whose logarithm has slope ~ mean.
         self.slack = 1e-12 * max(1.0, trials.mean)
 
@@ -246,8 +246,8 @@ def extended(s: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     fall = np.maximum(low[:, 1:-1] - high[:, 2:], 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         rise = np.where(width[:, 1:] > 0.0, fall / width[:, 1:] * width[:, :-1], 0.0)
-    found = np.concatenate([low[:, 1:-1] + rise, low[:, -1:]], axis=1)
-    return np.asarray(np.minimum(found, low[:, :-1]))
+    costs = np.concatenate([low[:, 1:-1] + rise, low[:, -1:]], axis=1)
+    return np.asarray(np.minimum(costs, low[:, :-1]))
 
 
 def _hinges(gain: FloatArray, cost: FloatArray) -> tuple[float, FloatArray, FloatArray]:

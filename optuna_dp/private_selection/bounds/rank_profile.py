@@ -135,8 +135,8 @@ class RankProfile:
         matters = gain(1.0 - a) > self._rest
         a, self._rates, self._widths = a[matters], self._rates[matters], self._widths[matters]
 
-        own = kinks if losses.size <= _FEW_ATOMS else kinks[:1]
-        s = _points(1.0 - a, levels, np.union1d(own, _SMALL_Q))
+        kink_points = kinks if losses.size <= _FEW_ATOMS else kinks[:1]
+        s = _points(1.0 - a, levels, np.union1d(kink_points, _SMALL_Q))
         x_low, x_high = _below(a, s, kinks, reached, shown)
         self._gains = gain(s[:, :-1]) * (1.0 + slope_error) + np.finfo(np.float64).tiny
         self._costs = extended(
@@ -147,7 +147,7 @@ class RankProfile:
     def delta(self, epsilons: npt.ArrayLike) -> FloatArray:
         """Returns the bound on delta at each epsilon (any real number; same shape)."""
         eps = np.asarray(epsilons, dtype=np.float64)
-        out = np.array([self._integral(one) for one in eps.reshape(-1).tolist()])
+        out = np.array([self._integral(epsilon) for epsilon in eps.reshape(-1).tolist()])
         out += self._none * -np.expm1(np.minimum(eps.reshape(-1), 0.0))
         return np.asarray(np.minimum(out, 1.0).reshape(eps.shape))
 
@@ -184,11 +184,12 @@ def _few_atoms(pair: DominatingPair) -> tuple[FloatArray, FloatArray]:
         length = part[-1] - part[0]
         coordinate += np.maximum.accumulate(part - part[0]) / (length if length > 0.0 else 1.0)
     steps = np.floor(coordinate * (_ATOMS / 3.0))
-    kept = np.flatnonzero(np.concatenate([[True], np.diff(steps) > 0.0]))
-    knots: FloatArray = losses[np.union1d(kept, losses.size - 1)]
+    knot_indices = np.flatnonzero(np.concatenate([[True], np.diff(steps) > 0.0]))
+    knots: FloatArray = losses[np.union1d(knot_indices, losses.size - 1)]
     below_it = np.minimum(np.searchsorted(knots, losses, side="right"), knots.size - 1) - 1
-    to_next = knots[below_it + 1] - losses
-    low = mass * np.expm1(to_next) / np.expm1(knots[below_it + 1] - knots[below_it])
+    to_next, gap = knots[below_it + 1] - losses, knots[below_it + 1] - knots[below_it]
+    # (e^to_next - 1) / (e^gap - 1), of which neither needs to be a float.
+    low = mass * np.exp(to_next - gap) * np.expm1(-to_next) / np.expm1(-gap)
     split = np.zeros(knots.size)
     np.add.at(split, below_it, low)
     np.add.at(split, below_it + 1, mass - low)
@@ -202,10 +203,10 @@ def _levels(gain: Callable[[FloatArray], FloatArray], step: float) -> FloatArray
     gains = gain(s)
     depth = -np.log(np.maximum(gains / gains[-1], _NEGLIGIBLE_GAIN))[::-1]
     count = np.arange(math.ceil(depth[-1] / step) + 1)
-    wanted = step * count * (1.0 + _GROWTH * step * count)
-    found = np.interp(wanted[wanted < depth[-1]], np.maximum.accumulate(depth), s[::-1])
+    depths = step * count * (1.0 + _GROWTH * step * count)
+    points = np.interp(depths[depths < depth[-1]], np.maximum.accumulate(depth), s[::-1])
     # Where the gain is flat the cost may not be.
-    return np.union1d(found, np.linspace(0.0, 1.0, math.ceil(0.6 / step) + 1))
+    return np.union1d(points, np.linspace(0.0, 1.0, math.ceil(0.6 / step) + 1))
 
 
 def _ranks(

@@ -275,9 +275,9 @@ class TrialCount(Record, ABC):
     def from_json(cls, data: Any) -> TrialCount:
         """Reads back any law from :meth:`to_json`; refuses anything else."""
         name = data.get("law") if isinstance(data, dict) else None
-        known = {*_homes(), *_LAWS}
-        if not isinstance(name, str) or name not in known:
-            raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(known)}")
+        names = {*_homes(), *_LAWS}
+        if not isinstance(name, str) or name not in names:
+            raise cls.refusal(data, f"a law of T is a mapping with 'law' among {sorted(names)}")
         return law_named(name)._read(data)
 
     @classmethod
@@ -301,11 +301,11 @@ class TrialCount(Record, ABC):
         if type(self.uncapped).__module__.startswith("optuna_dp."):
             return self
         try:
-            again = TrialCount.from_json(json.loads(json.dumps(self.to_json())))
+            copy = TrialCount.from_json(json.loads(json.dumps(self.to_json())))
         except (TypeError, ValueError, LookupError, OptunaDPError) as error:
             raise self.refusal(self, f"it cannot be stored ({error})", _STORABLE) from error
-        if again != self:
-            raise self.refusal(self, f"JSON gives back {again!r}", _STORABLE)
+        if copy != self:
+            raise self.refusal(self, f"JSON gives back {copy!r}", _STORABLE)
         return self
 
     # ---- helpers -------------------------------------------------------------------------------
@@ -324,8 +324,8 @@ class TrialCount(Record, ABC):
 
     def _search(self, reached: Callable[[int], bool]) -> int:
         """Returns the smallest k in 0 .. maximum with ``reached(k)``, which is monotone in k."""
-        last = math.inf if self.maximum is None else self.maximum
-        return _first(lambda k: k >= 0 and (k >= last or reached(k)), 0)
+        largest = math.inf if self.maximum is None else self.maximum
+        return _first(lambda k: k >= 0 and (k >= largest or reached(k)), 0)
 
 
 def _first(reached: Callable[[int], bool], guess: int) -> int:

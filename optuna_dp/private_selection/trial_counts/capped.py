@@ -78,14 +78,14 @@ class Capped(TrialCount):
     def _probabilities(self) -> FloatArray:
         """P[T = k] for k = 0, ..., n (trailing zeros and what is negligible cut off)."""
         parts = [
-            self.base._pmf(np.arange(first, min(first + _AT_ONCE, self.n), dtype=np.float64))
-            for first in range(0, self.n, _AT_ONCE)
+            self.base._pmf(np.arange(start, min(start + _AT_ONCE, self.n), dtype=np.float64))
+            for start in range(0, self.n, _AT_ONCE)
         ]
         p = np.concatenate([*parts, [self.base._tail(self.n - 1)]])
         # phi'(s) >= P[T=1] for every s, so the terms cut off are below its rounding error.
         k = np.arange(p.size, dtype=np.float64)
-        kept = np.flatnonzero(k * p > 1e-24 * p[1])
-        return p[: int(kept[-1]) + 1] if kept.size else p
+        indices = np.flatnonzero(k * p > 1e-24 * p[1])
+        return p[: int(indices[-1]) + 1] if indices.size else p
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -129,10 +129,10 @@ def _polynomial(coefficients: FloatArray, s: FloatArray) -> FloatArray:
     padding = np.zeros(-coefficients.size % _BLOCK)
     blocks = np.concatenate([coefficients, padding]).reshape(-1, _BLOCK).T
     # Terms so far beyond the first one are less than its rounding, which the sum is at least.
-    first = int(np.flatnonzero(coefficients)[0])
-    negligible = math.log(1e18) + math.log(coefficients.sum()) - math.log(coefficients[first])
+    lowest = int(np.flatnonzero(coefficients)[0])
+    negligible = math.log(1e18) + math.log(coefficients.sum()) - math.log(coefficients[lowest])
     with np.errstate(divide="ignore"):
-        terms = first + negligible / np.abs(np.log(points))
+        terms = lowest + negligible / np.abs(np.log(points))
     ends = np.minimum(terms, coefficients.size) // _BLOCK + 2
     values = np.empty_like(points)
     chunk = max(1, 4_000_000 // blocks.shape[1])

@@ -52,9 +52,9 @@ class NegativeBinomial(TrialCount):
     def __init__(
         self, *, shape: float, gamma: float | None = None, mean: float | None = None
     ) -> None:
-        given, shape = shape, validation.number("shape", shape)
+        argument, shape = shape, validation.number("shape", shape)
         if not -1.0 < shape <= _LARGEST_SHAPE:
-            raise InvalidArgumentError("shape", given, "it must be above -1 and at most 1e6")
+            raise InvalidArgumentError("shape", argument, "it must be above -1 and at most 1e6")
         if (gamma is None) == (mean is None):
             raise InvalidArgumentError(
                 "gamma, mean",
@@ -68,17 +68,17 @@ class NegativeBinomial(TrialCount):
                 raise InvalidArgumentError(
                     "gamma", gamma, f"it must be at least {exact.SMALLEST_GAMMA:g}"
                 )
-            found = mean_from_gamma(shape, gamma)
-            if not found < math.inf:
+            law_mean = mean_from_gamma(shape, gamma)
+            if not law_mean < math.inf:
                 raise InvalidArgumentError(
                     "gamma", gamma, f"at shape {shape!r} the mean would not be a finite number"
                 )
-            self._set(shape, gamma, found, typed="gamma")
+            self._set(shape, gamma, law_mean, typed="gamma")
         else:
-            found = validation.number("mean", mean)
-            if not 1.0 <= found < math.inf:
+            law_mean = validation.number("mean", mean)
+            if not 1.0 <= law_mean < math.inf:
                 raise InvalidArgumentError("mean", mean, _MEAN_ALLOWED)
-            self._set(shape, _gamma_from_mean(shape, found), found, typed="mean")
+            self._set(shape, _gamma_from_mean(shape, law_mean), law_mean, typed="mean")
 
     def _set(self, shape: float, gamma: float, mean: float, *, typed: str) -> None:
         # 0.0 + x turns -0.0 into 0.0, so that equal laws print alike.
@@ -160,9 +160,9 @@ class NegativeBinomial(TrialCount):
             raise cls.refusal(data, f"a record of the {cls.law} law has the keys {sorted(names)}")
         shape = validation.number("shape", data["shape"])
         mean = validation.number("mean", data["mean"]) if by_mean else None
-        given = {"mean": mean} if by_mean else {"gamma": data["gamma"]}
+        parameter = {"mean": mean} if by_mean else {"gamma": data["gamma"]}
         law: Callable[..., NegativeBinomial] = cls
-        result = law(**given) if cls is not NegativeBinomial else law(shape=shape, **given)
+        result = law(**parameter) if cls is not NegativeBinomial else law(shape=shape, **parameter)
         if shape != result.shape:
             raise cls.refusal(data, f"the shape of the {cls.law} law is {result.shape}")
         if mean is None:

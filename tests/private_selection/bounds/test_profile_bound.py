@@ -20,7 +20,7 @@ from optuna_dp.attacks.attainable import attainable_pairs
 from optuna_dp.attacks.comparisons import koskela_applies, koskela_delta
 from optuna_dp.attacks.selection_attack import strongest_attack
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.private_selection.bounds.profile_bound import DataProfile
+from optuna_dp.private_selection.bounds.profile_bound import DataProfile, extended
 
 DELTA = 1e-5
 
@@ -357,3 +357,33 @@ def test_against_rdp_koskela_and_the_attack_on_a_random_grid() -> None:
     )
     assert math.exp(np.mean(np.log(over_rdp))) <= 0.78
     assert max(tnb) <= 1.03
+
+
+def test_the_gain_bends_where_its_lower_density_does() -> None:
+    """Two runs for certain that tell nothing: gain and cost are straight but for their bends."""
+    c, big_c = 0.3, 3.0
+    pair = randomized_response(1e-9)
+    p = np.union1d(np.linspace(0.0, 1.0, 2001), (big_c - 1.0) / (big_c - c))
+    gain = 2.0 * big_c * np.minimum(1.0 - c * p, big_c * (1.0 - p))
+    cost = 2.0 * c * np.maximum(1.0 - big_c * p, c * (1.0 - p))
+    for step in (1e-3, 100.0):
+        profile = DataProfile(pair, Binomial(2, 2.0), (c, big_c), step=step)
+        for t in (5.0, 10.0, 20.0, 40.0):
+            assert float(profile.phi(t)) >= np.max(gain - t * cost) - 1e-6
+
+
+def test_no_gain_less_cost_between_points_exceeds_all_at_points() -> None:
+    """For convex gains, and for convex costs that are known up to rounding only."""
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        s = np.sort(rng.random(12))[::-1] ** rng.choice([0.3, 1.0, 4.0])
+        slopes, bends = 10.0 ** rng.uniform(-3.0, 1.0, (2, 6)), rng.random((2, 6))
+
+        def convex(x: np.ndarray, i: int, slopes=slopes, bends=bends) -> np.ndarray:
+            return np.maximum(x[..., None] - bends[i], 0.0) @ slopes[i]
+
+        error = float(rng.choice([0.0, 1e-3, 0.2]))
+        low, high = (convex(s, 1) * (1.0 + sign * error * rng.random(12)) for sign in (-1.0, 1.0))
+        at_points = convex(s, 0)[:-1] - extended(s[None], low[None], high[None])[0]
+        between = np.linspace(s[-1], s[0], 3001)
+        assert np.max(convex(between, 0) - convex(between, 1)) <= np.max(at_points) + 1e-12

@@ -42,6 +42,9 @@ def test_a_few_fixed_runs_cost_no_more_than_all_of_them(run: dp_event.DpEvent, c
     everything = odp.Guarantee(dp_event.SelfComposedDpEvent(run, count))
     for delta in (1e-8, 1e-5, 1e-2):
         assert selection.epsilon(delta) <= everything.epsilon(delta) * (1.0 + 1e-9)
+        assert selection.by_method(delta)["all_runs"] >= everything.by_method(delta)["profile"]
+    attack, bound = selection.bounds(DELTA)
+    assert attack <= bound
 
 
 def test_all_runs_are_no_bound_for_policies_that_see_the_data() -> None:
@@ -167,3 +170,28 @@ def test_long_sums_keep_the_profile_bound() -> None:
 def test_bad_steps_are_refused(step: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="step"):
         RankProfile(pair_of(odp.gaussian(1.0)), odp.Poisson(3.0), step=step)
+
+
+def test_the_gain_bends_where_its_lower_density_does() -> None:
+    """Two runs for certain that tell nothing: gain and cost are straight but for their bends."""
+    c, big_c = 0.3, 3.0
+    s = np.union1d(np.linspace(0.0, 1.0, 2001), (1.0 - c) / (big_c - c))
+    gain = 2.0 * big_c * np.minimum(1.0 - c + c * s, big_c * s)
+    cost = 2.0 * c * np.maximum(big_c * s - (big_c - 1.0), c * s)
+    for step in (0.03, 2.0):
+        bound = RankProfile(DominatingPair.identity(), odp.Binomial(2, 2.0), (c, big_c), step=step)
+        for epsilon in (2.0, 3.0, 4.0):
+            # The supremum over all s up to each one, and the sum from below.
+            best = np.maximum.accumulate(np.maximum(gain - math.exp(epsilon) * cost, 0.0))
+            integral = float(np.dot(best[:-1], np.diff(s)))
+            assert bound.delta(epsilon) >= min(integral, 1.0)
+
+
+def test_losses_too_far_apart_for_a_power_of_e_warn_of_nothing() -> None:
+    """More than 400 atoms, and none between losses of -400 and 400."""
+    run = odp.from_profile(
+        np.linspace(400.0, 600.0, 500), 0.6 * np.exp(-np.linspace(0.0, 6.0, 500))
+    )
+    by_method = odp.selection_guarantee(run, odp.Poisson(5.0)).by_method(1e-2)
+    assert by_method["rank_profile"] > 400.0
+    assert 400.0 < by_method["data_profile"] < math.inf
