@@ -28,7 +28,11 @@ def main() -> None:
         sys.exit("Chromium is needed to draw the figures.")
     search = odp.selection_guarantee(RUN, odp.Geometric(mean=10))
     plan = odp.plan_budget(epsilon=3.0, records=1355, batch_size=64, epochs=10)
+    first_study = odp.plan_budget(
+        epsilon=3.0, delta=1e-5, records=1355, batch_size=64, epochs=10, pilots=4
+    )
     figures = {
+        "first-study": odp.visualization.plot_epsilon_by_trials(first_study),
         "profile": odp.visualization.plot_privacy_profile(search),
         "by-trials": odp.visualization.plot_epsilon_by_trials(plan),
     }
