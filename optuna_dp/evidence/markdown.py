@@ -92,7 +92,7 @@ Made with {versions}.
 
 
 def _condition(rows: Mapping[str, str]) -> str:
-    """Returns what the first sentence depends on that only the curator's word shows, if anything."""
+    """Returns which rows the first sentence depends on that no software has checked, if any."""
     names = [name for name, text in rows.items() if _NOT_CHECKED in name or _NOT_CHECKED in text]
     if not names:
         return ""
