@@ -104,16 +104,13 @@ def _condition(rows: Mapping[str, str]) -> str:
 
 
 def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -> str:
-    """Returns one line that counts what the statement leaves to the curator."""
-    counts = {
-        "not stated": sum("not stated" in text for text in rows.values()),
-        _NOT_CHECKED: sum(_NOT_CHECKED in text for text in rows.values()),
-    }
-    parts = [
-        f"{count} {'row' if count == 1 else 'rows'} {what}"
-        for what, count in counts.items()
-        if count
-    ]
+    """Returns one line that names what the statement leaves to the curator."""
+    parts = []
+    for what in ("not stated", _NOT_CHECKED):
+        names = [name for name, text in rows.items() if what in text]
+        if names:
+            heads = f"{len(names)} {'row' if len(names) == 1 else 'rows'} {what}"
+            parts.append(f"{heads} (*{', '.join(names)}*)")
     promises = len(assumptions)
     parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
     return f"**Open for the curator:** {', '.join(parts)}."

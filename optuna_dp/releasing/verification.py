@@ -366,7 +366,11 @@ def _compared(
         what = "SHA-256" if key == "digest" else key.replace("_", " ")
         differs = _difference_in(key, statement, found)
         if differs and of_another_version and key in _OF_A_VERSION:
-            unchecked.append(f"{what.capitalize()}: not that of this version of optuna-dp.")
+            stated_version = str(versions.get("optuna-dp", "another version"))[:40]
+            unchecked.append(
+                f"{what.capitalize()}: not as in optuna-dp {here}, which checks here. Verify it "
+                f"with the version that is said to have made it: {stated_version}."
+            )
         else:
             checks.append(
                 Check(what, not differs, differs or _shown(found) or "as computed again")

@@ -202,7 +202,7 @@ def test_versions_are_named_as_unchecked(honest: dict[str, Any]) -> None:
     found = odp.verify(data)
     assert found.ok
     assert found.believed == odp.verify(honest).believed
-    assert any("Assumptions: not that of this version" in text for text in found.unchecked)
+    assert any("Assumptions: not as in optuna-dp" in text for text in found.unchecked)
     for key in ("epsilon", "delta"):
         forged = copy.deepcopy(data)
         forged["statement"][key] /= 2
