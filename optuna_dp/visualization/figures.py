@@ -110,7 +110,7 @@ def plot_privacy_profile(
             size=11,
             mode="markers+text",
             # Two short lines: one long line is cut off at the edge of a narrow figure.
-            text=[f"  epsilon {rounded_up(epsilon)}<br>  at delta {marked:g}"],
+            text=[f"  epsilon {rounded_up(epsilon)} <br>  at delta {marked:g}"],
             textposition="top right",
             showlegend=False,
         )
