@@ -1,4 +1,4 @@
-"""Makes the figures of gallery.md: ``python docs/make_gallery_figures.py``, half a minute.
+"""Makes opening.svg and the figures of gallery.md: ``python docs/make_gallery_figures.py``.
 
 They are calculated, not measured. Needs matplotlib, which the docs extra brings.
 """
@@ -13,6 +13,7 @@ import matplotlib as mpl
 mpl.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.optimize import brentq
 
 import optuna_dp as odp
 
@@ -20,12 +21,49 @@ STATIC = Path(__file__).parent / "_static"
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 
 
+# Inches, and points of the words: a telephone shows the figure at 60 %, and words of 9 pixels.
+SIZE, WORDS, SMALL = (5.6, 3.2), 12, 11
+
+
 def figure(name: str, draw: Any) -> None:
-    """Draws one figure at page width."""
-    drawn, axes = plt.subplots(figsize=(7.0, 2.9), layout="constrained")
+    """Draws one figure, which can be read at page width and on a telephone."""
+    drawn, axes = plt.subplots(figsize=SIZE, layout="constrained")
     draw(axes)
-    drawn.savefig(STATIC / f"gallery-{name}.svg", metadata={"Date": None})
+    drawn.savefig(STATIC / f"{name}.svg", metadata={"Date": None})
     plt.close(drawn)
+
+
+def opening(axes: Any) -> None:
+    """What the same training costs, alone and tuned: the picture of the README."""
+    records, batch, epochs, noise, runs = 60_000, 256, 10, 1.0, 10
+    training = odp.dp_sgd(
+        noise_multiplier=noise, sample_rate=batch / records, steps=epochs * records // batch
+    )
+
+    def plan_noise(epsilon: float) -> float:
+        plan = odp.plan_budget(
+            epsilon=epsilon, delta=1e-5, records=records, batch_size=batch, epochs=epochs
+        )
+        return plan.final.noise_multiplier - noise
+
+    search = odp.selection_guarantee(training, odp.Geometric(mean=runs))
+    costs = {
+        "one training, nothing tuned": odp.Guarantee(training).epsilon(1e-5),
+        "15 noisy pilots, then this training": brentq(plan_noise, 1.0, 2.0, xtol=1e-3),
+        "the best of a secret number, 10 on average": search.epsilon(1e-5),
+        "10 trainings, the best one shown, all charged": odp.Guarantee(
+            odp.compose(*[training] * runs)
+        ).epsilon(1e-5),
+    }
+    places = np.arange(len(costs))[::-1]
+    bars = axes.barh(
+        places - 0.18, list(costs.values()), height=0.36, color=["#7a7a7a", GREEN, BLUE, ORANGE]
+    )
+    axes.bar_label(bars, fmt=" %.2f", fontsize=WORDS)
+    for place, name in zip(places, costs, strict=True):
+        axes.annotate(f" {name}", (0, place + 0.06), va="bottom", fontsize=SMALL)
+    axes.set(yticks=[], xlim=(0, 1.12 * max(costs.values())), ylim=(-0.5, len(costs) - 0.45))
+    axes.set_xlabel("epsilon, at delta 1e-5")
 
 
 def last_run(axes: Any) -> None:
@@ -69,10 +107,19 @@ def memory(axes: Any) -> None:
         places = np.arange(len(models))[::-1] + shift
         axes.barh(places, sizes, height=0.36, color=colour, label=label)
         for place, size in zip(places, sizes, strict=True):
-            axes.annotate(f" {size:.0f} GB", (size, place), va="center", fontsize=9)
+            # Inside its bar where the line of one GPU would cross the words.
+            inside = 30 < size < 80
+            axes.annotate(
+                f"{size:.0f} GB " if inside else f" {size:.0f} GB",
+                (size, place),
+                va="center",
+                ha="right" if inside else "left",
+                color="black" if inside else mpl.rcParams["text.color"],
+                fontsize=SMALL,
+            )
     axes.set_yticks(np.arange(len(models))[::-1], list(models))
     axes.axvline(80, color="#7a7a7a", lw=1, ls="--")
-    axes.annotate("one GPU ", (80, 3.45), ha="right", fontsize=9)
+    axes.annotate("one GPU of 80 GB ", (80, 3.5), ha="right", fontsize=SMALL)
     axes.set(xscale="log", xlim=(1, 3000), xlabel="memory for 16 records of 128 tokens at a time")
     axes.legend(frameon=False, loc="upper right")
 
@@ -107,8 +154,10 @@ def any_trainer(axes: Any) -> None:
 
 def main() -> None:
     plt.style.use(STATIC.parent / "figures.mplstyle")
+    plt.rcParams.update({"font.size": WORDS, "legend.fontsize": SMALL})
+    figure("opening", opening)
     for draw in (last_run, memory, rare_class, any_trainer):
-        figure(draw.__name__.replace("_", "-"), draw)
+        figure(f"gallery-{draw.__name__.replace('_', '-')}", draw)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ _QUIET = """\
 A notebook is saved with everything it has shown, and Optuna logs every run. For the second study
 on this page that is a leak (only the release may be shown), so the log is switched off first."""
 _BLOCK = re.compile(r"^```(\{?\w+\}?)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
+_OPTIONS = re.compile(r"\A(?::\w+:.*\n)+\n?")  # of the directive, no code
+_FIGURE = re.compile(r"^```\{figure\}.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!http)([^)]+)\.md([^)]*)\)")
 
 
@@ -33,7 +35,8 @@ def cells() -> list[dict[str, Any]]:
         end = block.end()
         if block[1] == "{testcode}":
             shown = [name for begin, name in _SHOW.items() if begin in block[2]]
-            found += [_code(line) for line in (block[2].rstrip(), *shown)]
+            source = _OPTIONS.sub("", block[2]).rstrip()
+            found += [_code(line) for line in (source, *shown)]
         elif block[1] == "sh":
             found.append(_markdown(block[0]))
     found.append(_markdown(text[end:]))
@@ -60,6 +63,7 @@ def notebook() -> dict[str, Any]:
 def _markdown(text: str) -> dict[str, Any]:
     text = re.sub(r"^<!-- .*? -->\n", "", text, flags=re.MULTILINE).strip()
     text = text.replace(", or open this page as a {download}`notebook <first-study.ipynb>`", "")
+    text = _FIGURE.sub("", text).strip()  # a notebook draws its own
     # The other pages are not beside it wherever it is opened.
     text = _LINK.sub("]", text)
     text = re.sub(r"\[([^\]]+)\](?!\()", r"*\1*", text)

@@ -18,6 +18,14 @@ def objective(trial: optuna.Trial) -> float:
     return run.score([rate < 0.1] * 20_000)
 
 
+def searched_schedule(trial: optuna.Trial) -> float:
+    """A decay and an optimizer that a trial suggests are plain strings."""
+    decay = trial.suggest_categorical("decay", ["constant", "linear", "cosine"])
+    optimizer = trial.suggest_categorical("optimizer", ["sgd", "adam"])
+    schedule = odp.Schedule(decay, averaged_share=0.25)
+    return odp.fidelity(trial).learning_rate(optimizer, schedule=schedule)
+
+
 def search(sampler: optuna.samplers.BaseSampler) -> odp.Release | None:
     run = odp.compose(
         odp.dp_sgd(noise_multiplier=1.0, sample_rate=0.01, steps=100), odp.gaussian(20.0)

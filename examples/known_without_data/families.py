@@ -306,12 +306,8 @@ class Row:
 def rate_of(run: odp.Fidelity, optimizer: str, decay: str, noise: float) -> float:
     """The rate for a noise of a weight in the last weights, without the closed rule's cap."""
     tiny = 1e-9
-    schedule = odp.Schedule(decay)  # type: ignore[arg-type]
-    rate = run.learning_rate(
-        optimizer,  # type: ignore[arg-type]
-        noise_per_weight=tiny,
-        schedule=schedule,
-    )
+    schedule = odp.Schedule(decay)
+    rate = run.learning_rate(optimizer, noise_per_weight=tiny, schedule=schedule)
     return rate * noise / tiny
 
 
@@ -361,9 +357,7 @@ def accuracies(
     for step in range(run.steps):
         batch = torch.tensor(np.flatnonzero(rng.random(len(x)) < run.sample_rate))
         sums = of_rows(weights, x[batch], y[batch])
-        factors = torch.tensor(
-            [odp.Schedule(row.decay).factor(step, run.steps) for row in rows]  # type: ignore[arg-type]
-        )
+        factors = torch.tensor([odp.Schedule(row.decay).factor(step, run.steps) for row in rows])
         for name, part in weights.items():
             noise = torch.randn(part.shape[1:], generator=generator)
             gradient = (sums[name] + run.noise_multiplier * NORM * noise) / run.batch_size
@@ -486,8 +480,8 @@ class Cell:
         """Points below the best where the returned weights have so much noise."""
         decay, share = variant
         steps = plan(self.epsilon).steps
-        lower = odp.Schedule(decay, share).noise_factor(steps)  # type: ignore[arg-type]
-        lower /= odp.Schedule(decay).noise_factor(steps)  # type: ignore[arg-type]
+        lower = odp.Schedule(decay, share).noise_factor(steps)
+        lower /= odp.Schedule(decay).noise_factor(steps)
         own = sorted(
             (row[2] * lower, row[4 if share else 3]) for row in self.rows if row[0] == decay
         )

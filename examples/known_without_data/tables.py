@@ -212,7 +212,11 @@ def figure() -> None:
     plt.style.use(FOLDER.parents[1] / "docs" / "figures.mplstyle")
     colours = {"sgd": "#4477aa", "momentum": "#ee6677", "adam": "#228833", "adamw": "#aa9944"}
     lines = {1.0: ":", 3.0: "--", 8.0: "-"}
-    chart, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.4))
+    plt.rcParams.update({"font.size": 12, "legend.fontsize": 11, "axes.titlesize": 12})
+    chart, axes_by_name = plt.subplot_mosaic(
+        [["rate", "noise"], ["losses", "losses"]], figsize=(6.6, 7.0), layout="constrained"
+    )
+    left, middle, right = (axes_by_name[name] for name in ("rate", "noise", "losses"))
     for curve in read("figure.csv"):
         for axes, at in ((left, curve.rate), (middle, curve.noise)):
             axes.plot(
@@ -220,26 +224,35 @@ def figure() -> None:
                 curve.accuracy,
                 lines[curve.epsilon],
                 color=colours[curve.optimiser],
-                linewidth=1.2,
+                linewidth=1.5,
                 label=curve.optimiser if curve.epsilon == 8.0 else None,
             )
     left.set(xscale="log", xlabel="learning rate", ylabel="accuracy, %", title="digits, softmax")
     middle.set(xscale="log", xlabel="noise of a weight", title="the same curves")
-    left.legend(fontsize=8)
+    optimisers, names = left.get_legend_handles_labels()
+    for epsilon, look in lines.items():
+        optimisers += plt.plot([], [], look, color="#7a7a7a")
+        names.append(f"epsilon {epsilon:g}")
+    # Above all panels, where no curve runs.
+    chart.legend(optimisers, names, loc="outside upper center", ncols=4)
     curves = read()
     noises = np.geomspace(0.02, 2.6, 60)
     losses = np.array([curve.loss_at(noises) for curve in curves])
     for share, colour in ((0.5, "#4477aa"), (0.75, "#ee6677"), (0.9, "#228833")):
-        right.plot(noises, np.quantile(losses, share, axis=0), color=colour, label=f"{share:.0%}")
+        right.plot(
+            noises,
+            np.quantile(losses, share, axis=0),
+            color=colour,
+            label=f"{share:.0%} of curves are below",
+        )
     right.set(
         xscale="log",
         ylim=(0, 30),
         xlabel="noise of a weight",
         ylabel="points below the best",
-        title=f"quantiles of {len(curves)} curves",
+        title=f"{len(curves)} curves of all tasks",
     )
-    right.legend(fontsize=8)
-    chart.tight_layout()
+    right.legend()
     chart.savefig(FIGURE, metadata={"Date": None})
 
 

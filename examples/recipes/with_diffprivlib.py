@@ -7,6 +7,9 @@
 The best of a secret, random number of runs is released (RandTune). Every run is pure DP.
 """
 
+import os
+import pickle
+
 import numpy as np
 import optuna
 from diffprivlib.models import LogisticRegression
@@ -23,6 +26,8 @@ TRAINING = 1.0  # epsilon of one model
 SCORE_NOISE = 40.0  # of the number of right predictions, in records / 2: 1.1 % of an accuracy
 EVENT = odp.compose(odp.pure_dp(TRAINING), odp.scoring.score_event(SCORE_NOISE))
 RUNS = odp.Geometric(mean=5)
+os.makedirs("models", exist_ok=True)  # the curator's own folder
+MODELS = optuna.artifacts.FileSystemArtifactStore("models")
 
 
 def objective(trial):
@@ -34,6 +39,11 @@ def objective(trial):
         # No random_state: then the noise comes from the operating system.
     )
     model.fit(x, y)
+    with open("model.pickle", "wb") as file:
+        pickle.dump(model, file)
+    optuna.artifacts.upload_artifact(
+        artifact_store=MODELS, file_path="model.pickle", study_or_trial=trial
+    )
     correct = model.predict(x) == y
     return odp.scoring.private_accuracy(correct, size=RECORDS, noise_multiplier=SCORE_NOISE)
 
@@ -42,7 +52,7 @@ def main():
     sampler = odp.RandTuneSampler(trials=RUNS)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(EVENT)])
-    release = odp.release(study)
+    release = odp.release(study, artifact_store=MODELS)  # release.artifact: the best run's model
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
     print(release.statement())
 

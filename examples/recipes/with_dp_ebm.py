@@ -5,6 +5,8 @@ python with_dp_ebm.py
 optuna-dp check with_dp_ebm.py:objective --plan PLAN
 """
 
+import pickle
+
 import optuna
 from interpret.privacy import DPExplainableBoostingClassifier
 from sklearn.datasets import load_digits
@@ -38,6 +40,9 @@ def objective(trial):
         n_jobs=1,  # no random_state: the noise comes from the operating system
     )
     model.fit(x, y)
+    if not run.is_pilot:  # the last run's model may be shown
+        with open("model.pickle", "wb") as file:
+            pickle.dump(model, file)
     run.spent(odp.approximate_dp(model.epsilon, model.delta))
     return run.score(model.predict(x) == y, size=RECORDS)
 

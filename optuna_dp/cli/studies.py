@@ -148,21 +148,31 @@ def verify(
     ],
     artifact: Annotated[str | None, option("FILE", "The file of the released model.")] = None,
     time_limit: Annotated[float, option("SECONDS", "How long the computing may take.")] = 300.0,
+    statement: Annotated[
+        bool,
+        typer.Option("--statement", help="Print the statement instead, made from FILE alone."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a release: compute its guarantee and its digest again from its JSON.
 
     Needs neither the study nor the data. Says what agrees, what could not be checked, and what
-    remains to be believed. Exit code 0: everything agrees; 1: something differs; 2: FILE is not a
-    release, or the time limit was too short.
+    remains to be believed. With --statement it prints the statement itself, if everything
+    agrees. Exit code 0: everything agrees; 1: something differs; 2: FILE is not a release, or the
+    time limit was too short.
 
     Example: optuna-dp verify release.json
     """
     from optuna_dp.releasing.verification import verify as check  # start-up time
 
     with clear_errors(verify, path_or_json="FILE", time_limit="--time-limit"):
+        if statement and as_json:
+            raise InvalidArgumentError(
+                "--statement", True, "it is a page to read", "Leave out --statement or --json."
+            )
         found = check(file, artifact=artifact, time_limit=time_limit)
-    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+    report = json.dumps(found.to_json(), indent=2) if as_json else str(found)
+    typer.echo(found.statement if statement and found.ok else report)
     raise typer.Exit(code=0 if found.ok else 1)
 
 

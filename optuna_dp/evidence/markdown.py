@@ -9,6 +9,7 @@ from typing import Any
 from optuna_dp.numbers_shown import rounded_down, rounded_up
 
 _FALSE_ALARMS = 0.05
+_NOT_CHECKED = "not checked"
 _PROTECTED = {"record": "each record", "client": "each client as a whole"}
 
 
@@ -47,7 +48,7 @@ def statement_markdown(data: dict[str, Any], facts: dict[str, str]) -> str:
 
 The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
-every score and the choice among them.
+every score and the choice among them.{_condition(rows)}
 
 {_open_for_the_curator(rows, data["assumptions"])}
 
@@ -90,17 +91,26 @@ Made with {versions}.
 """
 
 
+def _condition(rows: Mapping[str, str]) -> str:
+    """Returns which rows the first sentence depends on that no software has checked, if any."""
+    names = [name for name, text in rows.items() if _NOT_CHECKED in name or _NOT_CHECKED in text]
+    if not names:
+        return ""
+    which = f"{'row' if len(names) == 1 else 'rows'} {', '.join(f'*{name}*' for name in names)}"
+    return (
+        "\n\n**This is true only if the curator is right** in what no software has checked: the "
+        f"{which}."
+    )
+
+
 def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -> str:
-    """Returns one line that counts what the statement leaves to the curator."""
-    counts = {
-        "not stated": sum("not stated" in text for text in rows.values()),
-        "not checked": sum("not checked" in text for text in rows.values()),
-    }
-    parts = [
-        f"{count} {'row' if count == 1 else 'rows'} {what}"
-        for what, count in counts.items()
-        if count
-    ]
+    """Returns one line that names what the statement leaves to the curator."""
+    parts = []
+    for what in ("not stated", _NOT_CHECKED):
+        names = [name for name, text in rows.items() if what in text]
+        if names:
+            heads = f"{len(names)} {'row' if len(names) == 1 else 'rows'} {what}"
+            parts.append(f"{heads} (*{', '.join(names)}*)")
     promises = len(assumptions)
     parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
     return f"**Open for the curator:** {', '.join(parts)}."

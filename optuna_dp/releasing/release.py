@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -132,26 +133,20 @@ class Release:
 
     def statement(self) -> str:
         """Returns the privacy statement in Markdown."""
-        # Of a vote, clients hold the records, and nobody could describe them.
-        by_record = self.guarantee.unit == "record"
-        described = self.description or (DataDescription() if by_record else None)
-        facts = {} if described is None else described.facts()
-        words = description_of(self.design)
-        facts |= words.facts(self.design, self.search_guarantee)
-        facts |= words.facts_of_release(self.design, self._content())
+        number = None
         if self.disclosed_runs is not None:
-            facts["Number of runs"] = (
+            number = (
                 f"{self.disclosed_runs} runs could be chosen from. The number is revealed here, "
                 "and the guarantee is that of the best of exactly so many. Vouched for: a block "
                 "of other runs failed for a cause that does not depend on the data"
             )
-        for name in ("last run", "not covered"):
-            if self.attributes.get(name):
-                facts[name.capitalize()] = str(self.attributes[name])
-        if self.training is not None:
-            cost = in_words(self.training)
-            facts["Final training"] = f"vouched for: {cost}; counted in the guarantee above"
-        return statement_markdown(self._statement(), facts)
+        return statement_page(
+            self._statement(),
+            self.design,
+            self.search_guarantee,
+            training=self.training,
+            number_of_runs=number,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the release as plain JSON values, its statement included.
@@ -225,6 +220,43 @@ class Release:
             **({"description": described} if described else {}),
             **({"spending": self.spending} if self.spending else {}),
         }
+
+
+def statement_page(
+    data: Mapping[str, Any],
+    design: Design,
+    search: Guarantee,
+    *,
+    training: dp_event.DpEvent | None = None,
+    number_of_runs: str | None = None,
+) -> str:
+    """Returns a statement in Markdown, from its JSON and what is read from it.
+
+    Args:
+        data: The statement, as :func:`optuna_dp.evidence.statement_data.statement_data` made it.
+        design: The design of the search.
+        search: The guarantee of the search, without a final training.
+        training: The event of a final training composed on top, or None.
+        number_of_runs: What is said of the number of runs where it is revealed, or None.
+    """
+    content = data["content"]
+    facts: dict[str, str] = {}
+    if "description" in content:
+        facts = DataDescription.from_json(content["description"]).facts()
+    elif data["unit"] == "record":  # Of a vote, clients hold the records: nobody describes them.
+        facts = DataDescription().facts()
+    words = description_of(design)
+    facts |= words.facts(design, search)
+    facts |= words.facts_of_release(design, content)
+    if number_of_runs is not None:
+        facts["Number of runs"] = number_of_runs
+    for name in ("last run", "not covered"):
+        if content["attributes"].get(name):
+            facts[name.capitalize()] = str(content["attributes"][name])
+    if training is not None:
+        cost = in_words(training)
+        facts["Final training"] = f"vouched for: {cost}; counted in the guarantee above"
+    return statement_markdown(dict(data), facts)
 
 
 def _as_json(value: Any) -> Any:

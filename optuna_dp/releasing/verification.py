@@ -16,7 +16,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.statement_data import FORMAT, VERSION, released_words, statement_data
 from optuna_dp.protocol.plan import Design
 from optuna_dp.releasing.data_description import DataDescription
+from optuna_dp.releasing.release import statement_page
 
 RELEASE_FORMAT = "optuna-dp release"
 RELEASE_VERSION = 1
@@ -58,6 +59,8 @@ _OF_A_VERSION = {
     "epsilon_by_method",
     "comparisons",
 }
+# Of these the page shows this version's, whatever the JSON has.
+_WORDS = ("protected", "trust", "checked", "assumptions", "not_covered")
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,14 @@ class Verification:
         checks: What was computed again.
         unchecked: What was not there to be checked, each with what is missing.
         believed: What no software can check and the signatory vouches for.
+        statement: The statement in Markdown, made from the JSON, in the words of this version;
+            empty if anything differs. The cost of a final training is as the JSON says it.
     """
 
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...]
     believed: tuple[str, ...]
+    statement: str = field(default="", repr=False)
 
     @property
     def ok(self) -> bool:
@@ -171,7 +177,7 @@ def verify(
         # Of a mapping a copy, so that nothing changes while it is looked at.
         whole = _parsed(json.dumps(given, default=repr) if text is None else text)
         statement = _statement_of(whole)
-        checks, unchecked, believed = _within(limit, lambda: _compared(statement))
+        checks, unchecked, believed, page = _within(limit, lambda: _compared(statement))
     except TimeoutError:
         raise InvalidArgumentError(
             "time_limit", limit, "the cost of the events takes longer to compute", "Allow more."
@@ -197,7 +203,8 @@ def verify(
         "Whether the study took place as its design says. Who holds its storage can release it "
         "again and compare the digest."
     )
-    return Verification(tuple(checks), tuple(unchecked), believed)
+    found_all = Verification(tuple(checks), tuple(unchecked), believed)
+    return replace(found_all, statement=page) if found_all.ok else found_all
 
 
 # Reading.
@@ -317,11 +324,13 @@ def _within(seconds: float, compute: Callable[[], Any]) -> Any:
 # Comparing.
 
 
-def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str], tuple[str, ...]]:
+def _compared(
+    statement: Mapping[str, Any],
+) -> tuple[list[Check], list[str], tuple[str, ...], str]:
     """Compares every key of a statement with what follows from its own events and values.
 
-    Returns what was compared, what was not, and what remains to be believed: in the words of this
-    version, since a statement may leave some out.
+    Returns what was compared, what was not, what remains to be believed, and the statement as a
+    page: in the words of this version, since a statement may leave some out.
     """
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
@@ -344,9 +353,11 @@ def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str], tup
     versions = statement["versions"]
     if not _texts(list(versions.values())) or not _texts(statement["assumptions"]):
         raise ValueError("its versions or its assumptions are no texts")
-    words = ", ".join(f"{name} {version}"[:60] for name, version in sorted(versions.items())[:20])
+    software = ", ".join(
+        f"{name} {version}"[:60] for name, version in sorted(versions.items())[:20]
+    )
     unchecked = [
-        f"The versions of the software that computed it, said to be {words or 'unknown'}."
+        f"The versions of the software that computed it, said to be {software or 'unknown'}."
     ]
     here = expected.pop("versions").get("optuna-dp")
     of_another_version = here is not None and here != versions.get("optuna-dp")
@@ -355,12 +366,41 @@ def _compared(statement: Mapping[str, Any]) -> tuple[list[Check], list[str], tup
         what = "SHA-256" if key == "digest" else key.replace("_", " ")
         differs = _difference_in(key, statement, found)
         if differs and of_another_version and key in _OF_A_VERSION:
-            unchecked.append(f"{what.capitalize()}: not that of this version of optuna-dp.")
+            stated_version = str(versions.get("optuna-dp", "another version"))[:40]
+            unchecked.append(
+                f"{what.capitalize()}: not as in optuna-dp {here}, which checks here. Verify it "
+                f"with the version that is said to have made it: {stated_version}."
+            )
         else:
             checks.append(
                 Check(what, not differs, differs or _shown(found) or "as computed again")
             )
-    return checks, unchecked, tuple(expected["assumptions"])
+    page = ""
+    if all(check.holds for check in checks):
+        words = {key: made_anew[key] for key in _WORDS}
+        page = _page({**statement, **words}, design, guarantee, trained)
+    return checks, unchecked, tuple(expected["assumptions"]), page
+
+
+def _page(data: Mapping[str, Any], design: Design, guarantee: Guarantee, trained: bool) -> str:
+    """Returns the statement in Markdown, without characters that steer a terminal."""
+    search, training = guarantee, None
+    if trained:  # Release.with_training puts the search first.
+        first, *rest = guarantee.event.events
+        search = replace(guarantee, event=first)
+        training = rest[0] if len(rest) == 1 else dp_event.ComposedDpEvent(rest)
+    law = design.settings.get("trials")
+    known = law.get("n") if isinstance(law, dict) and law.get("n") == law.get("mean") else None
+    number = (
+        None
+        if known is None
+        else (
+            f"{known} runs could be chosen from. The number is no secret, and the guarantee is "
+            "that of the best of exactly so many"
+        )
+    )
+    page = statement_page(data, design, search, training=training, number_of_runs=number)
+    return "".join(c for c in page if c == "\n" or c.isprintable())
 
 
 def _texts(value: Any) -> bool:

@@ -172,6 +172,10 @@ def check_objective(
         )
     others = variants(data) if data is not None else []
     stages = _stages(event, plan)
+    wrong_call = faults.of_arguments(objective, 1 if data is None else 2)
+    if wrong_call is not None:
+        nothing_else = "everything else: the objective could not be called."
+        return ObjectiveReport((wrong_call, *hints_at(objective)), (nothing_else,), 0)
 
     def on(given: Any) -> _Objective:
         if data is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -77,14 +78,44 @@ def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool
     )
 
 
+def of_arguments(objective: Callable[..., Any], count: int) -> Finding | None:
+    """Returns a finding if an objective cannot be called as a check calls it, else None.
+
+    Args:
+        objective: What is to be checked.
+        count: 1 for the trial alone, 2 for the trial and the records.
+    """
+    try:
+        signature = inspect.signature(objective)
+    except (TypeError, ValueError):  # builtins and the like do not say
+        return None
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        name = getattr(objective, "__name__", type(objective).__name__)
+        called = "the trial alone" if count == 1 else "the trial and the records"
+        return Finding(
+            "arguments",
+            f"{name}{signature} cannot be called with {called}: {error}.",
+            "Write an objective(trial), as study.optimize calls it: it suggests what is tuned, "
+            "trains once, and returns the score. Give --data (data=) only if it takes the records "
+            "second.",
+        )
+    return None
+
+
 def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields how runs ended otherwise than with a score, and what they left at work."""
+    failures = {run.failure for run in runs if run.kind == "failure"}
+    every = len(failures) == 1 and all(run.kind == "failure" for run in runs)
     for run in runs:
         if run.kind == "failure" and not run.reads:
             yield Finding(
                 "failure",
-                f"A run fails ({run.failure}).",
-                "Whether a run fails is released with it, so it must not depend on the data.",
+                f"{'Every' if every else 'A'} run fails ({run.failure}).",
+                "Mend this first, then check again: runs that fail show little else."
+                if every
+                else "Whether a run fails is released with it, so it must not depend on the data.",
             )
         elif run.kind == "exit":
             yield Finding(
@@ -566,7 +597,7 @@ def not_checked(
             f"whether {names} clips and adds the noise that it says: its own word was compared "
             "with the event."
         )
-    elif not any(run.opacus.steps for run in runs):
+    elif any(not run.failure for run in runs) and not any(run.opacus.steps for run in runs):
         yield (
             "noise and steps: no Opacus optimizer was seen. Audit the training "
             "(optuna_dp.testing.audit_training)."

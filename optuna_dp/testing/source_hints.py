@@ -35,7 +35,16 @@ _CALLS = {
         "guarantee covers it.",
         "Keep the last weights, or an average of the last ones.",
     ),
+    "EarlyStopping": (
+        "early stop",
+        "ends a training by a score. If the score is of private records and has no noise, no "
+        "guarantee covers it.",
+        "Take all steps of the run, and keep the last weights.",
+    ),
 }
+# What a loop that trains calls, and what keeps the weights of a moment.
+_TRAINS = {"backward", "step"}
+_KEEPS = {"state_dict", "save", "save_pretrained", "save_checkpoint"}
 # Arguments that hold a seed, and calls whose first argument is one.
 _SEED_ARGUMENTS = {"random_state", "seed", "random_seed"}
 _SEED_CALLS = {
@@ -62,6 +71,7 @@ def hints_in_source(source: str) -> list[Finding]:
         lines = sorted({call.lineno for call in calls if _called(call) == name})
         if lines:
             hints.append(Finding(kind, f"{name} ({_in_words(lines)}) {what}", change, False, name))
+    hints += _in_training_loops(tree, {hint.name for hint in hints})
     lines = sorted({call.lineno for call in calls if _has_literal_seed(call)})
     if lines:
         hints.append(
@@ -84,6 +94,55 @@ def hints_at(objective: Callable[..., Any]) -> list[Finding]:
         return hints_in_source(inspect.getsource(objective))
     except (OSError, TypeError):
         return []
+
+
+def _in_training_loops(tree: ast.AST, known: set[str]) -> Iterator[Finding]:
+    """Yields hints at loops that train and that keep weights, or end, on a condition.
+
+    Args:
+        tree: The whole source.
+        known: Names of hints that were given already.
+    """
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
+    conditions = [
+        node
+        for loop in loops
+        if _calls_one_of(loop, _TRAINS)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.If)
+    ]
+    keeps = {
+        node.lineno
+        for node in conditions
+        if isinstance(node.test, ast.Compare) and any(_calls_one_of(b, _KEEPS) for b in node.body)
+    }
+    stops = {
+        node.lineno
+        for node in conditions
+        if any(isinstance(statement, ast.Break) for statement in node.body)
+    }
+    if keeps and "checkpoint" not in known:
+        yield Finding(
+            "checkpoint",
+            f"The training keeps the weights on a condition ({_in_words(sorted(keeps))}). If a "
+            "score without noise decides, no guarantee covers it.",
+            "Keep the last weights, or an average of the last ones.",
+            certain=False,
+            about="kept on a condition",
+        )
+    if stops and "early stop" not in known:
+        yield Finding(
+            "early stop",
+            f"The training ends on a condition ({_in_words(sorted(stops))}). If a score or a loss "
+            "of private records decides, no guarantee covers it.",
+            "Take all steps of the run, and keep the last weights.",
+            certain=False,
+            about="ends on a condition",
+        )
+
+
+def _calls_one_of(tree: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(node, ast.Call) and _called(node) in names for node in ast.walk(tree))
 
 
 def _called(call: ast.Call) -> str:

@@ -295,7 +295,7 @@ class Fidelity:
 
     def learning_rate(
         self,
-        optimizer: Optimizer = "sgd",
+        optimizer: Optimizer | str = "sgd",
         *,
         clipping_norm: float = 1.0,
         momentum: float = 0.9,

@@ -27,7 +27,7 @@ LARGEST_STEP = 5.0
 
 
 def learning_rate(
-    optimizer: Optimizer = "sgd",
+    optimizer: Optimizer | str = "sgd",
     *,
     noise_multiplier: float,
     steps: int,

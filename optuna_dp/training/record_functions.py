@@ -209,17 +209,17 @@ def errors_translated(argument: str) -> Iterator[None]:
         text = str(error)
         for parts, about, allowed, remedy in _TRANSLATIONS:
             if any(part in text for part in parts):
-                raise InvalidArgumentError(
-                    about or argument, "one record alone", allowed, remedy
-                ) from error
+                raise InvalidArgumentError(about or argument, _APPLIED, allowed, remedy) from error
         raise InvalidArgumentError(
             argument,
-            "one record alone",
+            _APPLIED,
             f"it failed on a made-up record of zeros: {type(error).__name__}: {text}",
             _HOW_IT_IS_CALLED,
         ) from error
 
 
+# Stands for the value in messages.
+_APPLIED = "applied to one record"
 _HOW_IT_IS_CALLED = (
     "loss(output, target) and the model are called with a batch axis of length 1, "
     "record_loss(model, *record) and record_score(model, *record) with one record without a batch "

@@ -254,9 +254,10 @@ def _first_outputs(weights: Rehearsable, inputs: Any) -> npt.NDArray[np.float64]
             None,
             "the learning rate is rehearsed on made-up inputs, and for this model they cannot be "
             "known without a schema",
-            "Describe what is public about a record: inputs=odp.made_up_images(1, 28, 28), "
-            "odp.made_up_tokens(vocabulary, length) or odp.made_up_inputs(...). Or give "
-            "learning_rate=, the rate of the first step.",
+            "Describe what is public about a record. Thirty numbers between -1 and 1: "
+            "inputs=odp.made_up_inputs(*[(-1, 1)] * 30). Images: odp.made_up_images(1, 28, 28). "
+            "Tokens: odp.made_up_tokens(vocabulary, length). Or give learning_rate=, the rate of "
+            "the first step.",
         )
     try:
         found = weights.outputs(inputs)

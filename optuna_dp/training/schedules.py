@@ -34,7 +34,7 @@ class Schedule:
         InvalidArgumentError: If an argument is not allowed.
     """
 
-    decay: Decay
+    decay: Decay | str  # a str too: what suggest_categorical returns; checked below
     averaged_share: float = 0.0
 
     def __post_init__(self) -> None:

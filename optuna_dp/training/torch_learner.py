@@ -46,7 +46,10 @@ _MOST_RECORDS_AT_A_TIME = 1024
 # Of a data set whose items may have different shapes, before the training.
 _RECORDS_LOOKED_AT = 16
 # Parts of a model whose inputs are plain features: of order one, as the documentation advises.
-_DENSE = (nn.Linear, nn.Dropout, nn.Flatten, nn.Identity)
+_DENSE = (
+    *(nn.Linear, nn.Dropout, nn.Flatten, nn.Identity),
+    *(nn.LayerNorm, nn.GroupNorm, nn.RMSNorm),
+)
 
 
 class TorchLearner(TorchWeights, Learner):
@@ -295,7 +298,7 @@ def _digests(weights: list[nn.Parameter], sizes: Collection[int]) -> Iterator[tu
 
 
 def is_dense(model: nn.Module) -> bool:
-    """Whether a model is made of linear layers and activations, all of them trained."""
+    """Whether a model is made of linear layers, norms and activations, all of them trained."""
     activations = tuple(
         kind
         for name in activation.__all__

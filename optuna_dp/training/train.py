@@ -188,9 +188,9 @@ def train(
         inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a
             batch of them: :func:`optuna_dp.made_up_inputs`, :func:`optuna_dp.made_up_images` or
             :func:`optuna_dp.made_up_tokens`; a tuple for several arguments, a mapping for
-            arguments by name. **No private records.** Models of linear layers and activations,
-            and a :class:`optuna_dp.SoftmaxRegression`, can do without: their features are taken to
-            lie between -1 and 1. All others need ``inputs`` or ``learning_rate``.
+            arguments by name. **No private records.** Models of linear layers, norms and
+            activations, and a :class:`optuna_dp.SoftmaxRegression`, can do without: their features
+            are taken to lie between -1 and 1. All others need ``inputs`` or ``learning_rate``.
         schedule: How the rate falls, and which of the last weights are averaged. By default the
             rate is constant, and the weights of the last quarter of the steps are averaged.
         clipping_norm: The largest L2 norm of one record's gradient; positive.

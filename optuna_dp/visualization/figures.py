@@ -109,7 +109,8 @@ def plot_privacy_profile(
             theme.GUARANTEE,
             size=11,
             mode="markers+text",
-            text=[f"  epsilon {rounded_up(epsilon)} at delta {marked:g}"],
+            # Two short lines: one long line is cut off at the edge of a narrow figure.
+            text=[f"  epsilon {rounded_up(epsilon)} <br>  at delta {marked:g}"],
             textposition="top right",
             showlegend=False,
         )

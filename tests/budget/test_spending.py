@@ -122,7 +122,9 @@ def test_trainings_that_stopped_early_are_warned_of_and_stand_in_the_statement()
     assert sum("took fewer steps than its run may" in line for line in lines) == 1
     assert "1 of them took fewer steps than planned" in release.statement()
     assert odp.verify(release.to_json()).ok
-    assert "fewer steps" not in odp.release(study_with(honest)).statement()
+    usual = odp.release(study_with(honest)).statement()
+    assert "fewer steps" not in usual
+    assert "only if the curator is right" not in usual
 
 
 def test_what_is_said_of_spending_is_in_the_digest() -> None:
@@ -149,8 +151,11 @@ def test_what_is_not_compared_is_warned_of_once_and_vouched_for_or_refused() -> 
     statement = release.statement()
     assert re.search(r"\| Training \| not checked: .* \(4 of 4 runs\) \|", statement)
     assert "Our own library trains with this noise." in statement
+    assert "**This is true only if the curator is right**" in statement
+    assert "*Training*, *Score*, *Vouched for by the curator, not checked*." in statement
     assert re.search(
-        r"\*\*Open for the curator:\*\* \d+ rows not stated, 2 rows not checked, 8 promises",
+        r"\*\*Open for the curator:\*\* \d+ rows not stated \(\*Data, .*\*\), "
+        r"2 rows not checked \(\*Training, Score\*\), 8 promises",
         statement,
     )
     assert odp.verify(release.to_json()).ok

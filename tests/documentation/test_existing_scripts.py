@@ -22,8 +22,8 @@ def difference(name: str) -> str:
     return "\n".join(line.rstrip() for line in found) + "\n"
 
 
-def test_there_are_three() -> None:
-    assert PAIRS == ["conditional", "opacus", "sklearn"]
+def test_there_are_four() -> None:
+    assert PAIRS == ["conditional", "opacus", "pytorch", "sklearn"]
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -48,6 +48,7 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     assert found.guarantee.epsilon(1e-5) == three.epsilon(1e-5)
     assert found.disclosed_runs == 3
     assert "3 runs could be chosen" in found.statement()
+    assert "3 runs could be chosen" in odp.verify(found.to_json()).statement
 
 
 @pytest.mark.slow

@@ -286,6 +286,12 @@ def test_the_statement_can_be_read() -> None:
         assert words in text
 
 
+def test_the_first_lines_say_that_the_cost_of_a_run_is_the_curators_word() -> None:
+    first_lines = odp.release(finished_study(), RUN).statement().split("| | |")[0]
+    assert "only if the curator is right** in what no software has checked" in first_lines
+    assert "the row *One run*." in first_lines
+
+
 def test_the_statement_says_what_bounds_the_density() -> None:
     alone = odp.release(finished_study(), RUN).statement()
     assert "every run is drawn from the prior itself" in alone

@@ -58,6 +58,7 @@ def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> Non
     found = odp.verify(json.loads(json.dumps(release.to_json())))
     assert found.ok, str(found)
     assert any(check.what == "SHA-256" for check in found.checks)
+    assert found.statement == release.statement()
 
 
 def test_the_statement_alone_is_enough() -> None:
@@ -201,7 +202,7 @@ def test_versions_are_named_as_unchecked(honest: dict[str, Any]) -> None:
     found = odp.verify(data)
     assert found.ok
     assert found.believed == odp.verify(honest).believed
-    assert any("Assumptions: not that of this version" in text for text in found.unchecked)
+    assert any("Assumptions: not as in optuna-dp" in text for text in found.unchecked)
     for key in ("epsilon", "delta"):
         forged = copy.deepcopy(data)
         forged["statement"][key] /= 2
@@ -341,6 +342,18 @@ def test_a_training_on_top_and_its_model(tmp_path: Path) -> None:
     assert any("artifact" in text for text in odp.verify(data).unchecked)
 
 
+def test_a_statement_has_nothing_that_steers_a_terminal(honest: dict[str, Any]) -> None:
+    forged = copy.deepcopy(honest)
+    forged["description"]["dataset"] = forged["statement"]["content"]["description"]["dataset"] = (
+        "ward \x1b[2J\u202e\n# Privacy statement"
+    )
+    statement = forged["statement"]
+    statement["digest"] = digest(statement["guarantee"], statement["design"], statement["content"])
+    page = odp.verify(forged).statement
+    assert page.count("\n# Privacy statement") == 0
+    assert not {"\x1b", "\u202e"} & set(page)
+
+
 def test_the_command(tmp_path: Path, honest: dict[str, Any]) -> None:
     file = tmp_path / "release.json"
     file.write_text(json.dumps(honest))
@@ -348,11 +361,18 @@ def test_the_command(tmp_path: Path, honest: dict[str, Any]) -> None:
     good = runner.invoke(app, ["verify", str(file)])
     assert good.exit_code == 0
     assert "Remains to be believed" in good.stdout
+    page = runner.invoke(app, ["verify", str(file), "--statement"])
+    assert page.stdout.startswith("# Privacy statement\n")
+    assert runner.invoke(app, ["verify", str(file), "--statement", "--json"]).exit_code == 2
     as_json = runner.invoke(app, ["verify", str(file), "--json"])
     assert json.loads(as_json.stdout)["ok"] is True
     lies()["value"](data := copy.deepcopy(honest))
     file.write_text(json.dumps(data))
     assert runner.invoke(app, ["verify", str(file)]).exit_code == 1
+    tampered = runner.invoke(app, ["verify", str(file), "--statement"])
+    assert tampered.exit_code == 1
+    assert "# Privacy statement" not in tampered.stdout
+    assert "DIFFERS" in tampered.stdout
     file.write_text("{")
     bad = runner.invoke(app, ["verify", str(file)])
     assert bad.exit_code == 2

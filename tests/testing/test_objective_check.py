@@ -258,6 +258,26 @@ def test_what_is_planted_is_found_and_nothing_else(name) -> None:
         report.check()
 
 
+def test_a_function_that_takes_no_trial_is_told_what_an_objective_is() -> None:
+    def train(rate, hidden, records):
+        return 0.5
+
+    report = odp.check_objective(train, EVENT)
+    assert [f.name for f in report.findings] == ["arguments"]
+    assert "train(rate, hidden, records) cannot be called with the trial alone" in str(report)
+    assert report.runs == 0
+    with_records = odp.check_objective(lambda trial: 0.5, EVENT, data=np.zeros((8, 2)))
+    assert "with the trial and the records" in str(with_records)
+
+
+def test_when_every_run_fails_alike_that_is_all_there_is_to_mend() -> None:
+    report = odp.check_objective(raises, EVENT)
+    (failure,) = report.findings
+    assert failure.what.startswith("Every run fails (")
+    assert "Mend this first" in failure.change
+    assert not any("Opacus" in words for words in report.not_checked)
+
+
 def test_what_only_the_very_first_run_leaves_is_a_hint() -> None:
     """A library may begin otherwise than it goes on, so nobody is accused of it."""
     report = odp.check_objective(in_a_default, EVENT)

@@ -17,6 +17,7 @@ FAULTS = {
     "fitted preprocessing": "x = StandardScaler().fit_transform(x)",
     "split of the records": "a, b = train_test_split(x, stratify=y, random_state=0)",
     "checkpoint": "model.load_state_dict(best)",
+    "early stop": "trainer = Trainer(callbacks=[EarlyStopping('val_loss')])",
     "literal seed": "model = LogisticRegression(epsilon=1.0, random_state=0)",
 }
 
@@ -41,6 +42,40 @@ def test_each_kind_is_a_hint_with_its_line(kind: str, line: str) -> None:
 )
 def test_honest_lines_give_no_hint(line: str) -> None:
     assert hints_in_source(line) == []
+
+
+EPOCHS = """
+for epoch in range(50):
+    for x, y in loader:
+        loss(model(x), y).backward()
+        optimizer.step()
+"""
+BEST = (
+    "    if accuracy > best:\n        best, state = accuracy, copy.deepcopy(model.state_dict())\n"
+)
+STOP = "    if waited > 5:\n        break\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"), [(BEST, "checkpoint"), (STOP, "early stop")], ids=["best", "stop"]
+)
+def test_a_training_loop_that_looks_at_its_score_is_a_hint(lines: str, kind: str) -> None:
+    (hint,) = hints_in_source(EPOCHS + lines)
+    assert (hint.name, hint.certain) == (kind, False)
+    assert "line 6" in hint.what
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        EPOCHS,
+        EPOCHS + "if not run.is_pilot:\n    torch.save(model.state_dict(), 'model.pt')\n",
+        "for x in grid:\n" + STOP,  # no training
+    ],
+    ids=["plain", "saved after it", "a search"],
+)
+def test_a_training_loop_that_takes_all_its_steps_gives_no_hint(source: str) -> None:
+    assert hints_in_source(source) == []
 
 
 class PrivacyLeakWarning(RuntimeWarning):

@@ -233,7 +233,7 @@ def test_a_model_whose_inputs_cannot_be_known_needs_a_schema_or_a_rate(make: Any
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: nn.LayerNorm(64),
+        lambda: nn.Conv1d(1, 1, 3),
         lambda: nn.MultiheadAttention(64, 1),
         lambda: nn.Linear(64, 64).requires_grad_(False),
     ],
@@ -252,9 +252,11 @@ def test_what_is_not_dense_and_trained_needs_a_schema(make: Any) -> None:
     assert refused.value.argument == "inputs"
 
 
-def test_a_dense_model_needs_no_schema() -> None:
+@pytest.mark.parametrize("norm", [nn.Identity(), nn.LayerNorm(8), nn.GroupNorm(2, 8)], ids=str)
+def test_a_dense_model_needs_no_schema(norm: nn.Module) -> None:
+    """A norm between linear layers neither: the model's inputs are plain features."""
     module = nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 8), nn.GELU(), nn.Dropout(), nn.Linear(8, 3)
+        nn.Flatten(), nn.Linear(64, 8), norm, nn.GELU(), nn.Dropout(), nn.Linear(8, 3)
     )
     trained = train(module, torch.rand(40, 8, 8))
     assert trained.rehearsal.size == pytest.approx(1.0, rel=0.06)
