@@ -11,7 +11,9 @@ or see its clock jump by months. Then runs of dead workers are marked, a worker 
 the study, and it is released.
 
 What is counted at the end: runs that were made twice; studies that can neither be released nor
-begun anew; texts that name the number of runs; errors that are not this package's own.
+begun anew; texts that name the number of runs; errors that are not this package's own, except when
+a worker opens a storage by Optuna's ``load_study``. A fault that is drawn for a step beyond a
+worker's last does not happen.
 """
 
 from __future__ import annotations
@@ -158,7 +160,12 @@ def worker(url: str, name: str, sampler: str, fault: Fault, diary: Path, room: i
         study.optimize(objective)
     except BaseException as error:  # All others are what is looked for.
         is_ours = isinstance(error, OptunaDPError)
-        note(f"raised {'ours' if is_ours else 'raw'} {type(error)}: {error}".replace("\n", " "))
+        where = [frame.name for frame in traceback.extract_tb(error.__traceback__)][1:3]
+        text = f"{type(error).__name__}: {error} in {where}"
+        # Optuna's own load_study is called by the user, before anything of this package.
+        of_optuna = where[:1] in (["load_study"], ["open_storage"])
+        kind = "ours" if is_ours else "of Optuna" if of_optuna else "raw"
+        note(f"raised {kind} {text}".replace("\n", " "))
     os._exit(0)
 
 
