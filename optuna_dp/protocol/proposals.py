@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from optuna.distributions import BaseDistribution
 from optuna.pruners import NopPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.search_space import intersection_search_space
+from optuna.search_space import IntersectionSearchSpace, intersection_search_space
 from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
@@ -93,9 +93,9 @@ class Proposer:
             is_shown: Whether a trial of ``visible`` was a run. Of any other the sampler learns
                 that it failed, no more. The answer for a trial must not change.
         """
-        shown = self._shown_to(tuple(directions), visible, is_shown)
+        shown, shared = self._shown_to(tuple(directions), visible, is_shown)
         try:
-            return self._asked(shown, visible, number, dict(space))
+            return self._asked(shown, shared, visible, number, dict(space))
         except OptunaDPError:
             raise
         except Exception as error:
@@ -122,11 +122,16 @@ class Proposer:
     def _asked(
         self,
         shown: InMemoryStorage,
+        shared_space: IntersectionSearchSpace,
         visible: Sequence[FrozenTrial],
         number: int,
         space: dict[str, BaseDistribution],
     ) -> Trial:
-        study = Study(_NAME, _fork(shown), sampler=self._fresh_sampler(number), pruner=NopPruner())
+        sampler = self._fresh_sampler(number)
+        if isinstance(sampler, TPESampler):
+            # A new sampler would compare the ranges of all pilots again, at each proposal.
+            sampler._search_space = shared_space
+        study = Study(_NAME, _fork(shown), sampler=sampler, pruner=NopPruner())
         unknown = number - len(visible) if number >= self.startup else 0
         if unknown:
             # Without a joint space, what earlier pilots share: a running trial that has no
@@ -141,11 +146,11 @@ class Proposer:
         directions: tuple[StudyDirection, ...],
         visible: Sequence[FrozenTrial],
         is_shown: Callable[[FrozenTrial], bool],
-    ) -> InMemoryStorage:
-        """Returns a storage with what the sampler may see; not to be written to, but forked.
+    ) -> tuple[InMemoryStorage, IntersectionSearchSpace]:
+        """Returns a storage with what the sampler may see, and the space that its trials share.
 
-        Trials that have ended do not change, so what was made of them for the pilot before is
-        kept, and only later ones are added.
+        Both are copies, which the sampler may change. Trials that have ended do not change, so
+        what was made of them for the pilot before is kept, and only later ones are added.
         """
         with self._lock:
             kept = self._kept
@@ -159,7 +164,9 @@ class Proposer:
                 kept = self._kept = _Shown(directions)
             for trial in visible[len(kept.made_of) :]:
                 kept.add(trial, is_shown(trial))
-            return _fork(kept.storage)
+            study = Study(_NAME, kept.storage, sampler=RandomSampler(), pruner=NopPruner())
+            kept.shared_space.calculate(study)
+            return _fork(kept.storage), copy.copy(kept.shared_space)
 
     def _say_that_it_failed(self, error: Exception) -> None:
         _logger.warning(
@@ -236,6 +243,7 @@ class _Shown:
         directions: Of the study.
         storage: The sampler's own storage, with a trial for each of ``made_of``.
         made_of: The trials of the real study.
+        shared_space: What all trials have in common; it reads each of them once.
     """
 
     def __init__(self, directions: tuple[StudyDirection, ...]) -> None:
@@ -243,6 +251,8 @@ class _Shown:
         # A storage that is copied does not log "a new study" for every pilot.
         self.storage = copy.deepcopy(_empty_storage(directions))
         self.made_of: list[FrozenTrial] = []
+        # As TPESampler's own.
+        self.shared_space = IntersectionSearchSpace(include_pruned=True)
 
     def add(self, trial: FrozenTrial, is_shown: bool) -> None:
         """Shows one trial more: its output, or only that it failed."""

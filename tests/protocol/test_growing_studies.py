@@ -53,6 +53,19 @@ def test_a_proposer_is_shown_each_pilot_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(shown) == 39
 
 
+def test_the_default_proposer_compares_ranges_of_each_pilot_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=60
+    )
+    study = optuna.create_study(sampler=odp.BudgetSampler(plan, search_space=SPACE))
+    study.optimize(objective, n_trials=30)  # at random
+    compared = counted(monkeypatch, FloatDistribution, "__eq__", lambda *ranges: 1)
+    study.optimize(objective, n_trials=30)
+    assert len(compared) <= 10 * 30
+
+
 def test_points_of_a_run_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = counted(monkeypatch, history, "encode_params", lambda space, params: len(params))
     sampler = odp.DPHyPOSampler(SPACE, trials=odp.Poisson(mean=500.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +28,10 @@ import optuna, optuna_dp as odp
 from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
-place, calls, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+place, calls, limit, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 storage = RDBStorage(place) if "://" in place else JournalStorage(JournalFileBackend(place))
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-sampler = odp.RandTuneSampler(trials=odp.Binomial(8, mean=8))
+sampler = odp.RandTuneSampler(trials=odp.Binomial(RUNS, mean=RUNS))
 study = optuna.create_study(
     study_name="s", storage=storage, sampler=sampler, load_if_exists=True, direction="maximize"
 )
@@ -40,7 +41,14 @@ def objective(trial):
     out.write(f"{trial.number}\\n")
     return trial.suggest_float("x", 0, 1)
 
-if limit:  # Python ignores the signal, so that a write ends with an error, half-way.
+if limit and "://" in place:  # A database of so many pages is full, whatever the file system has.
+    import sqlalchemy
+    storage.engine.dispose()
+    sqlalchemy.event.listen(
+        storage.engine, "connect", lambda c, _: c.execute(f"PRAGMA max_page_count = {limit}")
+    )
+    storage.scoped_session.remove()
+elif limit:  # Python ignores the signal, so that a write ends with an error, half-way.
     out.close()
     out = open(calls, "a", buffering=1)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -48,9 +56,11 @@ study.optimize(objective)
 """
 
 
-def work(place: str, calls: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:
+def work(
+    place: str, calls: Path, limit: int = 0, runs: int = 8
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WORKER, place, str(calls), str(limit)],
+        [sys.executable, "-W", "ignore", "-c", WORKER, place, str(calls), str(limit), str(runs)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -242,6 +252,35 @@ def test_a_full_disk_costs_no_study_on_a_journal(room: int, tmp_path: Path) -> N
         study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
     )
     assert odp.release(again, RUN, failures=None).params is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more_pages", [0, 6])
+def test_a_full_disk_costs_no_study_on_sqlite(more_pages: int, tmp_path: Path) -> None:
+    path, calls = tmp_path / "tuning.db", tmp_path / "calls"
+    place, runs = f"sqlite:///{path}", 40  # Their records alone need more than ten pages.
+    optuna.create_study(study_name="s", storage=place, direction="maximize")
+    with sqlite3.connect(path) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    for _ in range(2):
+        ended = work(place, calls, pages + more_pages, runs)
+        assert ended.returncode != 0
+        assert last_line(ended).startswith("optuna_dp.errors.StorageError: The storage")
+        assert "full" in last_line(ended)
+    study = optuna.load_study(study_name="s", storage=place)
+    opened = odp.recover(study)
+    begins_anew = any(trial.leads for trial in opened)
+    odp.recover(study, fail=[trial.number for trial in opened])
+    ended = work(place, calls, runs=runs)
+    made = calls.read_text().split() if calls.exists() else []
+    assert len(made) == len(set(made))
+    if begins_anew:
+        assert not made
+        assert "no run can begin" in last_line(ended)
+        return
+    assert ended.returncode == 0, ended.stderr
+    again = optuna.load_study(study_name="s", storage=place)
+    assert odp.release(again, RUN, failures="chance").params is not None
 
 
 class Small(optuna.storages.InMemoryStorage):
