@@ -146,7 +146,8 @@ HELD_BACK = {
         lambda: Transformer(12), first.texts, first.letters, **some(optimizers=("adam", "sgd"))
     ),
     "fine-tuned, text": Family(fine_tuned, first.texts, first.letters, **some()),
-    "LSTM, text": Family(Recurrent, first.texts, first.letters, **some()),
+    # One seed: vmap has no rule of its own for nn.LSTM, so it takes records one by one.
+    "LSTM, text": Family(Recurrent, first.texts, first.letters, **some(seeds=1)),
     "two blocks, text": Family(
         lambda: Transformer(first.WIDTH, 2), first.texts, first.letters, **some()
     ),
@@ -190,7 +191,7 @@ def run_grid(optimizer: str, seed: int) -> None:
     for epsilon in (1.0, 8.0, 3.0):
         for name, family in families.items():
             place = name, seed, optimizer, epsilon
-            if optimizer not in family.optimizers or place in known:
+            if optimizer not in family.optimizers or seed >= family.seeds or place in known:
                 continue
             began = time.process_time()
             if name not in found["sizes"]:
@@ -269,10 +270,10 @@ def run_all() -> None:
     run_grid("adam", 0)
     run_arms(0, most)
     run_grid("adam", 1)
-    run_arms(0, (EXTRAPOLATION,))
-    run_arms(1, most)
     run_grid("sgd", 0)
     run_grid("sgd", 1)
+    run_arms(0, (EXTRAPOLATION,))
+    run_arms(1, most)
 
 
 # -- tables ---------------------------------------------------------------------------------------
