@@ -266,7 +266,7 @@ def roots(training: Training, generator: torch.Generator) -> Roots:
     layers = {
         name: module
         for name, module in training.model.named_modules()
-        if isinstance(module, nn.Linear | nn.Conv2d) and f"{name}.weight" in training.weights
+        if isinstance(module, nn.Linear | nn.Conv2d) and own(name, "weight") in training.weights
     }
     seen: dict[str, torch.Tensor] = {}
     outputs: dict[str, torch.Tensor] = {}
@@ -278,8 +278,8 @@ def roots(training: Training, generator: torch.Generator) -> Roots:
         return hook
 
     handles = [layer.register_forward_hook(keep(name)) for name, layer in layers.items()]
-    own = {name: part.clone().requires_grad_() for name, part in training.weights.items()}
-    logits = training.logits(own, training.inputs)
+    weights = {name: part.clone().requires_grad_() for name, part in training.weights.items()}
+    logits = training.logits(weights, training.inputs)
     labels = torch.randint(logits.shape[-1], logits.shape[:1], generator=generator)
     loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
     signals = dict(zip(outputs, torch.autograd.grad(loss, list(outputs.values())), strict=True))
@@ -304,17 +304,22 @@ def inverse_root(rows: torch.Tensor) -> torch.Tensor:
     return vectors @ torch.diag(values.clamp(min=1e-6).rsqrt()) @ vectors.T
 
 
+def own(name: str, parameter: str) -> str:
+    """A layer's parameter by its name in the model; the model itself has none."""
+    return f"{name}.{parameter}" if name else parameter
+
+
 def preconditioned(each: dict[str, torch.Tensor], found: Roots) -> dict[str, torch.Tensor]:
     each = dict(each)
     for name, (of_inputs, of_signals) in found.items():
-        weight = each[f"{name}.weight"]
+        weight, bias = each[own(name, "weight")], each.get(own(name, "bias"))
         matrix = weight.flatten(2)
-        if f"{name}.bias" in each:
-            matrix = torch.cat([matrix, each[f"{name}.bias"][..., None]], -1)
+        if bias is not None:
+            matrix = torch.cat([matrix, bias[..., None]], -1)
         matrix = of_signals @ matrix @ of_inputs
-        if f"{name}.bias" in each:
-            each[f"{name}.bias"], matrix = matrix[..., -1], matrix[..., :-1]
-        each[f"{name}.weight"] = matrix.reshape(weight.shape)
+        if bias is not None:
+            each[own(name, "bias")], matrix = matrix[..., -1], matrix[..., :-1]
+        each[own(name, "weight")] = matrix.reshape(weight.shape)
     return each
 
 

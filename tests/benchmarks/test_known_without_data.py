@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "known_without_data"
@@ -53,3 +53,17 @@ def test_without_factors_the_arm_is_the_shipped_training(monkeypatch: pytest.Mon
     shipped = arms.fewer_steps(family, 3.0, seed=0, steps=families.plan(3.0).steps)
     monkeypatch.setattr(arms, "roots", lambda training, generator: {})
     assert arms.with_factors(family, 3.0, seed=0, rate=rate) == pytest.approx(shipped, abs=0.3)
+
+
+def test_a_preconditioned_gradient_has_both_inverse_roots_around_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs, signals = (torch.randn(500, size, generator=generator) for size in (5, 3))
+    of_inputs, of_signals = arms.inverse_root(inputs), arms.inverse_root(signals)
+    covariance = inputs.T @ inputs / 500 + arms.DAMPING * torch.eye(5)
+    assert torch.allclose(of_inputs @ covariance @ of_inputs, torch.eye(5), atol=1e-4)
+    # Four inputs and a bias, for a record's outer product: it is that of the whitened sides.
+    each = {"weight": signals[:, :, None] * inputs[:, None, :4], "bias": signals * inputs[:, 4:]}
+    found = arms.preconditioned(each, {"": (of_inputs, of_signals)})
+    whole = (signals @ of_signals)[:, :, None] * (inputs @ of_inputs)[:, None, :]
+    assert torch.allclose(found["weight"], whole[..., :4], atol=1e-4)
+    assert torch.allclose(found["bias"], whole[..., 4], atol=1e-4)
