@@ -2,7 +2,7 @@
 
 ::
 
-    python examples/known_without_data/held_back.py --run      # half an hour of one core
+    python examples/known_without_data/held_back.py --run      # ten minutes of one core
     python examples/known_without_data/held_back.py            # the tables, from held_back.json
 
 ``families.py`` has the engine and the first seven families. Here are six more: an LSTM, a table
