@@ -1,0 +1,69 @@
+"""The families that had no say: the page has what the command prints, and no arm costs more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "examples" / "known_without_data"
+sys.path.append(str(SCRIPTS))
+
+import arms  # noqa: E402
+import families  # noqa: E402
+
+PAGE = ROOT / "docs" / "explanation" / "known-without-data.md"
+
+
+def test_the_page_has_what_the_command_prints() -> None:
+    command = [sys.executable, str(SCRIPTS / "held_back.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    section = PAGE.read_text().split("### Families that had no say")[1].split("\n### ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    assert len(rows) > 30
+    assert [row for row in rows if row not in printed.splitlines()] == []
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_trials_and_measured_losses_are_paid_for(epsilon: float) -> None:
+    run, total = families.plan(epsilon), arms.spent(epsilon)
+    assert total <= epsilon
+    small, large, last = arms.noises_of_trials(epsilon)
+    assert small > large > last > run.noise_multiplier
+    trials = [(small, arms.TRIALS * run.steps), (large, arms.TRIALS * run.steps)]
+    paid = arms.epsilon_of(run.sample_rate, [*trials, (last, run.steps)])
+    assert 0.99 * total < paid <= total
+    # A loss is measured three times in a fifth of the steps.
+    gradients, losses = arms.MORE * run.noise_multiplier, arms.noise_of_losses(epsilon)
+    together = (gradients**-2 + 3.0 * losses**-2) ** -0.5
+    measured = run.steps // arms.EVERY
+    parts = [(gradients, run.steps - measured), (together, measured)]
+    assert 0.99 * total < arms.epsilon_of(run.sample_rate, parts) <= total
+
+
+def test_without_factors_the_arm_is_the_shipped_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what the arms lose is not the fault of their loop."""
+    family = families.FAMILIES["two layers, digits"]
+    rate = arms.rehearsed_rate(family, families.plan(3.0), seed=0)
+    shipped = arms.fewer_steps(family, 3.0, seed=0, steps=families.plan(3.0).steps)
+    monkeypatch.setattr(arms, "roots", lambda training, generator: {})
+    assert arms.with_factors(family, 3.0, seed=0, rate=rate) == pytest.approx(shipped, abs=0.3)
+
+
+def test_a_preconditioned_gradient_has_both_inverse_roots_around_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs, signals = (torch.randn(500, size, generator=generator) for size in (5, 3))
+    of_inputs, of_signals = arms.inverse_root(inputs), arms.inverse_root(signals)
+    covariance = inputs.T @ inputs / 500 + arms.DAMPING * torch.eye(5)
+    assert torch.allclose(of_inputs @ covariance @ of_inputs, torch.eye(5), atol=1e-4)
+    # Four inputs and a bias, for a record's outer product: it is that of the whitened sides.
+    each = {"weight": signals[:, :, None] * inputs[:, None, :4], "bias": signals * inputs[:, 4:]}
+    found = arms.preconditioned(each, {"": (of_inputs, of_signals)})
+    whole = (signals @ of_signals)[:, :, None] * (inputs @ of_inputs)[:, None, :]
+    assert torch.allclose(found["weight"], whole[..., :4], atol=1e-4)
+    assert torch.allclose(found["bias"], whole[..., 4], atol=1e-4)
