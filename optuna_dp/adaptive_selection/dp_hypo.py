@@ -15,12 +15,13 @@ from optuna_dp.models.history import GrowingHistory, SharedSpace
 from optuna_dp.models.prior import Prior
 from optuna_dp.models.scores import RunOutcome
 from optuna_dp.models.surrogate import GaussianProcess, ScoreModel
+from optuna_dp.optuna_internals import storage_of
 from optuna_dp.private_selection.sampler import DEFAULT_TRIALS, SelectionSampler
 from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSettings
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.protocol.draws import Space, stored_form
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_of, trials_of
+from optuna_dp.protocol.records import GATE_KEY, ended, score, trial_id_at, trials_of
 from optuna_dp.protocol.slots import Drawn
 from optuna_dp.protocol.visible_runs import completed_batches
 from optuna_dp.training.run_plan import RunPlan
@@ -197,8 +198,8 @@ class DPHyPOSampler(SelectionSampler):
         except Exception:
             # A score model or a solver failed, and the scores of earlier runs may be why. If this
             # counted as a failed run, the law of a run would leave the density bounds.
-            trial_id = trial_id_of(study, number)
-            study._storage.set_trial_system_attr(trial_id, NOT_PROPOSED_KEY, True)
+            trial_id = trial_id_at(study, number)
+            storage_of(study).set_trial_system_attr(trial_id, NOT_PROPOSED_KEY, True)
             raise
         return proposal.params, {"density_ratio": proposal.ratio}
 

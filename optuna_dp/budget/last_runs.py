@@ -28,6 +28,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.budget.settings import BudgetSettings
 from optuna_dp.errors import WaitError
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.polling import poll
 from optuna_dp.protocol.records import began, ended, fail_unstarted, from_number, output, trials_of
 from optuna_dp.protocol.waiting import Waiting
@@ -147,12 +148,12 @@ def drop_enqueued_too_early(study: Study, pilots: int) -> None:
     they ended was meant as a pilot, or repeats a failed one, and must not take the last run's
     place.
     """
-    storage = study._storage
+    storage = storage_of(study)
     for trial in from_number(trials_of(study), pilots):
         if trial.state != TrialState.WAITING:
             continue
         try:
-            fail_unstarted(storage, trial._trial_id)
+            fail_unstarted(storage, trial_id_of(trial))
         except UpdateFinishedTrialError:
             continue
         _logger.warning(

@@ -40,6 +40,7 @@ from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
 from optuna_dp.models.listed import Listed
 from optuna_dp.models.space import check_space
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import (
     Space,
@@ -56,7 +57,7 @@ from optuna_dp.protocol.records import (
     DRAW_KEY,
     GATE_KEY,
     began,
-    trial_id_of,
+    trial_id_at,
     trials_of,
     was_enqueued,
 )
@@ -264,8 +265,8 @@ class BudgetSampler(SlotSampler):
 
     # Who may run, and when.
 
-    def _raise_error_if_multi_objective(self, study: Study) -> None:
-        if self._pilots and study._is_multi_objective() and not callable(self._choose):
+    def _refuse_several_objectives(self, study: Study) -> None:
+        if self._pilots and len(study.directions) > 1 and not callable(self._choose):
             raise InvalidArgumentError(
                 "choose",
                 self._choose,
@@ -287,7 +288,7 @@ class BudgetSampler(SlotSampler):
             self._ended(study, self._pilots)
         if not begins and _given_by_hand(trial):
             refuse(
-                study._storage,
+                storage_of(study),
                 trial,
                 f"Trial {trial.number} was enqueued after the study's last run had begun. The "
                 "budget has no further run. Release the study: optuna_dp.release(study). To train "
@@ -315,7 +316,7 @@ class BudgetSampler(SlotSampler):
     def _is_beyond(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if trial.number < self._pilots:
             return False
-        return GATE_KEY in study._storage.get_trial(trial._trial_id).system_attrs
+        return GATE_KEY in storage_of(study).get_trial(trial_id_of(trial)).system_attrs
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
@@ -331,7 +332,7 @@ class BudgetSampler(SlotSampler):
         elif state == TrialState.COMPLETE:
             self.stop(study)
         elif is_last_paid(study, trial.number, self._budget):
-            stored = study._storage.get_trial(trial._trial_id)
+            stored = storage_of(study).get_trial(trial_id_of(trial))
             _logger.warning("%s", words_on_failure(stored, self._budget))
 
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
@@ -375,7 +376,7 @@ class BudgetSampler(SlotSampler):
             )
         if found is not None:
             record = draw_record(*found)
-            study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), DRAW_KEY, record)
         if _given_by_hand(trial):
             _logger.warning(
                 "Trial %d is the last run and uses the hyperparameters that were enqueued.",
@@ -388,13 +389,13 @@ class BudgetSampler(SlotSampler):
         if number < self._pilots:
             climber = self._climber(study, number)
             return {} if climber is None else climber[1]
-        record = study._storage.get_trial(trial_id_of(study, number)).system_attrs.get(DRAW_KEY)
+        record = storage_of(study).get_trial(trial_id_at(study, number)).system_attrs.get(DRAW_KEY)
         space = {} if record is None else record["space"]
         return {name: json_to_distribution(text) for name, text in space.items()}
 
     def _draw(self, study: Study, plan: StudyPlan, number: int, space: Space) -> Drawn:
         if number < self._proposed:
-            trial = study._storage.get_trial(trial_id_of(study, number))
+            trial = storage_of(study).get_trial(trial_id_at(study, number))
             return dict(self._ask(study, trial, space).params), {}
         climber = self._climber(study, number)
         assert climber is not None  # It has a joint space, so it has a pilot to repeat.
@@ -424,7 +425,7 @@ class BudgetSampler(SlotSampler):
         known = self.under_way.get(study, trial)
         asked = None if known is None else known.kept.get(_PROPOSAL)
         if asked is not None:
-            remember(study, trial._trial_id, asked)
+            remember(study, trial_id_of(trial), asked)
         return params
 
     def _value_of(
@@ -433,7 +434,7 @@ class BudgetSampler(SlotSampler):
         """Asks the proposer in a first-rung pilot; draws at random in other runs, and says so."""
         if trial.number < self._proposed:
             return self._proposed_value(study, trial, name, distribution)
-        stored = study._storage.get_trial(trial._trial_id)
+        stored = storage_of(study).get_trial(trial_id_of(trial))
         repeated = drawn_jointly(stored, name, distribution)
         if repeated is not None:
             # Optuna asks again for a value that was enqueued and lies outside the range.
@@ -460,7 +461,7 @@ class BudgetSampler(SlotSampler):
         def propose() -> Any:
             asked = self._ask(study, trial, self._search_space or {})
             value = self._proposer.suggest(asked, name, as_stored(distribution))
-            remember(study, trial._trial_id, asked)
+            remember(study, trial_id_of(trial), asked)
             return own_form(distribution, value)
 
         return drawn_once(study, trial, name, distribution, propose)

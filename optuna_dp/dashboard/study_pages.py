@@ -16,6 +16,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import trials_of
 from optuna_dp.visualization import figures as plots
 from optuna_dp.visualization.notes import curators_note, published_note
@@ -106,7 +107,7 @@ class DashboardCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
-        if isinstance(study._storage, InMemoryStorage):
+        if isinstance(storage_of(study), InMemoryStorage):
             return
         try:
             found = opened(study)
@@ -119,10 +120,10 @@ class DashboardCallback:
 
     def _is_due(self, study: Study, done: int, finished: bool) -> bool:
         with self._lock:
-            due = self._next.setdefault(study._storage, {})
-            if done < due.get(study._study_id, 1) and not finished:
+            due = self._next.setdefault(storage_of(study), {})
+            if done < due.get(study_id_of(study), 1) and not finished:
                 return False
-            due[study._study_id] = 2 * done
+            due[study_id_of(study)] = 2 * done
         return True
 
 

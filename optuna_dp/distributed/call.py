@@ -36,6 +36,7 @@ from optuna_dp.distributed.worker import (
 )
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, WorkersError
 from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import checked_study
 from optuna_dp.protocol.slots import SlotSampler
 from optuna_dp.protocol.storage_errors import storage_failure
@@ -199,7 +200,7 @@ class _Call:
             place=call,
             caller=THIS_PROCESS,
             study_name=study.study_name,
-            storage=study._storage,
+            storage=storage_of(study),
             sampler=study.sampler,
             pruner=study.pruner,
             objective=objective,
@@ -219,8 +220,8 @@ class _Call:
         """Runs the study to its end."""
         served = none_alive = False
         try:
-            with reachable(self._study._storage, self._engine) as storage:
-                served = storage is not self._study._storage
+            with reachable(storage_of(self._study), self._engine) as storage:
+                served = storage is not storage_of(self._study)
                 self._ticket = replace(self._ticket, storage=storage)
                 try:
                     self._look()
@@ -264,10 +265,10 @@ class _Call:
 
     def _look(self) -> None:
         """Has every worker look at the study, and at the storage's numbers, before any run."""
-        study, tries = self._study, not numbers_well(self._study._storage)
-        study._storage.set_study_system_attr(study._study_id, CALL_KEY, self._ticket.call)
+        study, tries = self._study, not numbers_well(storage_of(self._study))
+        storage_of(study).set_study_system_attr(study_id_of(study), CALL_KEY, self._ticket.call)
         with ExitStack() as stack:
-            scratch = stack.enter_context(scratch_study(study._storage)) if tries else None
+            scratch = stack.enter_context(scratch_study(storage_of(study))) if tries else None
             tickets = [_packed(replace(self._ticket, scratch=scratch)) for _ in self._places]
             reports: list[Report] = []
             with self._taking_tasks():
@@ -291,7 +292,7 @@ class _Call:
                         "A study in memory or on SQLite is served from here.",
                     )
             if tries:
-                check_numbers(study._storage, [n for report in reports for n in report.numbers])
+                check_numbers(storage_of(study), [n for report in reports for n in report.numbers])
 
     def _work(self) -> None:
         self._begun = True
@@ -403,9 +404,9 @@ def _check_sampler(study: Study) -> None:
 
 def _try_numbers_here(study: Study, workers: int) -> None:
     """Tries how a storage that is not Optuna's numbers trials that threads create."""
-    if numbers_well(study._storage):
+    if numbers_well(storage_of(study)):
         return
-    storage: BaseStorage = study._storage
+    storage: BaseStorage = storage_of(study)
     with scratch_study(storage) as scratch, ThreadPoolExecutor(workers) as threads:
         found = list(threads.map(lambda _: tried(storage, scratch), range(workers)))
     check_numbers(storage, [number for numbers in found for number in numbers])

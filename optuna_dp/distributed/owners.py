@@ -22,6 +22,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import ended
 from optuna_dp.protocol.recovery import recover
 
@@ -105,5 +106,5 @@ def ended_well(study: Study, place: str) -> int:
 
 
 def _trials_of(study: Study, place: str) -> list[FrozenTrial]:
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+    trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
     return [t for t in trials if t.system_attrs.get(OWNER_KEY) == place]

@@ -21,6 +21,7 @@ from optuna.storages import BaseStorage, GrpcStorageProxy
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import MissingExtraError
+from optuna_dp.optuna_internals import InterceptedProxy, address_of, serve_storage
 
 _HEADER = "x-optuna-dp-secret"
 
@@ -35,14 +36,10 @@ def served(storage: BaseStorage, host: str, *, one_by_one: bool) -> Iterator[Grp
         MissingExtraError: If grpcio is not installed.
     """
     grpc = _grpc()
-    # An extra: needs grpcio.
-    from optuna.storages._grpc.auto_generated import api_pb2_grpc
-    from optuna.storages._grpc.servicer import OptunaStorageProxyService
-
     secret = secrets.token_hex(32)
     threads = ThreadPoolExecutor(1 if one_by_one else 16, thread_name_prefix="optuna-dp-storage")
     server = grpc.server(threads, interceptors=[_doorkeeper(grpc, secret)])
-    api_pb2_grpc.add_StorageServiceServicer_to_server(OptunaStorageProxyService(storage), server)
+    serve_storage(storage, server)
     port = server.add_insecure_port(f"{host}:0")
     server.start()
     proxy = None
@@ -58,7 +55,7 @@ def served(storage: BaseStorage, host: str, *, one_by_one: bool) -> Iterator[Grp
         threads.shutdown()
 
 
-class SecretProxy(GrpcStorageProxy):
+class SecretProxy(InterceptedProxy):
     """Optuna's client, which tells the server the secret with every request."""
 
     def __init__(self, host: str, port: int, secret: str) -> None:
@@ -69,7 +66,8 @@ class SecretProxy(GrpcStorageProxy):
         super().__init__(host=host, port=port)
 
     def __repr__(self) -> str:
-        return f"SecretProxy({self._host!r}, {self._port})"
+        host, port = address_of(self)
+        return f"SecretProxy({host!r}, {port})"
 
     def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
         key = study_id, trial_number
@@ -85,16 +83,9 @@ class SecretProxy(GrpcStorageProxy):
             self._ended[trial_id] = trial
         return trial
 
-    def _setup(self) -> None:
-        super()._setup()
+    def intercepted(self, channel: Any) -> Any:
         grpc = _grpc()
-        # An extra: needs grpcio.
-        from optuna.storages._grpc.auto_generated import api_pb2_grpc
-        from optuna.storages._grpc.client import GrpcClientCache
-
-        told = grpc.intercept_channel(self._channel, _teller(grpc, self.secret))
-        self._stub = api_pb2_grpc.StorageServiceStub(told)
-        self._cache = GrpcClientCache(self._stub)
+        return grpc.intercept_channel(channel, _teller(grpc, self.secret))
 
 
 def _teller(grpc: Any, secret: str) -> Any:

@@ -31,11 +31,11 @@ from optuna.storages import (
     JournalStorage,
     RDBStorage,
 )
-from optuna.storages._cached_storage import _CachedStorage
 
 from optuna_dp.distributed.engines import Engine
 from optuna_dp.distributed.served import served
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import address_of, uncached
 
 _NUMBERS_WELL = (InMemoryStorage, RDBStorage, JournalStorage)
 
@@ -53,7 +53,7 @@ def reachable(storage: BaseStorage, engine: Engine) -> Iterator[BaseStorage]:
 
 def numbers_well(storage: BaseStorage) -> bool:
     """Returns whether it is known of this kind of storage that it numbers trials as needed."""
-    return type(_backend(storage)) in _NUMBERS_WELL
+    return type(uncached(storage)) in _NUMBERS_WELL
 
 
 @contextmanager
@@ -63,7 +63,8 @@ def scratch_study(storage: BaseStorage) -> Iterator[str]:
     # A client of its own: Optuna's remember a deleted study, and SQLite gives its id away again.
     own: Any = storage
     if type(storage) is GrpcStorageProxy:
-        own = GrpcStorageProxy(host=storage._host, port=storage._port)
+        host, port = address_of(storage)
+        own = GrpcStorageProxy(host=host, port=port)
     study_id = own.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
     try:
         yield name
@@ -86,18 +87,14 @@ def check_numbers(storage: BaseStorage, numbers: Sequence[int | None]) -> None:
         found = "it left gaps between the numbers of trials"
     raise InvalidArgumentError(
         "storage of the study",
-        type(_backend(storage)).__name__,
+        type(uncached(storage)).__name__,
         f"runs are identified by their trial numbers, and {found}",
         "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
     )
 
 
-def _backend(storage: BaseStorage) -> BaseStorage:
-    return storage._backend if isinstance(storage, _CachedStorage) else storage
-
-
 def _is_of_this_process(storage: BaseStorage) -> bool:
-    backend = _backend(storage)
+    backend = uncached(storage)
     return type(backend) is InMemoryStorage or (
         isinstance(backend, RDBStorage) and backend.engine.name == "sqlite"
     )

@@ -27,6 +27,7 @@ from optuna.study import Study
 
 from optuna_dp.distributed.owners import OWNER_KEY, fail_at_limit, marked_template, owning, settle
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of, uncached
 from optuna_dp.protocol.storage_errors import storage_failure
 
 # The attribute of a study by which a worker knows that it has found the caller's.
@@ -100,7 +101,7 @@ def look(ticket: bytes) -> Report:
         given: Ticket = cloudpickle.loads(ticket)
         with _closing(given):
             study = _study_of(given)
-            call = study._storage.get_study_system_attrs(study._study_id).get(CALL_KEY)
+            call = storage_of(study).get_study_system_attrs(study_id_of(study)).get(CALL_KEY)
             if call != given.call:
                 return Report(f"there is another study {given.study_name!r}, not the caller's")
             numbers = () if given.scratch is None else tried(given.storage, given.scratch)
@@ -116,10 +117,10 @@ def tried(storage: BaseStorage, scratch: str) -> tuple[int | None, ...]:
     study = optuna.load_study(study_name=scratch, storage=storage)
     numbers: list[int | None] = []
     for _ in range(TRIED):
-        trial_id = study._storage.create_new_trial(
-            study._study_id, template_trial=marked_template(scratch)
+        trial_id = storage_of(study).create_new_trial(
+            study_id_of(study), template_trial=marked_template(scratch)
         )
-        trial = study._storage.get_trial(trial_id)
+        trial = storage_of(study).get_trial(trial_id)
         numbers.append(trial.number if trial.system_attrs.get(OWNER_KEY) == scratch else None)
     return tuple(numbers)
 
@@ -140,7 +141,7 @@ def work(ticket: bytes) -> Report:
             if given.run_timeout is not None:
                 stack.enter_context(_alone_in_its_process())
                 objective = _Limited(objective, given.run_timeout)
-            stack.enter_context(owning(study._storage, given.place))
+            stack.enter_context(owning(storage_of(study), given.place))
             study.optimize(objective, callbacks=list(given.callbacks))
     except BaseException as error:  # An objective that exits must not look like a dead worker.
         return Report.of(error)
@@ -163,7 +164,7 @@ def _closing(ticket: Ticket) -> Iterator[None]:
         yield
     finally:
         storage: Any = ticket.storage
-        backend = getattr(storage, "_backend", storage)
+        backend = uncached(storage)
         storage.remove_session()
         if isinstance(storage, GrpcStorageProxy):
             storage.close()
@@ -197,7 +198,7 @@ class _Limited:
             timer.cancel()
 
     def _end(self, trial: optuna.Trial) -> None:
-        if fail_at_limit(trial.study._storage, trial._trial_id, self.seconds):
+        if fail_at_limit(storage_of(trial.study), trial_id_of(trial), self.seconds):
             with contextlib.suppress(OSError):
                 faulthandler.dump_traceback(file=_STDERR)
             os._exit(1)

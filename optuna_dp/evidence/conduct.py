@@ -10,6 +10,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.training.judgement import NOT_CHECKED, WORDS, has_output, judge
 from optuna_dp.training.run_endings import settle
 
@@ -54,7 +55,7 @@ def is_not_compared_at_end(
     settle(study, trial)
     if run is None or state != TrialState.COMPLETE:
         return False
-    ended = copy.copy(study._storage.get_trial(trial._trial_id))
+    ended = copy.copy(storage_of(study).get_trial(trial_id_of(trial)))
     ended.state, ended.values = state, values
     return judge(ended, run).not_compared is not None
 

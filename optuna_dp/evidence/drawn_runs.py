@@ -50,7 +50,7 @@ class DrawnRuns(Procedure):
 
     def check_plan(self, study: Study) -> None:
         """See :class:`Procedure`."""
-        if study._is_multi_objective():
+        if len(study.directions) > 1:
             raise ReleaseRefusedError(
                 "It has several objectives, and this sampler selects by one score.",
                 fix="Start a new study with BudgetSampler(plan_budget(...)), or one objective.",

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, Trial
 
 from optuna_dp.errors import PlanError
 from optuna_dp.evidence.procedures import procedure_of
+from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.protocol.asking import BEYOND
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import GATE_KEY, SlotRecord, ended, own_slot, read_plan
@@ -59,7 +60,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             f"fidelity got a {type(trial).__name__}. Give it the trial that Optuna passes to the "
             "objective. To call an objective by hand, write one that takes a Fidelity."
         )
-    storage, study_id = trial.study._storage, trial.study._study_id
+    storage, study_id = storage_of(trial.study), study_id_of(trial.study)
     plan = read_plan(storage, study_id)
     if plan is None:
         raise PlanError(
@@ -67,7 +68,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
             "--plan."
         )
-    stored = storage.get_trial(trial._trial_id)
+    stored = storage.get_trial(trial_id_of(trial))
     if GATE_KEY in stored.system_attrs:
         raise optuna.TrialPruned(BEYOND)
     _check_began(stored, plan)

@@ -16,6 +16,7 @@ from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence, Run
 from optuna_dp.evidence.slot_records import GO_ON, check_direction, slot_record
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouched_unstarted
 
@@ -40,7 +41,7 @@ def open_study(study: Study) -> OpenedStudy | None:
         PlanError: If the plan's record is damaged.
         ReleaseRefusedError: If this version does not know the procedure.
     """
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(storage_of(study), study_id_of(study))
     if plan is None:
         return None
     procedure = procedure_of(plan.design)
@@ -61,7 +62,7 @@ def read_evidence(study: Study) -> Evidence:
     trials = trials_of(study)
     slots = procedure.runs_among(trials, plan)
     procedure.check_origin(slots)
-    vouched = vouched_unstarted(study._storage, study._study_id, plan.nonce)
+    vouched = vouched_unstarted(storage_of(study), study_id_of(study), plan.nonce)
     runs = []
     for trial in slots:
         record = slot_record(trial, plan, vouched)
@@ -82,7 +83,7 @@ def _opened(study: Study) -> OpenedStudy:
         raise ReleaseRefusedError(str(error), trial_number=0) from error
     if opened is not None:
         return opened
-    if study._is_multi_objective():
+    if len(study.directions) > 1:
         raise ReleaseRefusedError(
             "It has several objectives and no budget plan. optuna-dp selects by one score.",
             fix="Start a new study with BudgetSampler(plan_budget(...)).",

@@ -26,6 +26,7 @@ from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.grid import grid_of
 from optuna_dp.models.prior import UniformPrior
 from optuna_dp.models.space import check_space
+from optuna_dp.optuna_internals import contains
 from optuna_dp.voting.plan import VotePlan
 
 ACTION_PLAIN = "query.vote"
@@ -181,7 +182,7 @@ def read_search(search: Mapping[str, Any]) -> tuple[dict[str, BaseDistribution],
 def external_value(name: str, distribution: BaseDistribution, i: int, number: Any) -> Any:
     """The value that stands for an internal number; never a search among a parameter's choices."""
     internal = float(number)
-    if not distribution._contains(internal):
+    if not contains(distribution, internal):
         raise InvalidArgumentError(
             f"candidates[{i}][{name!r}]", number, f"it must lie in {distribution}"
         )

@@ -6,6 +6,8 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
+from optuna_dp.optuna_internals import contains
+
 
 def to_internal(distribution: BaseDistribution, value: Any) -> float | None:
     """The internal representation of a value, or None if the distribution does not contain it."""
@@ -13,4 +15,4 @@ def to_internal(distribution: BaseDistribution, value: Any) -> float | None:
         internal = float(distribution.to_internal_repr(value))
     except (TypeError, ValueError):
         return None
-    return internal if distribution._contains(internal) else None
+    return internal if contains(distribution, internal) else None

@@ -31,6 +31,7 @@ from optuna.study import Study
 from optuna.trial import Trial
 
 from optuna_dp.errors import PlanError
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.protocol.storage_errors import clear_storage_errors
 
 _logger = logging.getLogger("optuna_dp")
@@ -102,7 +103,7 @@ def _of_runs_only(optimize: Callable[..., None]) -> Callable[..., None]:
         def objective(trial: Trial) -> Any:
             if getattr(_thread, "beyond", False):
                 # A private choice that is due after the last candidate is made there.
-                frozen = self._storage.get_trial(trial._trial_id)
+                frozen = storage_of(self).get_trial(trial_id_of(trial))
                 self.sampler.infer_relative_search_space(self, frozen)
                 raise TrialPruned(BEYOND)
             value = func(trial)

@@ -50,6 +50,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.polling import poll
 from optuna_dp.protocol.records import fail_unstarted, give_back_end, own_slot
 from optuna_dp.protocol.waiting import Waiting
@@ -90,12 +91,12 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
         * Of all workers that claim one trial, one at most is told True, and one is unless it dies.
         * A trial that is another worker's is not changed, except for this worker's claim on it.
     """
-    storage, token = study._storage, secrets.token_hex(_TOKEN_BYTES)
+    storage, token = storage_of(study), secrets.token_hex(_TOKEN_BYTES)
     key = f"{_prefix(trial)}{token}"
     state = HERE
 
     def look() -> str | None:
-        now = storage.get_trial(trial._trial_id)
+        now = storage.get_trial(trial_id_of(trial))
         if give_back_end(storage, now) or own_slot(now) is not None:
             return OUT
         others = {other: of for other, of in claims_on(now).items() if other != token}
@@ -104,10 +105,10 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
 
     waiting = Waiting(study, "for a worker that holds the same trial", below=trial.number + 1)
     try:
-        storage.set_trial_system_attr(trial._trial_id, key, state)
+        storage.set_trial_system_attr(trial_id_of(trial), key, state)
         while state not in (WON, OUT):
             state = poll(look, waiting.pause)
-            storage.set_trial_system_attr(trial._trial_id, key, state)
+            storage.set_trial_system_attr(trial_id_of(trial), key, state)
     except UpdateFinishedTrialError:
         return False  # Another worker has ended it, or it was marked as failed.
     except BaseException:
@@ -146,7 +147,7 @@ def _withdraw(storage: BaseStorage, trial: FrozenTrial, key: str) -> None:
     ended, or has written its slot record before: then the run counts, as a failed one.
     """
     with contextlib.suppress(Exception):  # The storage may be what has failed.
-        storage.set_trial_system_attr(trial._trial_id, key, OUT)
-        claims = claims_on(storage.get_trial(trial._trial_id))
+        storage.set_trial_system_attr(trial_id_of(trial), key, OUT)
+        claims = claims_on(storage.get_trial(trial_id_of(trial)))
         if all(state == OUT for state in claims.values()):
-            fail_unstarted(storage, trial._trial_id)
+            fail_unstarted(storage, trial_id_of(trial))

@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import SeedWarning
 from optuna_dp.models.prior import value_at
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import Space, check_choices, drawn_once, is_by_index
 from optuna_dp.protocol.plan import StudyPlan
@@ -75,7 +76,7 @@ class DrawnSlotSampler(SlotSampler):
         super()._check_admitted(study, trial)
         copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
         if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
-            refuse(study._storage, trial, NOT_DRAWN)
+            refuse(storage_of(study), trial, NOT_DRAWN)
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
         if trial.number >= self._last_to_start(plan):
@@ -128,7 +129,7 @@ class DrawnSlotSampler(SlotSampler):
         known = self.under_way.get(study, trial)
         if known is not None:
             return known.record.draws
-        record = study._storage.get_trial(trial._trial_id).system_attrs.get(SLOT_KEY)
+        record = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(SLOT_KEY)
         if record is not None:
             return SlotRecord.from_json(record).draws
         # No sampler of ours has begun it. It is drawn all the same, and never released.

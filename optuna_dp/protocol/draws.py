@@ -24,6 +24,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.protocol.records import DRAW_KEY, INDEPENDENT_KEY
 
 # As :data:`optuna_dp.models.prior.Space`, in the form that Optuna's samplers return.
@@ -129,15 +130,15 @@ def drawn_once(
     draw: Callable[[], Any],
 ) -> Any:
     """Returns what the trial drew for a parameter before, else draws and records it."""
-    storage, key = study._storage, INDEPENDENT_KEY + name
+    storage, key = storage_of(study), INDEPENDENT_KEY + name
     text = distribution_to_json(distribution)
-    before = storage.get_trial(trial._trial_id).system_attrs.get(key)
+    before = storage.get_trial(trial_id_of(trial)).system_attrs.get(key)
     if before is not None and before["distribution"] == text:
         return distribution.to_external_repr(before["internal"])
     value = draw()
     internal = float(distribution.to_internal_repr(value))
     record: dict[str, Any] = {"distribution": text, "internal": internal}
-    storage.set_trial_system_attr(trial._trial_id, key, record)
+    storage.set_trial_system_attr(trial_id_of(trial), key, record)
     return value
 
 

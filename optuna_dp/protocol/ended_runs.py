@@ -15,6 +15,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import ended
 
 _ended_lock = threading.Lock()
@@ -32,12 +33,12 @@ def ended_from_start(study: Study, trials: Sequence[FrozenTrial]) -> int:
         trials: All of its trials by number, as :func:`trials_of` returns them.
     """
     with _ended_lock:
-        studies = _seen.setdefault(study._storage, {})
-        count, last = studies.get(study._study_id, (0, None))
+        studies = _seen.setdefault(storage_of(study), {})
+        count, last = studies.get(study_id_of(study), (0, None))
         if count > len(trials) or (count and trials[count - 1] is not last):
             count = 0
         while count < len(trials) and ended(trials[count]):
             count += 1
         if count:
-            studies[study._study_id] = count, trials[count - 1]
+            studies[study_id_of(study)] = count, trials[count - 1]
         return count

@@ -29,6 +29,13 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.models.given_points import to_internal
+from optuna_dp.optuna_internals import (
+    copy_in_memory,
+    storage_of,
+    study_id_of,
+    suggest,
+    trial_id_of,
+)
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.draws import stored_form
 from optuna_dp.protocol.records import PROPOSER_KEY, output
@@ -110,13 +117,13 @@ class Proposer:
         As there, it is drawn uniformly if the sampler raises an error.
         """
         try:
-            return asked._suggest(name, distribution)
+            return suggest(asked, name, distribution)
         except OptunaDPError:
             raise
         except Exception as error:
             self._say_that_it_failed(error)
             uniform = RandomSampler(seed=self._seed_of("uniform", asked.number, name))
-            stored = asked.study._storage.get_trial(asked._trial_id)
+            stored = storage_of(asked.study).get_trial(trial_id_of(asked))
             return uniform.sample_independent(asked.study, stored, name, distribution)
 
     def _asked(
@@ -199,13 +206,13 @@ class Proposer:
 
 def remember(study: Study, trial_id: int, asked: Trial) -> None:
     """Keeps beside a trial what the sampler wants to remember of :meth:`Proposer.ask`'s answer."""
-    storage, study_id = asked.study._storage, asked.study._study_id
+    storage, study_id = storage_of(asked.study), study_id_of(asked.study)
     found = {
-        "trial": dict(storage.get_trial(asked._trial_id).system_attrs),
+        "trial": dict(storage.get_trial(trial_id_of(asked)).system_attrs),
         "study": dict(storage.get_study_system_attrs(study_id)),
     }
     if any(found.values()):
-        study._storage.set_trial_system_attr(trial_id, PROPOSER_KEY, found)
+        storage_of(study).set_trial_system_attr(trial_id, PROPOSER_KEY, found)
 
 
 def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
@@ -274,9 +281,7 @@ def _fork(storage: InMemoryStorage) -> InMemoryStorage:
 
     Only containers are copied: a deep copy takes as long as all trials are large.
     """
-    fork = _with_own_containers(storage)
-    fork._studies = {key: _with_own_containers(info) for key, info in storage._studies.items()}
-    return fork
+    return copy_in_memory(storage, _with_own_containers)
 
 
 def _with_own_containers(original: T) -> T:

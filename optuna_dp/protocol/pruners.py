@@ -24,6 +24,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import storage_of, trial_id_of, wrapped_pruner
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -77,8 +78,8 @@ class WithinTrialPruner(BasePruner):
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         decision = self._pruner.prune(cast("Study", StudyOf(study, trial)), trial)
         if decision:
-            study._storage.set_trial_system_attr(
-                trial._trial_id, PRUNED_KEY, type(self._pruner).__name__
+            storage_of(study).set_trial_system_attr(
+                trial_id_of(trial), PRUNED_KEY, type(self._pruner).__name__
             )
         return decision
 
@@ -138,12 +139,13 @@ class StudyOf:
 
 def _known_to_decide_alone(pruner: BasePruner) -> bool:
     if type(pruner) is PatientPruner:
-        wrapped = pruner._wrapped_pruner
-        return wrapped is None or _known_to_decide_alone(wrapped)
+        inner = wrapped_pruner(pruner)
+        return inner is None or _known_to_decide_alone(inner)
     return type(pruner) in (NopPruner, ThresholdPruner)
 
 
 def _compares_trials(pruner: BasePruner) -> bool:
-    if isinstance(pruner, PatientPruner) and pruner._wrapped_pruner is not None:
-        return _compares_trials(pruner._wrapped_pruner)
+    inner = wrapped_pruner(pruner) if isinstance(pruner, PatientPruner) else None
+    if inner is not None:
+        return _compares_trials(inner)
     return isinstance(pruner, _CROSS_TRIAL)

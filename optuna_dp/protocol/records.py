@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
-from optuna.storages._cached_storage import _CachedStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.json_records import Record, stored
+from optuna_dp.optuna_internals import CachedStorage, storage_of, study_id_of, trial_id_of
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.plan import PLAN_KEY, StudyPlan
 
@@ -35,7 +35,7 @@ PROPOSER_KEY = "optuna_dp:proposer"
 WAS_PRUNED_KEY = "optuna_dp:was_pruned"
 TIE_BITS = 128
 # Storages that give trials back by number. Sorting them again takes longer the more there are.
-_BY_NUMBER = (InMemoryStorage, JournalStorage, _CachedStorage)
+_BY_NUMBER = (InMemoryStorage, JournalStorage, CachedStorage)
 # What Optuna writes to trials that are enqueued, and to copies of failed trials to be retried.
 _NOT_DRAWN = frozenset(("fixed_params", "failed_trial", "retry_history"))
 
@@ -97,8 +97,8 @@ def checked_study(study: Any) -> Study:
 
 def trials_of(study: Study) -> list[FrozenTrial]:
     """Returns all trials by number, as the storage has them: not to be written to."""
-    trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-    if type(study._storage) in _BY_NUMBER:
+    trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
+    if type(storage_of(study)) in _BY_NUMBER:
         return trials
     return sorted(trials, key=lambda trial: trial.number)
 
@@ -117,9 +117,9 @@ def below_number(trials: Sequence[FrozenTrial], end: int) -> Sequence[FrozenTria
     return [trial for trial in trials if trial.number < end]
 
 
-def trial_id_of(study: Study, number: int) -> int:
+def trial_id_at(study: Study, number: int) -> int:
     """Returns under which id the storage has a trial."""
-    return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
+    return storage_of(study).get_trial_id_from_study_id_trial_number(study_id_of(study), number)
 
 
 def direction_of(study: Study) -> str:
@@ -145,7 +145,7 @@ def read_plan(storage: BaseStorage, study_id: int) -> StudyPlan | None:
 
 def write_plan(storage: BaseStorage, trial: FrozenTrial, plan: StudyPlan) -> None:
     """Writes the plan beside trial 0."""
-    storage.set_trial_system_attr(trial._trial_id, PLAN_KEY, plan.to_json())
+    storage.set_trial_system_attr(trial_id_of(trial), PLAN_KEY, plan.to_json())
 
 
 def was_enqueued(trial: FrozenTrial) -> bool:
@@ -221,7 +221,7 @@ def give_back_end(storage: BaseStorage, trial: FrozenTrial) -> bool:
         state = TrialState.PRUNED if pruned else TrialState.COMPLETE
         if trial.values is None:  # Failed, or pruned without a value: the same outcome.
             state = TrialState.FAIL
-    storage.set_trial_state_values(trial._trial_id, state, trial.values)
+    storage.set_trial_state_values(trial_id_of(trial), state, trial.values)
     return True
 
 

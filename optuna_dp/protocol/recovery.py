@@ -11,6 +11,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.protocol.records import (
     SLOT_KEY,
     UNSTARTED_KEY,
@@ -93,7 +94,7 @@ def recover(study: Study, *, fail: Sequence[int] = ()) -> list[OpenTrial]:
 
 
 def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
-    storage, study_id = study._storage, study._study_id
+    storage, study_id = storage_of(study), study_id_of(study)
     for trial in trials_of(study):
         if not ended(trial):
             give_back_end(storage, trial)
@@ -110,7 +111,7 @@ def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
             # Not which ones are: an exception may be read by others.
             "recover(study) returns the open trials.",
         )
-    ids = {t.number: t._trial_id for t in trials}
+    ids = {t.number: trial_id_of(t) for t in trials}
     for number in sorted(numbers & lost):
         assert plan is not None
         # Beside the study: nothing can be written to a trial that has ended.
@@ -133,7 +134,7 @@ def _failed_unnoticed(trial: FrozenTrial) -> bool:
 
 
 def _open(study: Study) -> list[OpenTrial]:
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(storage_of(study), study_id_of(study))
     return [
         OpenTrial(
             number=trial.number,

@@ -20,6 +20,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.plan import PLAN_KEY
 from optuna_dp.protocol.records import leading_trial
 
@@ -42,7 +43,7 @@ def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..
     def retries(self: object, study: Study, trial: FrozenTrial) -> None:
         # The sampler tells before trial 0 has written a plan.
         ours = isinstance(study.sampler, samplers)
-        if not ours and not is_ours(study._storage, study._study_id):
+        if not ours and not is_ours(storage_of(study), study_id_of(study)):
             retry(self, study, trial)
             return
         _logger.warning(

@@ -14,6 +14,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
+from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.polling import poll
 from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
 from optuna_dp.protocol.records import (
@@ -38,7 +39,7 @@ def plan_for(
     Raises:
         PlanError: If trial 0 ended without writing one. No run has begun then, and none can.
     """
-    storage, study_id = study._storage, study._study_id
+    storage, study_id = storage_of(study), study_id_of(study)
     if trial.number == 0 and PLAN_KEY not in trial.system_attrs:
         if any(PUBLISHED_KEY in s.system_attrs for s in storage.get_all_studies()):
             refuse(
@@ -61,7 +62,7 @@ def plan_for(
         return parse(leader.system_attrs[PLAN_KEY])
     # Without a mark that vouches for it: a database may let the plan of trial 0 in late, and a run
     # that was refused must not count as one that failed by chance.
-    storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+    storage.set_trial_state_values(trial_id_of(trial), TrialState.FAIL)
     raise PlanError(
         "This study has no plan, and no run can begin: trial 0 ended without writing one. Its "
         "worker died first, or it was made by hand or by another sampler. Start a new study."
@@ -70,7 +71,7 @@ def plan_for(
 
 def written_plan(study: Study) -> StudyPlan:
     """Returns the plan that was written; refuses a study that has none."""
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(storage_of(study), study_id_of(study))
     if plan is None:
         raise PlanError(
             "This study has no plan, because its first trial was not made by a sampler of "
@@ -109,5 +110,5 @@ def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str
 
 def refuse(storage: BaseStorage, trial: FrozenTrial, message: str) -> NoReturn:
     """Ends the trial, so that none is left running, and raises."""
-    fail_unstarted(storage, trial._trial_id)
+    fail_unstarted(storage, trial_id_of(trial))
     raise PlanError(message)

@@ -34,6 +34,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record
+from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, trial_id_of, whole_study
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.asking import (
     BEYOND,
@@ -140,7 +141,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
         """Refuses a study, or a trial, that cannot be one of the procedure's."""
-        self._raise_error_if_multi_objective(study)
+        self._refuse_several_objectives(study)
 
     @abstractmethod
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
@@ -159,7 +160,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
     @staticmethod
     def stop(study: Study) -> None:
         """Ends the loop of ``optimize`` after the running trials; quiet under ask/tell."""
-        if study._thread_local.in_optimize_loop:
+        if is_in_optimize_loop(study):
             study.stop()
 
     def _guarded(self, pruner: BasePruner) -> BasePruner:
@@ -168,8 +169,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     # Optuna's hooks.
 
-    def _raise_error_if_multi_objective(self, study: Study) -> None:
-        if study._is_multi_objective():
+    def _refuse_several_objectives(self, study: Study) -> None:
+        if len(study.directions) > 1:
             raise InvalidArgumentError(
                 "directions",
                 [direction.name.lower() for direction in study.directions],
@@ -188,7 +189,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         Raises:
             TakenByAnother: If another worker has won the trial; ``study.ask`` takes the next.
         """
-        storage = study._storage
+        storage = storage_of(study)
         # First of all: whatever comes later may fail the trial, which may be another worker's.
         # A trial that has begun and was not asked for is continued by its owner.
         continued = own_slot(trial) is not None and not is_asked_for()
@@ -204,19 +205,19 @@ class SlotSampler(OfThisPackage, BaseSampler):
             ) from None  # Optuna's error has the trial's number.
         except BaseException:
             # Optuna would leave the trial running, and others would wait for it for ever.
-            if not storage.get_trial(trial._trial_id).state.is_finished():
-                fail_unstarted(storage, trial._trial_id)
+            if not storage.get_trial(trial_id_of(trial)).state.is_finished():
+                fail_unstarted(storage, trial_id_of(trial))
             raise
 
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
-        storage = study._storage
+        storage = storage_of(study)
         # What stands under the same id and is not this trial's is gone from here on.
         known = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
-        whole_study: Study = getattr(study, "_study", study)
-        whole_study.pruner = self._guarded(whole_study.pruner)
+        whole = whole_study(study)
+        whole.pruner = self._guarded(whole.pruner)
         if not self._has_slot(study, plan, trial):
-            storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            storage.set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             is_beyond()
             return
         me = threading.get_ident()
@@ -235,12 +236,12 @@ class SlotSampler(OfThisPackage, BaseSampler):
             nonce=plan.nonce,
             fingerprint=self.own_design(study)[1],
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
-            sampler=type(whole_study.sampler).__name__,
+            sampler=type(whole.sampler).__name__,
             draws=self._new_draws(trial.number),
             plan=plan.digest,
         )
         self._mark(study, trial)
-        storage.set_trial_system_attr(trial._trial_id, SLOT_KEY, record.to_json())
+        storage.set_trial_system_attr(trial_id_of(trial), SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
         self.under_way.put(study, trial, Known(me, plan, record))
 
@@ -252,7 +253,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; ends trials that have no slot."""
-        self._raise_error_if_multi_objective(study)
+        self._refuse_several_objectives(study)
         plan = self._plan_of(study, trial)
         if self._is_beyond(study, plan, trial):
             raise optuna.TrialPruned(BEYOND)
@@ -269,12 +270,12 @@ class SlotSampler(OfThisPackage, BaseSampler):
         the objective names, and a storage may have changed their form. ``sample_independent``
         reads it from the record.
         """
-        self._raise_error_if_multi_objective(study)
+        self._refuse_several_objectives(study)
         if not search_space:
             return {}
         handed_on = {name: d for name, d in search_space.items() if not is_by_index(d)}
         # A Trial object may be made again from a running trial: it is drawn once.
-        drawn = study._storage.get_trial(trial._trial_id).system_attrs.get(DRAW_KEY)
+        drawn = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
         if drawn is not None:
             return {
                 name: d.to_external_repr(drawn["internal"][name])
@@ -284,7 +285,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         plan = self._plan_of(study, trial)
         params, notes = self._draw(study, plan, trial.number, search_space)
         record = {**draw_record(params, search_space), **notes}
-        study._storage.set_trial_system_attr(trial._trial_id, DRAW_KEY, record)
+        storage_of(study).set_trial_system_attr(trial_id_of(trial), DRAW_KEY, record)
         return {name: params[name] for name in handed_on}
 
     def sample_independent(
@@ -295,10 +296,10 @@ class SlotSampler(OfThisPackage, BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         """Draws one parameter, unless it was drawn jointly."""
-        self._raise_error_if_multi_objective(study)
+        self._refuse_several_objectives(study)
         if is_by_index(param_distribution):
             check_choices(param_name, param_distribution)
-            stored = study._storage.get_trial(trial._trial_id)
+            stored = storage_of(study).get_trial(trial_id_of(trial))
             index = drawn_jointly(stored, param_name, param_distribution)
             if index is not None:
                 return param_distribution.to_external_repr(index)
@@ -311,9 +312,9 @@ class SlotSampler(OfThisPackage, BaseSampler):
         known = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
-            study._storage.set_trial_system_attr(trial._trial_id, UNSTARTED_KEY, True)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), UNSTARTED_KEY, True)
         if state == TrialState.PRUNED and values is not None:
-            study._storage.set_trial_system_attr(trial._trial_id, WAS_PRUNED_KEY, True)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), WAS_PRUNED_KEY, True)
         if known is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())

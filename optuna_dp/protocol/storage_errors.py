@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from optuna.exceptions import OptunaError, StorageInternalError
 
 from optuna_dp.errors import OptunaDPError, StorageError
+from optuna_dp.optuna_internals import JOURNAL_FILE_MODULE
 
 # What Optuna's storages raise about how they were called.
 _OF_CALLERS = (OptunaError, LookupError, TypeError, ValueError)
-_JOURNAL_FILE = "optuna.storages.journal._file"
 _TORN = (
     "a line of the journal file is torn, as after a disk was full; optuna-dp recover FILE STUDY "
     "--mend drops such lines"
@@ -34,7 +34,7 @@ def storage_failure(error: BaseException) -> BaseException | None:
 
 def storage_error(failure: BaseException) -> StorageError:
     """Returns the error for what a storage failed with."""
-    if _comes_from(failure, _JOURNAL_FILE) and isinstance(failure, ValueError):
+    if _comes_from(failure, JOURNAL_FILE_MODULE) and isinstance(failure, ValueError):
         return StorageError(_TORN)
     # Optuna's errors about a database have the driver's as their cause. Only its first line: the
     # others are statements with their values.
@@ -62,7 +62,7 @@ def _is_of_a_storage(error: BaseException) -> bool:
         return True
     if not isinstance(error, Exception):
         return False
-    if isinstance(error, ValueError) and _comes_from(error, _JOURNAL_FILE):
+    if isinstance(error, ValueError) and _comes_from(error, JOURNAL_FILE_MODULE):
         return True
     return not isinstance(error, _OF_CALLERS) and _comes_from(error, "optuna.storages")
 

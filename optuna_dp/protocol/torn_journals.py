@@ -14,10 +14,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optuna.storages.journal import JournalFileBackend
-from optuna.storages.journal._file import get_lock_file
-
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import journal_lock
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def mend_journal(path: str | Path) -> MendedJournal:
     file = Path(path)
     if not file.is_file():
         raise InvalidArgumentError("path", str(path), "there is no such file")
-    with get_lock_file(JournalFileBackend(str(file))._lock):
+    with journal_lock(str(file)):
         content = file.read_bytes()
         lines = content.splitlines(keepends=True)
         torn = torn_lines(content)

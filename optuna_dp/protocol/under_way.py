@@ -24,6 +24,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, SlotRecord
 
@@ -65,21 +66,21 @@ class UnderWay:
     def get(self, study: Study, trial: FrozenTrial) -> Known | None:
         """Returns what is known of a trial that began here; None if nothing is."""
         with self._lock:
-            return self.known.get(study._storage, _NOTHING).get(trial._trial_id)
+            return self.known.get(storage_of(study), _NOTHING).get(trial_id_of(trial))
 
     def put(self, study: Study, trial: FrozenTrial, known: Known) -> None:
         """Remembers what is known of a trial from its beginning on."""
         with self._lock:
-            mine = self.known.setdefault(study._storage, OrderedDict())
-            mine.pop(trial._trial_id, None)
-            mine[trial._trial_id] = known
+            mine = self.known.setdefault(storage_of(study), OrderedDict())
+            mine.pop(trial_id_of(trial), None)
+            mine[trial_id_of(trial)] = known
             while len(mine) > self._most:
                 mine.popitem(last=False)
 
     def drop(self, study: Study, trial: FrozenTrial) -> Known | None:
         """Forgets a trial, as the storage has it; returns what was known of this very trial."""
         with self._lock:
-            known = self.known.get(study._storage, _NOTHING).pop(trial._trial_id, None)
+            known = self.known.get(storage_of(study), _NOTHING).pop(trial_id_of(trial), None)
         if known is None or trial.system_attrs.get(SLOT_KEY) != known.record.to_json():
             return None
         return known

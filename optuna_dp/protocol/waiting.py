@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import fail_stale_trials
-from optuna.storages._heartbeat import is_heartbeat_enabled
 from optuna.study import Study
 
+from optuna_dp.optuna_internals import has_heartbeat, storage_of, whole_study
 from optuna_dp.protocol.records import ended, trials_of
 
 _logger = logging.getLogger("optuna_dp")
@@ -44,11 +44,11 @@ class Waiting:
         Optuna looks for runs whose heartbeat has stopped when a worker starts a trial. If every
         worker waits for a dead one, nobody would ever look.
         """
-        if waited >= self._looked + _LOOK_AFTER and is_heartbeat_enabled(self.study._storage):
+        if waited >= self._looked + _LOOK_AFTER and has_heartbeat(storage_of(self.study)):
             self._looked = waited
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ExperimentalWarning)
-                fail_stale_trials(getattr(self.study, "_study", self.study))
+                fail_stale_trials(whole_study(self.study))
         if waited < _SAY_AFTER * (self._said + 1):
             return
         self._said += 1

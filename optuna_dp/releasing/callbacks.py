@@ -22,6 +22,7 @@ from optuna_dp.evidence.run_record import (
 )
 from optuna_dp.evidence.slot_records import slot_record
 from optuna_dp.numbers_shown import rounded_up
+from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, study_id_of
 from optuna_dp.protocol.ended_runs import ended_from_start
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import below_number, ended, trials_of
@@ -130,7 +131,7 @@ class PrivacyCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
-        storage, study_id = study._storage, study._study_id
+        storage, study_id = storage_of(study), study_id_of(study)
         opened = _opened(study)
         plan, procedure = opened.plan, opened.procedure
         record = self._record_for(procedure)
@@ -162,7 +163,7 @@ class PrivacyCallback:
         if self._progress is not None:
             self._progress.show(procedure.progress(done), shown, record.delta, finished)
         self._reminder.look(procedure, plan, slots)
-        if finished and study._thread_local.in_optimize_loop:
+        if finished and is_in_optimize_loop(study):
             study.stop()
 
     def guarantee(self, study: Study) -> Guarantee:
@@ -188,7 +189,7 @@ class PrivacyCallback:
             raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
         procedure = _opened(study).procedure
         record = self._record_for(procedure)
-        books = study._storage.get_study_system_attrs(study._study_id)
+        books = storage_of(study).get_study_system_attrs(study_id_of(study))
         _check_same_cost(record, run_records(books))
         return procedure.guarantee(record)
 
@@ -275,7 +276,7 @@ class PrivacyCallback:
         Each worker writes before it looks, so of two that differ at least one sees the other. What
         is written stays, though it spoils the release: a run has taken place under each.
         """
-        storage, study_id = study._storage, study._study_id
+        storage, study_id = storage_of(study), study_id_of(study)
         recorded = run_records(books)
         if not any(mine.says_the_same(r) for r in recorded) and (ran or not recorded):
             write_run_record(storage, study_id, mine)

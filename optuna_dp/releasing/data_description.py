@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.json_records import Record
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import DESCRIPTION_KEY
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class DataDescription(Record):
 
 def read_description(study: Study) -> DataDescription | None:
     """Returns what :func:`optuna_dp.describe` has recorded, or None; refuses a damaged record."""
-    record: Any = study._storage.get_study_system_attrs(study._study_id).get(DESCRIPTION_KEY)
+    record: Any = storage_of(study).get_study_system_attrs(study_id_of(study)).get(DESCRIPTION_KEY)
     if record is None:
         return None
     try:

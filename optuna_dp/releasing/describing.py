@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.evidence.reading import open_study
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import DESCRIPTION_KEY, RELEASED_KEY, checked_study
 from optuna_dp.releasing.data_description import DataDescription, read_description
 
@@ -59,7 +60,7 @@ def describe(
         >>> "Ward 7, release 2, 20,000 records" in release.statement()
         True
     """
-    storage, study_id = checked_study(study)._storage, study._study_id
+    storage, study_id = storage_of(checked_study(study)), study_id_of(study)
     given = {
         "dataset": dataset,
         "records": records,

@@ -15,6 +15,7 @@ from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.reading import read_evidence
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import RELEASED_KEY, own_slot
 from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.data_description import DataDescription, read_description
@@ -24,10 +25,11 @@ from optuna_dp.validation import open_unit, warn_of_large_delta
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
-    from optuna.artifacts._protocol import ArtifactStore
     from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
+
+    from optuna_dp.optuna_internals import ArtifactStore
 
 
 _logger = logging.getLogger("optuna_dp")
@@ -133,7 +135,7 @@ def _released(
     try:
         evidence = read_evidence(study)
     except ReleaseRefusedError as error:
-        if RELEASED_KEY not in study._storage.get_study_system_attrs(study._study_id):
+        if RELEASED_KEY not in storage_of(study).get_study_system_attrs(study_id_of(study)):
             raise
         fix = f"The study was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
@@ -178,7 +180,7 @@ def _released(
     _check_as_before(study, evidence, found)
     try:
         _remember(study, evidence, found)
-        write_run_record(study._storage, study._study_id, record)
+        write_run_record(storage_of(study), study_id_of(study), record)
     except Exception as error:
         if storage_failure(error) is None:
             raise
@@ -204,7 +206,7 @@ def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> byt
     """The content of the winner's artifact, None if it has none; refuses several."""
     from optuna.artifacts import get_all_artifact_meta  # Lazy: only releases with artifacts.
 
-    found = get_all_artifact_meta(winner, storage=study._storage)
+    found = get_all_artifact_meta(winner, storage=storage_of(study))
     if len(found) > 1:
         raise ReleaseRefusedError(
             f"The winning run has {len(found)} artifacts.",
@@ -225,7 +227,7 @@ def _run_record(
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    recorded = read_run_record(study._storage, study._study_id)
+    recorded = read_run_record(storage_of(study), study_id_of(study))
     if run is None and recorded is None and own is None:
         raise ReleaseRefusedError(
             "The cost of one run is not known.",
@@ -262,11 +264,11 @@ def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
     The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
-    storage, study_id = study._storage, study._study_id
+    storage, study_id = storage_of(study), study_id_of(study)
     if RELEASED_KEY in storage.get_study_system_attrs(study_id):
         return
     for other in storage.get_all_studies():
-        mark = storage.get_study_system_attrs(other._study_id).get(RELEASED_KEY)
+        mark = storage.get_study_system_attrs(study_id_of(other)).get(RELEASED_KEY)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
                 f"It and the study {other.study_name!r} are copies of one search, and "
@@ -275,7 +277,9 @@ def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
                 "choice start a new study and add its cost (Guarantee.compose).",
             )
         # Of copies that went on in several ways the first may be released, whatever came out.
-        if other._study_id < study_id and _went_on_otherwise(storage, other._study_id, evidence):
+        if study_id_of(other) < study_id and _went_on_otherwise(
+            storage, study_id_of(other), evidence
+        ):
             raise ReleaseRefusedError(
                 f"It is a copy of the study {other.study_name!r}, and both have made more runs "
                 "since. No guarantee covers the better of the two.",
@@ -312,7 +316,7 @@ def _mark_of(evidence: Evidence, found: Release) -> dict[str, str]:
 
 def _check_as_before(study: Study, evidence: Evidence, found: Release) -> None:
     """Refuses a release that is not what was released before."""
-    storage, study_id = study._storage, study._study_id
+    storage, study_id = storage_of(study), study_id_of(study)
     mark = _mark_of(evidence, found)
     before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
     if before is not None and before != mark:
@@ -325,6 +329,6 @@ def _check_as_before(study: Study, evidence: Evidence, found: Release) -> None:
 
 def _remember(study: Study, evidence: Evidence, found: Release) -> None:
     """Writes down what was released, unless it stands there."""
-    storage, study_id = study._storage, study._study_id
+    storage, study_id = storage_of(study), study_id_of(study)
     if RELEASED_KEY not in storage.get_study_system_attrs(study_id):
         storage.set_study_system_attr(study_id, RELEASED_KEY, _mark_of(evidence, found))

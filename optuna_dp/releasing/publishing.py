@@ -15,7 +15,6 @@ from optuna.storages import (
     RDBStorage,
     get_storage,
 )
-from optuna.storages._cached_storage import _CachedStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
@@ -24,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from optuna_dp import parts
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import releases_all_runs
+from optuna_dp.optuna_internals import CachedStorage, contains, journal_of, study_id_of, uncached
 from optuna_dp.protocol.records import PUBLISHED_KEY
 from optuna_dp.releasing.release import Release
 
@@ -66,10 +66,10 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         study_name=study_name,
         directions=[StudyDirection[name] for name in names],
     )
-    if study._study_id != _first_id(backend):
+    if study_id_of(study) != _first_id(backend):
         optuna.delete_study(study_name=study_name, storage=backend)
         raise _used("it has held studies that were deleted")
-    backend.set_study_system_attr(study._study_id, PUBLISHED_KEY, True)
+    backend.set_study_system_attr(study_id_of(study), PUBLISHED_KEY, True)
     opened = releases_all_runs(release.design)
     if opened:
         for pilot in release.pilots:
@@ -116,9 +116,9 @@ def _new(storage: Any) -> BaseStorage:
     held = [study.study_name for study in backend.get_all_studies()]
     if held:
         raise _used(f"it holds the study {held[0]!r}, which its readers would see too")
-    inner: Any = backend._backend if isinstance(backend, _CachedStorage) else backend
+    inner = uncached(backend)
     if isinstance(inner, JournalStorage):
-        if any(True for _ in inner._backend.read_logs(0)):
+        if any(True for _ in journal_of(inner).read_logs(0)):
             raise _used("its journal keeps records of a study that was deleted")
     elif isinstance(inner, RDBStorage):
         if not isinstance(storage, str) and _sqlite_file(inner.url) is not None:
@@ -142,7 +142,7 @@ def _sqlite_file(url: str) -> Path | None:
 
 def _first_id(backend: BaseStorage) -> int:
     """Returns the id that a new storage gives its first study; ids of trials would tell T."""
-    return 1 if isinstance(backend, _CachedStorage | RDBStorage) else 0
+    return 1 if isinstance(backend, CachedStorage | RDBStorage) else 0
 
 
 def _used(why: str) -> ReleaseRefusedError:
@@ -158,7 +158,7 @@ def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistributio
         name: value
         for name, value in pilot["params"].items()
         if name in distributions
-        and distributions[name]._contains(distributions[name].to_internal_repr(value))
+        and contains(distributions[name], distributions[name].to_internal_repr(value))
     }
     others = {name: v for name, v in pilot["params"].items() if name not in inside}
     return optuna.trial.create_trial(

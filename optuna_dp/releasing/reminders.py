@@ -24,6 +24,7 @@ from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.exact_values import common_unit
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
@@ -99,9 +100,9 @@ def say_what_is_open(study: Study, logger: logging.Logger) -> None:
 
 def _warn_of_other_studies(study: Study) -> None:
     """Reminds the curator that the best of several releases is not one release."""
-    storage = study._storage
+    storage = storage_of(study)
     others = sum(
-        other._study_id != study._study_id and is_ours(storage, other._study_id)
+        study_id_of(other) != study_id_of(study) and is_ours(storage, study_id_of(other))
         for other in storage.get_all_studies()
     )
     if others:

@@ -28,6 +28,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from optuna_dp.budget.sampler import BudgetSampler
 from optuna_dp.errors import PlanError
+from optuna_dp.optuna_internals import trial_id_of
 from optuna_dp.testing.data_reads import Batches
 from optuna_dp.testing.draws import Draws, is_users
 from optuna_dp.testing.gradient_steps import Steps, watching_optimizers
@@ -173,7 +174,7 @@ class Bench:
                 self.randomness.controlled(),
                 watching_opacus(found.opacus, found.steps),
                 watching_optimizers(found.steps),
-                storage.watching(trial._trial_id) as reads,
+                storage.watching(trial_id_of(trial)) as reads,
                 noting_privacy_warnings(found.privacy_warnings),
                 watching_libraries(found.spendings),
             ):
@@ -190,7 +191,7 @@ class Bench:
             # The objective itself has imported what was not watched then.
             return self.run(words, stage, seed, like, objective=objective, at_step=at_step,
                             draws=draws)  # fmt: skip
-        frozen = storage.get_trial(trial._trial_id)
+        frozen = storage.get_trial(trial_id_of(trial))
         found.params, found.distributions = dict(frozen.params), dict(frozen.distributions)
         found.reports, found.reads = dict(frozen.intermediate_values), sorted(reads)
         found.attributes = dict(frozen.user_attrs)
@@ -210,8 +211,8 @@ class Bench:
             return None
         # What is found then is written into the trial, and the judgement says it.
         with contextlib.suppress(PlanError):
-            settle(trial.study, storage.get_trial(trial._trial_id))
-        ended = copy.copy(storage.get_trial(trial._trial_id))
+            settle(trial.study, storage.get_trial(trial_id_of(trial)))
+        ended = copy.copy(storage.get_trial(trial_id_of(trial)))
         ended.state, ended.values = TrialState.COMPLETE, [value]
         return judge(ended, self._plan.fidelity(stage.number))
 
@@ -231,7 +232,7 @@ class Bench:
         trial = study.ask()
         while trial.number < stage.number:
             # Not told: nothing ran, so the sampler has nothing to say of it.
-            storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, [0.5])
+            storage.set_trial_state_values(trial_id_of(trial), TrialState.COMPLETE, [0.5])
             trial = study.ask()
         # The sampler has begun this trial; its parameters may come from anywhere.
         study.sampler = _giving({} if like is None else like.params)

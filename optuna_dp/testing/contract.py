@@ -35,6 +35,7 @@ from optuna_dp.errors import (
     SeedWarning,
     UnfinishedStudyError,
 )
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.private_selection.trial_counts.base import TrialCount
 from optuna_dp.private_selection.trial_counts.negative_binomial import Geometric
 from optuna_dp.private_selection.trial_counts.poisson import Poisson
@@ -71,7 +72,7 @@ class SamplerContract(ABC):
 
     def check(self, study: Study, slots: int | None = None) -> None:
         """Every slot has run and nothing else has."""
-        plan = read_plan(study._storage, study._study_id)
+        plan = read_plan(storage_of(study), study_id_of(study))
         assert plan is not None
         assert slots is None or plan.slots == slots
         trials = study.get_trials(deepcopy=False)
@@ -196,7 +197,7 @@ class SamplerContract(ABC):
         for _ in range(12):
             study = self.study(self.make(Geometric(mean=20)))
             study.optimize(lambda trial: 0.0)
-            plan = read_plan(study._storage, study._study_id)
+            plan = read_plan(storage_of(study), study_id_of(study))
             assert plan is not None
             counts.add(plan.slots)
             ties |= {t.system_attrs[SLOT_KEY]["tie_break"] for t in study.trials[: plan.slots]}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from optuna.storages import BaseStorage
 
 from optuna_dp.errors import OptunaDPError, PlanError
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.training.spending import is_stated, spent_event
 from optuna_dp.training.trial_notes import CHANGED_WEIGHTS, SPENT, SPOILED, note
 
@@ -130,8 +131,8 @@ _waiting: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, list[Ending]]]
 def check_at_end(trial: Trial, ending: Ending) -> None:
     """Keeps what is to be checked when a trial ends in this process."""
     with _waiting_lock:
-        by_trial = _waiting.setdefault(trial.study._storage, OrderedDict())
-        by_trial.setdefault(trial._trial_id, []).append(ending)
+        by_trial = _waiting.setdefault(storage_of(trial.study), OrderedDict())
+        by_trial.setdefault(trial_id_of(trial), []).append(ending)
         while len(by_trial) > _MOST_TRIALS:
             by_trial.popitem(last=False)
 
@@ -139,7 +140,7 @@ def check_at_end(trial: Trial, ending: Ending) -> None:
 def is_checked_at_end(trial: Trial, sources: Sequence[Any]) -> bool:
     """Returns whether accountants are read at the trial's end already, by what made them."""
     with _waiting_lock:
-        endings = _waiting.get(trial.study._storage, _NOTHING).get(trial._trial_id, [])
+        endings = _waiting.get(storage_of(trial.study), _NOTHING).get(trial_id_of(trial), [])
         return any(ending.reads(sources) for ending in endings)
 
 
@@ -155,7 +156,7 @@ def settle(study: Study, trial: FrozenTrial) -> None:
             takes its output.
     """
     with _waiting_lock:
-        endings = _waiting.get(study._storage, _NOTHING).pop(trial._trial_id, [])
+        endings = _waiting.get(storage_of(study), _NOTHING).pop(trial_id_of(trial), [])
     for ending in endings:
         # A database may reuse a trial id: skip what an older trial left.
         if ending.trial.number != trial.number:

@@ -21,6 +21,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from optuna_dp.errors import PlanError
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 
 ASKED = "optuna_dp:asked"
 SPENT = "optuna_dp:spent"
@@ -38,7 +39,7 @@ _TOKEN_BYTES = 8
 def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
     """Writes a note into a trial that is under way."""
     record = {"number": trial.number, **facts}
-    trial.study._storage.set_trial_system_attr(trial._trial_id, key, record)
+    storage_of(trial.study).set_trial_system_attr(trial_id_of(trial), key, record)
 
 
 def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
@@ -50,7 +51,7 @@ def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
 
 def stored_trial(trial: optuna.Trial) -> FrozenTrial:
     """Returns a trial that is under way as its storage has it now."""
-    return trial.study._storage.get_trial(trial._trial_id)
+    return storage_of(trial.study).get_trial(trial_id_of(trial))
 
 
 @dataclass

@@ -31,6 +31,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError, ReleaseRefusedError, UnfinishedStudyError
 from optuna_dp.json_records import Record
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import (
     UNSTARTED_KEY,
@@ -122,8 +123,8 @@ def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
     if before is not None and before.finished:
         return before
     choice = _next_choice(study, plan, stage, before)
-    study._storage.create_new_trial(
-        study._study_id,
+    storage_of(study).create_new_trial(
+        study_id_of(study),
         template_trial=optuna.trial.create_trial(
             state=TrialState.FAIL, system_attrs={CHOICE_KEY: choice.to_json(), UNSTARTED_KEY: True}
         ),
@@ -145,7 +146,7 @@ def read_trace(study: Study) -> tuple[LoopState, ...]:
     Raises:
         PlanError: If the study has no plan with a doubling loop.
     """
-    plan = read_plan(study._storage, study._study_id)
+    plan = read_plan(storage_of(study), study_id_of(study))
     settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")

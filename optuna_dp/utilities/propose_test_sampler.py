@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.models.space import check_space
+from optuna_dp.optuna_internals import storage_of, trial_id_of
 from optuna_dp.polling import poll
 from optuna_dp.protocol.draws import Space
 from optuna_dp.protocol.plan import StudyPlan
@@ -23,7 +24,7 @@ from optuna_dp.protocol.records import (
     GATE_KEY,
     PROPOSER_KEY,
     ended,
-    trial_id_of,
+    trial_id_at,
     trials_of,
 )
 from optuna_dp.protocol.slots import Drawn
@@ -170,7 +171,7 @@ class ProposeTestSampler(UtilitySampler):
         super().before_trial(study, trial)
         plan = self._plan_of(study, trial)
         if self._proposer is not None and final_choice(study, plan) is not None:
-            study._storage.set_trial_system_attr(trial._trial_id, GATE_KEY, True)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             self.stop(study)
 
     def _space_of(self, study: Study, plan: StudyPlan, number: int) -> Space:
@@ -188,7 +189,7 @@ class ProposeTestSampler(UtilitySampler):
         asked = self._proposer.ask(
             [StudyDirection.MAXIMIZE], visible, len(visible) + within, space
         )
-        remember(study, trial_id_of(study, number), asked)
+        remember(study, trial_id_at(study, number), asked)
         return dict(asked.params), {}
 
     def _await_answer(self, study: Study, plan: StudyPlan, number: int) -> None:
@@ -199,7 +200,7 @@ class ProposeTestSampler(UtilitySampler):
         stage = settings.stage_of(number)
         if stage == 0:
             return
-        storage, trial_id = study._storage, trial_id_of(study, number)
+        storage, trial_id = storage_of(study), trial_id_at(study, number)
         storage.set_trial_system_attr(trial_id, WAITS_KEY, True)
         first = settings.first(stage)
         self._ended(study, first)

@@ -18,6 +18,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import PlanError
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import SLOT_KEY, did_nothing, ended, trials_of
 from optuna_dp.utilities.settings import UtilitySettings
@@ -68,8 +69,8 @@ def evaluate_again(
             "Other candidates returned means, and these cannot be mixed with utilities by "
             f"partition. {START_AGAIN} Use report_utilities for every candidate."
         )
-    study._storage.create_new_trial(
-        study._study_id,
+    storage_of(study).create_new_trial(
+        study_id_of(study),
         template_trial=optuna.trial.create_trial(
             value=mean,
             system_attrs={

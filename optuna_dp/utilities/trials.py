@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from optuna_dp.errors import InvalidArgumentError, PlanError, WaitError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.models.prior import UniformPrior
+from optuna_dp.optuna_internals import storage_of, study_id_of, trial_id_of
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.drawn_slots import DrawnSlotSampler
 from optuna_dp.protocol.draws import Space, as_stored, check_choices, drawn_once, own_form
@@ -97,8 +98,8 @@ def report_utilities(
         raise InvalidArgumentError(
             "study", None, "it is needed for a trial from outside the objective"
         )
-    storage = home._storage
-    plan = read_plan(storage, home._study_id)
+    storage = storage_of(home)
+    plan = read_plan(storage, study_id_of(home))
     if plan is None or "n_partitions" not in plan.design.settings:
         raise PlanError(
             "report_utilities needs a study with ProposeTestSampler or NoisyMaxSampler."
@@ -116,11 +117,11 @@ def report_utilities(
             _check_unit(f"utilities[{i}]", value, trial.number)
     filled = [worst(plan.design.direction) if v is None else v for v in values]
     mean = min(1.0, sum(filled) / k)
-    now = storage.get_trial(trial._trial_id)
+    now = storage.get_trial(trial_id_of(trial))
     if ended(now):
         evaluate_again(home, plan, now, values, mean)
     else:
-        storage.set_trial_system_attr(trial._trial_id, UTILITIES_KEY, values)
+        storage.set_trial_system_attr(trial_id_of(trial), UTILITIES_KEY, values)
     return mean
 
 
@@ -192,7 +193,7 @@ class UtilitySampler(DrawnSlotSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; the trial after the last candidate makes the choice."""
-        self._raise_error_if_multi_objective(study)
+        self._refuse_several_objectives(study)
         plan = self._plan_of(study, trial)
         if trial.number >= plan.slots:
             self._choose_at_the_end(study, plan, trial)
@@ -227,7 +228,7 @@ class UtilitySampler(DrawnSlotSampler):
     ) -> None:
         """Refuses a utility that cannot be used at once, not after the last candidate."""
         super().after_trial(study, trial, state, values)
-        plan = read_plan(study._storage, study._study_id)
+        plan = read_plan(storage_of(study), study_id_of(study))
         mine = plan is not None and trial.number < plan.slots
         if state == TrialState.COMPLETE and values is not None and mine:
             self._check_value(trial, values[0])
@@ -284,10 +285,10 @@ class UtilitySampler(DrawnSlotSampler):
 
 def _check_room(study: Study, trial: FrozenTrial, n_partitions: int) -> None:
     """Writes a record as large as utilities may be, and takes it away again."""
-    storage = study._storage
+    storage = storage_of(study)
     largest = [_LONGEST_NUMBER] * n_partitions
     try:
-        storage.set_trial_system_attr(trial._trial_id, _ROOM_KEY, largest)
+        storage.set_trial_system_attr(trial_id_of(trial), _ROOM_KEY, largest)
     except Exception as error:
         if storage_failure(error) is None:
             raise
@@ -299,7 +300,7 @@ def _check_room(study: Study, trial: FrozenTrial, n_partitions: int) -> None:
             "Use fewer partitions (MySQL and MariaDB hold about 3,000), or a journal, SQLite or "
             "PostgreSQL. Nothing was trained; start a new study.",
         ) from error
-    storage.set_trial_system_attr(trial._trial_id, _ROOM_KEY, None)
+    storage.set_trial_system_attr(trial_id_of(trial), _ROOM_KEY, None)
 
 
 def _reported(i: int, value: Any) -> float | None:

@@ -18,6 +18,7 @@ from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import releases_all_runs
 from optuna_dp.evidence.reading import OpenedStudy, open_study
 from optuna_dp.evidence.run_record import RunRecord, read_run_record
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.private_selection.event import PrivateSelectionDpEvent
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import ended, trials_of
@@ -41,7 +42,7 @@ def opened(study: Any) -> OpenedStudy:
 
 def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     """Returns what one run of a study costs: as its design says, or as the callback recorded."""
-    record = read_run_record(study._storage, study._study_id) or procedure.own_record()
+    record = read_run_record(storage_of(study), study_id_of(study)) or procedure.own_record()
     if record is not None:
         return record
     raise PlanError(
