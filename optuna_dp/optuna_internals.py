@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, PatientPruner
+from optuna.samplers import TPESampler
+from optuna.search_space import IntersectionSearchSpace
 from optuna.storages import BaseStorage, GrpcStorageProxy, InMemoryStorage, JournalStorage
 from optuna.storages._cached_storage import _CachedStorage
 from optuna.storages._heartbeat import is_heartbeat_enabled
@@ -75,7 +77,7 @@ def storage_of(study: Study) -> BaseStorage:
 
 
 @uses("optuna.study.Study", "_study_id", since="3.0", without="no plan can be stored")
-@uses("optuna.study.study.FrozenStudy", "_study_id", since="3.0", without="no copy is found")
+@uses("optuna.study._frozen.FrozenStudy", "_study_id", since="3.0", without="no copy is found")
 def study_id_of(study: Study | FrozenStudy) -> int:
     """Returns the id of a study in its storage."""
     return study._study_id
@@ -138,6 +140,17 @@ def contains(distribution: BaseDistribution, internal: float) -> bool:
 def wrapped_pruner(pruner: PatientPruner) -> BasePruner | None:
     """Returns the pruner inside of a patient one, None if there is none."""
     return pruner._wrapped_pruner
+
+
+@uses(
+    "optuna.samplers.TPESampler",
+    "_search_space",
+    since="3.0",
+    without="a proposer compares the ranges of all pilots at each proposal, which takes longer",
+)
+def give_search_space(sampler: TPESampler, shared: IntersectionSearchSpace) -> None:
+    """Hands a new sampler what an earlier one knew of the space that all trials share."""
+    sampler._search_space = shared
 
 
 # -- storages --------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ LAYERS = [
         "exact_values",
     },
     {"accounting"},
+    {"optuna_internals"},
     {"scoring", "models"},
     {"protocol"},
     {"training"},
@@ -141,7 +142,7 @@ def test_no_public_name_of_a_package_is_that_of_a_file_in_it() -> None:
 # IPython.
 OF_OTHERS = {
     *("_backend", "_lock", "_orders", "_repr_html_", "_rng", "_setup"),
-    *("_storage", "_study", "_study_id", "_target", "_trial_id"),
+    *("_search_space", "_storage", "_study", "_study_id", "_target", "_trial_id"),
 }
 
 

@@ -31,6 +31,7 @@ from optuna_dp.errors import InvalidArgumentError, OptunaDPError
 from optuna_dp.models.given_points import to_internal
 from optuna_dp.optuna_internals import (
     copy_in_memory,
+    give_search_space,
     storage_of,
     study_id_of,
     suggest,
@@ -137,7 +138,7 @@ class Proposer:
         sampler = self._fresh_sampler(number)
         if isinstance(sampler, TPESampler):
             # A new sampler would compare the ranges of all pilots again, at each proposal.
-            sampler._search_space = shared_space
+            give_search_space(sampler, shared_space)
         study = Study(_NAME, _fork(shown), sampler=sampler, pruner=NopPruner())
         unknown = number - len(visible) if number >= self.startup else 0
         if unknown:

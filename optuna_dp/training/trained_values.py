@@ -16,6 +16,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import Trial
 
 from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.training.learner import Learner
 
 # Of a model, its largest weights are enough to know it again.
@@ -80,5 +81,5 @@ def _largest(learner: Learner) -> list[int]:
 
 
 def _digests_of(trial: Trial) -> dict[int, set[bytes]]:
-    studies = _digests.setdefault(trial.study._storage, {})
-    return studies.setdefault(trial.study._study_id, defaultdict(set))
+    studies = _digests.setdefault(storage_of(trial.study), {})
+    return studies.setdefault(study_id_of(trial.study), defaultdict(set))
