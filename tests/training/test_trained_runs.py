@@ -121,7 +121,7 @@ CALLS_AT_SET_UP = 4
 class KeepingLater(nn.Module):
     """It keeps nothing while it is tried out, and something afterwards.
 
-    That it counts its calls is not seen: a generator's state is hidden.
+    That it counts its calls is not seen: objects of threading are not looked into.
     """
 
     def __init__(self, keep: Any) -> None:
@@ -132,10 +132,10 @@ class KeepingLater(nn.Module):
         # PyTorch itself refuses to write into a tensor from within a step; numpy does not ask.
         self.memory_of_state = self.state.numpy()
         self.memory_of_frozen = self.frozen.weight.detach().numpy()
-        self.keep, self.calls = keep, (call for call in range(1_000))
+        self.keep, self.tried_out = keep, threading.Semaphore(CALLS_AT_SET_UP)
 
     def forward(self, x: Any) -> Any:
-        if next(self.calls) >= CALLS_AT_SET_UP:
+        if not self.tried_out.acquire(blocking=False):
             self.keep(self, x)
         return self.layer(x)
 
