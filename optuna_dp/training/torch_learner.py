@@ -32,12 +32,16 @@ from optuna_dp.training.schema import features_of_order_one
 from optuna_dp.training.torch_memory import claim_memory
 from optuna_dp.training.torch_weights import TorchWeights, renew_lists_of_weights
 from optuna_dp.training.unchanged import (
+    HOOKS_OF_MODULES,
+    HOOKS_OF_OPTIMIZERS,
     difference,
     digest_of_values,
     fingerprint,
     has_own_rule_for_batches,
     holder_of,
+    mode_of_a_script,
     reachable,
+    unwraps_records,
 )
 
 # Of the gradients of the records that are computed at a time.
@@ -114,11 +118,11 @@ class TorchLearner(TorchWeights, Learner):
 
     @property
     def _roots(self) -> dict[str, Any]:
-        return {"model": self._model, **self._functions}
+        return {"model": self._model, **self._functions, "global hooks": HOOKS_OF_MODULES}
 
     def try_out(self, records: Records, score_records: Records | None) -> None:
         holder = holder_of(
-            {**self._roots, "optimizer": self._optimizer_factory},
+            {**self._roots, "optimizer": [self._optimizer_factory, HOOKS_OF_OPTIMIZERS]},
             [*records.holders(), *([] if score_records is None else score_records.holders())],
         )
         if holder is not None:
@@ -128,6 +132,15 @@ class TorchLearner(TorchWeights, Learner):
                 "it holds the records themselves, so the loss of one record could see others, or "
                 "a step could use them without noise",
                 "A loss or a score gets the record as its arguments and must use nothing else.",
+            )
+        mode = mode_of_a_script()
+        if mode is not None:
+            raise InvalidArgumentError(
+                "model",
+                f"under the mode {mode}",
+                "every operation of the training would go through it, and it sees many records "
+                "at once",
+                "Call odp.train outside of it.",
             )
         for path, part in reachable(self._roots):
             if isinstance(part, torch.jit.ScriptModule):
@@ -143,6 +156,13 @@ class TorchLearner(TorchWeights, Learner):
                     path,
                     "it has a rule of its own for torch.func.vmap, which may mix records",
                     "Let PyTorch make the rule: generate_vmap_rule = True in a Function.",
+                )
+            if unwraps_records(part):
+                raise InvalidArgumentError(
+                    path.split(".")[0].split("[")[0],
+                    path,
+                    "it reaches behind torch.func, where it would see other records",
+                    "A loss or a score must use its own record only.",
                 )
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):
@@ -254,6 +274,7 @@ class TorchLearner(TorchWeights, Learner):
         return digest
 
     def check_unchanged(self) -> None:
+        self.check_left()
         self._forget_gradients()
         changed = difference(self._unchanged, self._fingerprint())
         if changed is not None:

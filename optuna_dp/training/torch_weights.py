@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.training.gradient_norms import at_least_single
 from optuna_dp.training.learner import Rehearsable
 from optuna_dp.training.optimizers import OptimizerFactory, torch_optimizer
@@ -20,6 +20,7 @@ from optuna_dp.training.records import mapped
 _WRAPPERS = ("opacus", "torch.nn.parallel", "torch.distributed")
 # Of a model's outputs, such as those at all tokens of all texts: enough to know their deviation.
 _ROWS_LOOKED_AT = 512
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class TorchWeights(Rehearsable):
@@ -36,6 +37,7 @@ class TorchWeights(Rehearsable):
         self.weights = sum(weight.numel() for weight in self._trained)
         self._optimizer: torch.optim.Optimizer | None = None
         self._rates: list[float] = []
+        self._left: list[torch.Tensor] = []  # Copies of the weights, as they were last left here.
 
     def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
         # A step without a gradient, to see that it works; it may decay weights.
@@ -56,20 +58,38 @@ class TorchWeights(Rehearsable):
             self._forget_gradients()
         self._optimizer = torch_optimizer(optimizer, self._trained, learning_rate)
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
+        self._left = [weight.detach().clone() for weight in self._trained]
 
     def step(self, gradient: list[torch.Tensor], factor: float) -> None:
         assert self._optimizer is not None
+        self.check_left()
         for weight, vector in zip(self._trained, gradient, strict=True):
             weight.grad = vector.to(weight.dtype).reshape(weight.shape)
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
         self._optimizer.step()
+        self._keep_left()
+
+    def check_left(self) -> None:
+        """Raises :class:`PlanError` if anything but a step has moved the weights."""
+        for weight, left in zip(self._trained, self._left, strict=False):
+            if not torch.equal(_bits(weight), _bits(left)):
+                raise PlanError(
+                    "Something has changed the trained weights between two steps, without noise: "
+                    "a data set, a loss or another thread. Do not use this model or its score. "
+                    "Only the training may change its weights."
+                )
+
+    def _keep_left(self) -> None:
+        for weight, left in zip(self._trained, self._left, strict=False):
+            left.copy_(weight.detach())
 
     def weight_values(self) -> list[torch.Tensor]:
         return [weight.detach().to(torch.float64, copy=True) for weight in self._trained]
 
     def set_weights(self, values: list[torch.Tensor]) -> None:
         self._assign(values)
+        self._keep_left()
 
     def _assign(self, values: list[torch.Tensor]) -> None:
         with torch.no_grad():
@@ -148,6 +168,11 @@ class TorchWeights(Rehearsable):
         finally:
             for part, mode in modes:
                 part.training = mode
+
+
+def _bits(weight: torch.Tensor) -> torch.Tensor:
+    """Returns a weight's numbers as whole ones, so that what is no number equals itself."""
+    return weight.detach().view(_WHOLE[weight.element_size()])
 
 
 def renew_lists_of_weights(model: torch.nn.Module) -> None:

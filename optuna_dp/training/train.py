@@ -8,6 +8,7 @@ stochastic gradient descent is by Abadi et al. (arXiv:1607.00133v2, Algorithm 1)
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from optuna_dp import validation
-from optuna_dp.errors import InvalidArgumentError, MissingExtraError
+from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
 from optuna_dp.training.fidelity import Fidelity
 from optuna_dp.training.learner import Learner
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
@@ -224,12 +225,13 @@ def train(
         >>> 0.5 < trained.score < 1.2
         True
     """
+    process = os.getpid()
     trial = _checked_run(run).granted_trial()
     refuse_second(trial, TRAINING)
     norm = validation.positive("clipping_norm", clipping_norm)
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
-    if not isinstance(schedule, Schedule):
+    if type(schedule) is not Schedule:  # One of a script's own may have read records.
         raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
     if secure_noise not in (None, True, False):
         raise InvalidArgumentError("secure_noise", secure_noise, "it must be True, False or None")
@@ -258,7 +260,7 @@ def train(
         beginning = refuse_copies(trial, learner)
         learner.take_over(trial.number)
         training_claim = claim(trial, TRAINING, by=BY_ENGINE)
-        _take_steps(run, learner, all_records, noise, norm, schedule, show_progress)
+        _take_steps(run, learner, all_records, noise, norm, schedule, process, show_progress)
         learner.check_unchanged()
         training_claim.finish(steps=run.steps, noise=noise.word)
         remember(trial, learner, beginning)
@@ -479,9 +481,10 @@ def _take_steps(
     noise: Noise,
     clipping_norm: float,
     schedule: Schedule,
+    process: int,
     show_progress: bool,
 ) -> None:
-    """Takes all steps of a run."""
+    """Takes all steps of a run, in the process that began it."""
     assert run.sample_rate is not None
     assert run.batch_size is not None
     sample_rate, batch_size = run.sample_rate, run.batch_size
@@ -492,6 +495,11 @@ def _take_steps(
             _show(step, run.steps)
         batch = poisson_sample(len(records), sample_rate)
         totals = learner.clipped_sum(records, batch)
+        if os.getpid() != process:
+            raise PlanError(
+                "This process was forked while a training was under way. Noise is not to be "
+                "drawn twice, so only the process that began the training goes on."
+            )
         return [noise.added_to(total, scale) / batch_size for total in totals]
 
     take_steps(learner, gradient, run.steps, schedule)

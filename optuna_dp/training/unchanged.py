@@ -24,6 +24,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.modules.module import (
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_forward_hooks,
+    _global_forward_pre_hooks,
+)
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 _BYTES_AT_A_TIME = 1 << 26
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, range)
@@ -35,6 +44,16 @@ _NOT_FOLLOWED = ("optuna", "optuna_dp", "logging", "threading", "tqdm", "weakref
 # something.
 _NO_SCRIPTS = frozenset({*_LIBRARIES, *_NOT_FOLLOWED, *sys.stdlib_module_names})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+# What takes a tensor of one record back to that of all records which are computed with it.
+_UNWRAPPING = frozenset({"debug_unwrap", "get_unwrapped", "_functorch"})
+# What PyTorch calls for every module and every optimizer of the process.
+HOOKS_OF_MODULES = (
+    _global_forward_pre_hooks,
+    _global_forward_hooks,
+    _global_backward_pre_hooks,
+    _global_backward_hooks,
+)
+HOOKS_OF_OPTIMIZERS = (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
 
 Fingerprint = dict[str, bytes]
 
@@ -112,6 +131,20 @@ def has_own_rule_for_batches(value: Any) -> bool:
         return own and not function.generate_vmap_rule and _is_of_a_script(value.__module__)
     rule = getattr(value, "_vmap_fn", None) if type(value).__name__ == "CustomOpDef" else None
     return rule is not None and _is_of_a_script(rule.__module__)
+
+
+def unwraps_records(value: Any) -> bool:
+    """Returns whether a script's function names what takes it from one record to all others."""
+    if not isinstance(value, types.FunctionType) or not _is_of_a_script(str(value.__module__)):
+        return False
+    return not _UNWRAPPING.isdisjoint(_names_in(value.__code__)[1])
+
+
+def mode_of_a_script() -> str | None:
+    """Returns the name of a mode, written in a script, that every operation now goes through."""
+    modes = [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+    kinds = (type(mode) for mode in modes)
+    return next((k.__name__ for k in kinds if _is_of_a_script(str(k.__module__))), None)
 
 
 def difference(before: Fingerprint, after: Fingerprint) -> str | None:
