@@ -96,17 +96,17 @@ class SamplerContract(ABC):
 
     def test_exactly_t_runs_in_a_file_that_two_samplers_share(self, tmp_path: Path) -> None:
         storage = JournalStorage(JournalFileBackend(str(tmp_path / "study.log")))
-        first = self.study(self.make(exactly(7)), storage=storage, study_name="shared")
-        second = optuna.load_study(
+        study = self.study(self.make(exactly(7)), storage=storage, study_name="shared")
+        second_study = optuna.load_study(
             study_name="shared", storage=storage, sampler=self.make(exactly(7))
         )
         for _ in range(3):
-            first.optimize(self.objective, n_trials=1)
-            second.optimize(self.objective, n_trials=1)
-        first.optimize(self.objective)
-        second.optimize(self.objective)
-        self.check(first, 7)
-        release(first, RUN)
+            study.optimize(self.objective, n_trials=1)
+            second_study.optimize(self.objective, n_trials=1)
+        study.optimize(self.objective)
+        second_study.optimize(self.objective)
+        self.check(study, 7)
+        release(study, RUN)
 
     def test_resuming_adds_no_run(self) -> None:
         study = self.study(self.make(exactly(5)))
@@ -176,21 +176,21 @@ class SamplerContract(ABC):
         study = self.study(self.make(exactly(3)))
         study.optimize(self.objective)
         study.add_trial(create_trial(value=1e9))
-        found = release(study, RUN)
-        assert found.value is None or found.value < 1e9
+        result = release(study, RUN)
+        assert result.value is None or result.value < 1e9
 
     def test_a_seeded_study_repeats_and_cannot_be_released(self) -> None:
-        found = []
+        params_by_study = []
         for _ in range(2):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SeedWarning)
                 sampler = self.make(Geometric(mean=6), seed=3)
             study = self.study(sampler)
             study.optimize(self.objective)
-            found.append([t.params for t in study.trials if t.params])
+            params_by_study.append([t.params for t in study.trials if t.params])
             with pytest.raises(ReleaseRefusedError, match="seed"):
                 release(study, RUN)
-        assert found[0] == found[1]
+        assert params_by_study[0] == params_by_study[1]
 
     def test_without_a_seed_nothing_repeats(self) -> None:
         counts, ties = set(), set()
