@@ -94,7 +94,7 @@ def conduct_of_all(
         fix: What to do where nobody can vouch, a sentence.
     """
     checked_vouched(vouched)
-    judgements, needed = [], False
+    judgements, is_vouched = [], False
     for trial in runs:
         if not has_output(trial):
             continue
@@ -105,7 +105,7 @@ def conduct_of_all(
             raise ReleaseRefusedError(
                 judgement.doubt, trial_number=trial.number, fix=f"{VOUCH} Otherwise: {fix}"
             )
-        needed = needed or judgement.doubt is not None
+        is_vouched = is_vouched or judgement.doubt is not None
         judgements.append(judgement)
     words: dict[str, Any] = {}
     for name in ("training", "score"):
@@ -116,13 +116,13 @@ def conduct_of_all(
                 " in others. Which one it was in a run may tell how many runs there were.",
                 fix=f"{VOUCH} Otherwise: {fix}",
             )
-        needed = needed or len(kinds) > 1
+        is_vouched = is_vouched or len(kinds) > 1
         if kinds:
             words[name] = kinds.pop() if len(kinds) == 1 else NOT_CHECKED
     if any(judgement.is_stated for judgement in judgements):
         words["stated"] = True
     # Words of an objective may differ from run to run, so they may tell which runs there were.
-    if needed or any(judgement.vouched for judgement in judgements):
+    if is_vouched or any(judgement.vouched for judgement in judgements):
         if vouched is None:
             raise ReleaseRefusedError(
                 "a run vouched for its own score (run.score(..., vouched=...)).",

@@ -68,11 +68,11 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
             "--plan."
         )
-    stored = storage.get_trial(trial_id_of(trial))
-    if GATE_KEY in stored.system_attrs:
+    frozen = storage.get_trial(trial_id_of(trial))
+    if GATE_KEY in frozen.system_attrs:
         raise optuna.TrialPruned(BEYOND)
-    _check_began(stored, plan)
-    if ended(stored):
+    _check_began(frozen, plan)
+    if ended(frozen):
         raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
     granted = procedure_of(plan.design).granted(trial.number)
     if granted is None:
@@ -83,7 +83,7 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "BudgetSampler(plan_budget(...))."
         )
     run = replace(granted, trial=trial)
-    if noted(stored, ASKED) is None:
+    if noted(frozen, ASKED) is None:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         home = {"process": os.getpid()} if isinstance(storage, InMemoryStorage) else {}
         note(trial, ASKED, granted=run.digest, **home)

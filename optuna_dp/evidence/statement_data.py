@@ -48,9 +48,9 @@ def statement_data(
     """
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
-    several = None
+    group = None
     if cap is not None and cap > 1 and guarantee.unit == "record":
-        several = {"records": cap, "epsilon": finite(group_epsilon(guarantee, delta, cap))}
+        group = {"records": cap, "epsilon": finite(group_epsilon(guarantee, delta, cap))}
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -64,7 +64,7 @@ def statement_data(
         # Of these, the ones that are shown for comparison and have no part in epsilon.
         "comparisons": sorted(guarantee.comparisons(delta)),
         "attack": attack,
-        "unit_with_several_records": several,
+        "unit_with_several_records": group,
         "rdp": {
             "orders": list(SHOWN_ORDERS),
             "epsilons": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
@@ -111,17 +111,17 @@ def digest(
     Who holds the JSON of a release can compute it again: it is made of the statement's
     guarantee and design and of everything in the release but the statement.
     """
-    whole = {"guarantee": guarantee, "design": design, "content": content}
+    content_and_design = {"guarantee": guarantee, "design": design, "content": content}
     # Unlike canonical_json: scores and attributes may be infinite or NaN.
-    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=repr)
+    text = json.dumps(content_and_design, sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
             continue
-    return found
+    return versions

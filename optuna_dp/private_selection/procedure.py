@@ -121,20 +121,20 @@ class PrivateSelection(DrawnRuns):
             "fails until then is spent, and release() will ask about these runs."
         )
 
-    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
-        disclosed = check_failures(evidence, asked.failures)
+        disclosed = check_failures(evidence, request.failures)
         spending, run = {}, self.granted(0)
         if run is not None:
             spending = conduct_of_all(
                 [entry.trial for entry in evidence.runs],
                 run,
                 record.output_attributes,
-                asked.vouched,
+                request.vouched,
                 NEW_STUDY,
             )
-            asked = replace(asked, vouched=None)
-        outcome = super().outcome(evidence, record, replace(asked, failures=None))
+            request = replace(request, vouched=None)
+        outcome = super().outcome(evidence, record, replace(request, failures=None))
         outcome = replace(outcome, spending=spending)
         if disclosed is None:
             return outcome

@@ -74,8 +74,10 @@ class DataDescription(Record):
         held = None if self.records is None else f"{self.records:,} records"
         dated = None if self.date is None else f"as of {self.date}"
         of = ", ".join(text for text in (self.dataset, held, dated) if text)
-        most = f"nobody has more than {self.cap}"
-        cap = f"; {most if self.cap is not None else 'how many one may have is not stated (cap=)'}"
+        limit = f"nobody has more than {self.cap}"
+        cap = (
+            f"; {limit if self.cap is not None else 'how many one may have is not stated (cap=)'}"
+        )
         rows = {
             "Data": of,
             "Owner of the data": self.owner,
@@ -84,10 +86,10 @@ class DataDescription(Record):
             "Sampling as performed": self.sampling,
         }
         own_words = {} if self.trust is None else {"Trust, in the curator's words": self.trust}
-        said = {
+        statements = {
             name: f"vouched for: {text}" if text else NOT_STATED for name, text in rows.items()
         }
-        return said | own_words
+        return statements | own_words
 
 
 def read_description(study: Study) -> DataDescription | None:

@@ -61,7 +61,7 @@ def describe(
         True
     """
     storage, study_id = storage_of(checked_study(study)), study_id_of(study)
-    given = {
+    facts = {
         "dataset": dataset,
         "records": records,
         "owner": owner,
@@ -73,8 +73,8 @@ def describe(
         "purpose": purpose,
     }
     before = read_description(study)
-    known = {} if before is None else before.to_json()
-    new = DataDescription(**{**known, **{k: v for k, v in given.items() if v is not None}})
+    stored_facts = {} if before is None else before.to_json()
+    new = DataDescription(**{**stored_facts, **{k: v for k, v in facts.items() if v is not None}})
     if new == before:
         return
     opened = open_study(study)

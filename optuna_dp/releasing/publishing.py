@@ -160,11 +160,11 @@ def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistributio
         if name in distributions
         and contains(distributions[name], distributions[name].to_internal_repr(value))
     }
-    others = {name: v for name, v in pilot["params"].items() if name not in inside}
+    outside = {name: v for name, v in pilot["params"].items() if name not in inside}
     return optuna.trial.create_trial(
         params=inside,
         distributions={name: distributions[name] for name in inside},
         state=TrialState[pilot["state"]],
         values=pilot["values"],
-        user_attrs={"pilot of rung": pilot["rung"] + 1, **others},
+        user_attrs={"pilot of rung": pilot["rung"] + 1, **outside},
     )

@@ -39,7 +39,7 @@ def to_registry(
     """Returns the YAML; see :meth:`optuna_dp.Release.to_registry`."""
     about = release.description or DataDescription()
     day = None if published is None else str(published)
-    given = {
+    facts = {
         "name": name,
         "curator": curator or about.owner,
         "curator_type": curator_type,
@@ -48,7 +48,7 @@ def to_registry(
         "published": day,
         "authors": list(authors) or None,
     }
-    missing = [key for key, value in given.items() if not value]
+    missing = [key for key, value in facts.items() if not value]
     if missing:
         raise InvalidArgumentError(
             missing[0],
@@ -70,23 +70,23 @@ def to_registry(
     basic = {
         "name": name,
         "data_curators": [
-            {"data_curator_name": given["curator"], "data_curator_type": curator_type}
+            {"data_curator_name": facts["curator"], "data_curator_type": curator_type}
         ],
         "description": "Model with hyperparameters chosen by a differentially private search",
-        "intended_use": given["intended_use"],
+        "intended_use": facts["intended_use"],
         "data_product_type": "Machine learning model",
         "data_product_region": region,
         "data_product_sector": sector,
         "publication_date": day,
     }
     entry = {
-        "url_slug": re.sub(r"[^a-z0-9]+", "-", f"{name} {given['curator']}".lower()).strip("-"),
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", f"{name} {facts['curator']}".lower()).strip("-"),
         "deployment": {
             "basic": _without_none(basic),
             **_of_the_release(release, about),
             "administrative": {
                 "status": "Draft",
-                "registry_authors": given["authors"],
+                "registry_authors": facts["authors"],
                 "tier": 3,
             },
         },
@@ -103,7 +103,7 @@ def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
     unit, details = _unit(release, about)
     stated = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
     facts = described.facts(release.design, release.search_guarantee)
-    whole = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
+    search_facts = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
     versions = ", ".join(f"{package} {v}" for package, v in data["versions"].items())
     return {
         "dp_variant": {
@@ -131,7 +131,7 @@ def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": "The privacy loss of hyperparameter tuning "
-            f"is part of the stated one: {whole}.",
+            f"is part of the stated one: {search_facts}.",
             "mechanisms": f"{in_words(release.guarantee.event)}. Made with {versions}. Sampling "
             f"as performed: {about.sampling or 'not stated'}.",
             "composition": METHODS.get(data["method"], data["method"]),
@@ -152,8 +152,8 @@ def _unit(release: Any, about: DataDescription) -> tuple[str, str]:
         return "record", ""
     if about.cap == 1:
         return about.unit, f" Each {about.unit} has at most one record."
-    many = "any number of" if about.cap is None else f"up to {about.cap}"
-    return "record", f" One {about.unit} may have {many} records and is protected less."
+    limit = "any number of" if about.cap is None else f"up to {about.cap}"
+    return "record", f" One {about.unit} may have {limit} records and is protected less."
 
 
 def _without_none(record: dict[str, Any]) -> dict[str, Any]:

@@ -120,12 +120,12 @@ class Release:
             >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
             True
         """
-        found = self.search_guarantee
+        search = self.search_guarantee
         training = event if self.training is None else compose(self.training, event)
         return replace(
             self,
             # In this order: the choice was made before the training, and cannot depend on it.
-            guarantee=replace(found, event=compose(found.event, training)),
+            guarantee=replace(search, event=compose(search.event, training)),
             training=training,
             value=self.value if value is None else value,
             artifact=self.artifact if artifact is None else artifact,

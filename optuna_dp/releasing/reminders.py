@@ -69,8 +69,8 @@ def remind(evidence: Evidence) -> None:
     _warn_of_other_studies(evidence.study)
     if not procedure_of(evidence.plan.design).runs_are_private:
         return  # Utilities have no noise, and are not released.
-    found = [score(run.trial) for run in evidence.runs]
-    words = looks_exact([value for value in found if value is not None])
+    scores = [score(run.trial) for run in evidence.runs]
+    words = looks_exact([value for value in scores if value is not None])
     if words:
         warn_of_scores(words)
 
@@ -101,17 +101,17 @@ def say_what_is_open(study: Study, logger: logging.Logger) -> None:
 def _warn_of_other_studies(study: Study) -> None:
     """Reminds the curator that the best of several releases is not one release."""
     storage = storage_of(study)
-    others = sum(
-        study_id_of(other) != study_id_of(study) and is_ours(storage, study_id_of(other))
-        for other in storage.get_all_studies()
+    count = sum(
+        study_id_of(sibling) != study_id_of(study) and is_ours(storage, study_id_of(sibling))
+        for sibling in storage.get_all_studies()
     )
-    if others:
+    if count:
         _logger.warning(
             "This storage holds %d other private stud%s. This guarantee covers one search only. "
             "If you discarded a search because of its result, or choose the best of several, add "
             "their costs (Guarantee.compose).",
-            others,
-            "y" if others == 1 else "ies",
+            count,
+            "y" if count == 1 else "ies",
         )
 
 
@@ -129,8 +129,8 @@ class Reminder:
             _logger.warning(words)
         if self._looked == plan.nonce or not procedure.runs_are_private:
             return  # Utilities have no noise, and are not released.
-        found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
-        if words := looks_exact([value for value in found if value is not None]):
+        scores = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
+        if words := looks_exact([value for value in scores if value is not None]):
             self._looked = plan.nonce
             warn_of_scores(words)
 
@@ -144,7 +144,7 @@ class ProgressLine:
     def __reduce__(self) -> Any:
         return ProgressLine, ()  # A copy in another process has a line of its own.
 
-    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
+    def show(self, run: str, epsilon_text: str, delta: float, is_over: bool) -> None:
         """Says which run has ended, and the guarantee at delta; takes it away with the last."""
         from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
 
@@ -153,8 +153,10 @@ class ProgressLine:
             self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
         now = datetime.datetime.now().strftime("%H:%M:%S")
         # At most 79 characters: a terminal's width cuts it.
-        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
+        words = (
+            f"{run.capitalize()} ended at {now}. Guaranteed: {epsilon_text} at delta {delta:g}."
+        )
         self._bar.set_description_str(words)
-        if finished:
+        if is_over:
             self._bar.close()
             self._bar = None

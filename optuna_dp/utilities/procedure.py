@@ -36,7 +36,7 @@ class UtilityChoice(DrawnRuns):
         """See :class:`Procedure`; the whole choice, which its plan fixes."""
         return RunRecord(self.run(None))
 
-    def progress(self, done: int) -> str:
+    def progress(self, ended_runs: int) -> str:
         return "a candidate's evaluation"
 
     def guarantee(self, record: RunRecord) -> Guarantee:
@@ -69,13 +69,13 @@ class UtilityChoice(DrawnRuns):
         choice = settle(evidence.study, evidence.plan, self.settings.stages - 1)
         if choice.chosen is None:
             return None
-        found = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
-        tested = with_utilities(evidence.study, evidence.plan, found)
-        if not found or score(tested[0]) is None:
+        winners = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
+        tested = with_utilities(evidence.study, evidence.plan, winners)
+        if not winners or score(tested[0]) is None:
             raise ReleaseRefusedError(
                 "The record of the private choice is corrupted: it names no candidate."
             )
-        return found[0]
+        return winners[0]
 
 
 class ProposeTest(UtilityChoice):
