@@ -58,11 +58,11 @@ def recover(
 
         mended = _mended(storage) if mend else None
         failed = sorted(set(fail or ()))
-        found = recover_study(load_study(storage, study), fail=failed)
+        open_trials = recover_study(load_study(storage, study), fail=failed)
     if as_json:
         record: dict[str, Any] = {
             "marked_as_failed": failed,
-            "open": [dataclasses.asdict(t) for t in found],
+            "open": [dataclasses.asdict(t) for t in open_trials],
         }
         if mended is not None:
             record["mended"] = dataclasses.asdict(mended)
@@ -78,18 +78,18 @@ def recover(
         )
     if failed:
         typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
-    for trial in found:
+    for trial in open_trials:
         since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
-        what = (
+        status = (
             "others wait for its plan"
             if trial.leads
             else "waiting, nothing done yet; --fail uses up its run"
         )
-        note = f" ({what})" if trial.leads or trial.did_nothing else ""
+        note = f" ({status})" if trial.leads or trial.did_nothing else ""
         typer.echo(f"trial {trial.number}: open{since}{note}")
     typer.echo(
         "If a worker has died, give its trial's number to --fail. Then start the worker again."
-        if found
+        if open_trials
         else "No trial is open."
     )
 
@@ -127,19 +127,19 @@ def release(
             raise InvalidArgumentError(
                 "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
             )
-        found = release_study(load_study(storage, study), failures=cast(Any, failures))
+        result = release_study(load_study(storage, study), failures=cast(Any, failures))
         if publish_to is not None:
             # Not by the curator's own name for it, which may tell what was tried.
-            publish(found, publish_to, publish_as or "release")
+            publish(result, publish_to, publish_as or "release")
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
+        typer.echo(json.dumps(result.to_json(), indent=2, sort_keys=True))
         return
-    if found.params is None:
+    if result.params is None:
         typer.echo("No run succeeded, so nothing was chosen.")
-    score = {} if found.value is None else {"score": found.value}
-    for name, value in {**score, **(found.params or {}), **found.attributes}.items():
+    score = {} if result.value is None else {"score": result.value}
+    for name, value in {**score, **(result.params or {}), **result.attributes}.items():
         typer.echo(f"{name}: {value!r}")
-    typer.echo(f"\n{found.statement()}")
+    typer.echo(f"\n{result.statement()}")
 
 
 def verify(
@@ -170,10 +170,10 @@ def verify(
             raise InvalidArgumentError(
                 "--statement", True, "it is a page to read", "Leave out --statement or --json."
             )
-        found = check(file, artifact=artifact, time_limit=time_limit)
-    report = json.dumps(found.to_json(), indent=2) if as_json else str(found)
-    typer.echo(found.statement if statement and found.ok else report)
-    raise typer.Exit(code=0 if found.ok else 1)
+        verification = check(file, artifact=artifact, time_limit=time_limit)
+    report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
+    typer.echo(verification.statement if statement and verification.ok else report)
+    raise typer.Exit(code=0 if verification.ok else 1)
 
 
 def _mended(storage: str) -> MendedJournal:
@@ -255,9 +255,9 @@ def _check_file(path: Path, *, is_sqlite: bool) -> None:
         reason = "it is not a file" if path.exists() else "there is no such file"
         raise InvalidArgumentError("STORAGE", str(path), reason, _WHAT)
     with path.open("rb") as file:
-        found = file.read(16) == b"SQLite format 3\0"
-    if found != is_sqlite:
-        reason = "it is a SQLite database" if found else "it is not a SQLite database"
+        has_sqlite_header = file.read(16) == b"SQLite format 3\0"
+    if has_sqlite_header != is_sqlite:
+        reason = "it is a SQLite database" if has_sqlite_header else "it is not a SQLite database"
         fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
         raise InvalidArgumentError("STORAGE", str(path), reason, fix)
 
