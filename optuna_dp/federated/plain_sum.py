@@ -59,9 +59,9 @@ class PlainSum(Transport):
                 total += vote
         voted = len(nodes) - len(waiting)
         server.progress(f"{voted} of {len(nodes)} nodes voted")
-        needed = query.plan.survivors_needed
-        if voted < needed:
-            reason = f"{voted} usable votes came, and {needed} are needed for the planned noise."
+        quorum = query.plan.survivors_needed
+        if voted < quorum:
+            reason = f"{voted} usable votes came, and {quorum} are needed for the planned noise."
             return Attempt(None, voted, True, tuple(nodes), reason)
         return Attempt(total, voted, True, tuple(nodes))
 

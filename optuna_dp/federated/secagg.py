@@ -211,29 +211,33 @@ class SecAggGrid:
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Sends one stage's messages, and returns their replies checked; as Flower's grid."""
-        sent = list(messages)
-        config = sent[0].content.config_records[SECAGG_CONFIG]
+        questions = list(messages)
+        config = questions[0].content.config_records[SECAGG_CONFIG]
         stage = str(config["stage"])
         number = _STAGES.index(stage) + 1
         if stage == "setup":
             self.numbers = dict(config)
-            for message in sent:
+            for message in questions:
                 message.content[QUERY_RECORD] = ConfigRecord({"query": self._query})
         elif stage == "share_keys":
             keys = shown_keys(config)
             masks.view.set(masks.digest_of(self._run, self._query, self.numbers, keys))
         elif stage == "collect_masked_vectors":
             self.asked = True
-        replies = self.checked(stage, sent, self._grid.send_and_receive(sent, timeout=timeout))
+        replies = self.checked(
+            stage, questions, self._grid.send_and_receive(questions, timeout=timeout)
+        )
         good = [r for r in replies if not r.has_error()]
         self.present = tuple(r.metadata.src_node_id for r in good)
         self._progress(
             f"secure sum, stage {number} of 4 ({stage.replace('_', ' ')}): "
-            f"{len(good)} of {len(sent)} nodes"
+            f"{len(good)} of {len(questions)} nodes"
         )
-        if number <= 2 and len(good) < len(sent):
+        if number <= 2 and len(good) < len(questions):
             # Flower's protocol cannot do without a node that has been introduced to the others.
-            raise StopError(f"{len(sent) - len(good)} nodes were lost in stage {number} of 4.")
+            raise StopError(
+                f"{len(questions) - len(good)} nodes were lost in stage {number} of 4."
+            )
         if stage == "collect_masked_vectors":
             self.voted = len(good)
             if self.voted < self._plan.survivors_needed:
@@ -247,22 +251,24 @@ class SecAggGrid:
         return replies
 
     def checked(
-        self, stage: str, sent: Sequence[Message], replies: Iterable[Message]
+        self, stage: str, questions: Sequence[Message], replies: Iterable[Message]
     ) -> list[Message]:
         """Returns one reply per node at most; malformed ones as errors."""
-        asked = {message.metadata.dst_node_id: message for message in sent}
-        seen: dict[int, Message] = {}
+        question_of = {message.metadata.dst_node_id: message for message in questions}
+        reply_of: dict[int, Message] = {}
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node not in asked or node in seen:
+            if node not in question_of or node in reply_of:
                 rejected(reply, "the node was not asked, or has answered already")
                 continue
-            if not reply.has_error() and not self._checks.well_formed(stage, asked[node], reply):
+            if not reply.has_error() and not self._checks.well_formed(
+                stage, question_of[node], reply
+            ):
                 rejected(reply, f"it is malformed for stage {stage!r}")
                 error = Error(code=ErrorCode.UNKNOWN, reason="malformed reply")
                 reply = Message(error, metadata=reply.metadata)  # type: ignore[call-overload]
-            seen[node] = reply
-        return list(seen.values())
+            reply_of[node] = reply
+        return list(reply_of.values())
 
     def __getattr__(self, name: str) -> Any:
         """The rest of the interface is the grid's own."""
