@@ -103,11 +103,11 @@ def trials_of(study: Study) -> list[FrozenTrial]:
     return sorted(trials, key=lambda trial: trial.number)
 
 
-def from_number(trials: Sequence[FrozenTrial], first: int) -> Sequence[FrozenTrial]:
-    """Returns the trials with numbers of at least ``first``, of all of a study's by number."""
+def from_number(trials: Sequence[FrozenTrial], lowest: int) -> Sequence[FrozenTrial]:
+    """Returns the trials with numbers of at least ``lowest``, of all of a study's by number."""
     if trials and trials[-1].number == len(trials) - 1:
-        return trials[first:]
-    return [trial for trial in trials if trial.number >= first]
+        return trials[lowest:]
+    return [trial for trial in trials if trial.number >= lowest]
 
 
 def below_number(trials: Sequence[FrozenTrial], end: int) -> Sequence[FrozenTrial]:

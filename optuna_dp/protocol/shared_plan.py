@@ -86,7 +86,9 @@ _LOST = (
 )
 
 
-def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str = _LOST) -> None:
+def check_same_design(
+    own_design: Design, fingerprint: str, plan: StudyPlan, consequence: str = _LOST
+) -> None:
     """Refuses to run under a plan that is not this worker's own.
 
     The slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it
@@ -97,14 +99,15 @@ def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str
     bound is 0.300, and an attack on min(T, 10) reaches 0.852
     (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
     """
-    if mine != plan.design and fingerprint != plan.design.fingerprint:
+    if own_design != plan.design and fingerprint != plan.design.fingerprint:
         # Lazy: only the words of a refusal need it.
         from optuna_dp.differences import differences
 
         raise PlanError(
             "This worker's sampler differs from the study's plan: "
-            f"{differences(mine.to_json(), plan.design.to_json())}. Give every worker the same "
-            f"sampler with the same arguments. For another plan, start a new study.{lost}"
+            f"{differences(own_design.to_json(), plan.design.to_json())}. Give every worker the "
+            "same sampler with the same arguments. For another plan, start a new study."
+            f"{consequence}"
         )
 
 

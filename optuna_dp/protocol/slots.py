@@ -127,16 +127,16 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _in_words(self) -> dict[str, Any]:
         """What :meth:`__repr__` shows, by argument: public settings only."""
-        shown: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if self._search_space is not None:
-            shown["search_space"] = list(self._search_space)
-        return shown
+            settings["search_space"] = list(self._search_space)
+        return settings
 
     def __repr__(self) -> str:
         # A seed would reveal T to readers of a log.
-        shown = {name: repr(value) for name, value in self._in_words().items()}
-        shown |= {} if self._seed is None else {"seed": "<given>"}
-        words = ", ".join(f"{name}={value}" for name, value in shown.items())
+        settings = {name: repr(value) for name, value in self._in_words().items()}
+        settings |= {} if self._seed is None else {"seed": "<given>"}
+        words = ", ".join(f"{name}={value}" for name, value in settings.items())
         return f"{type(self).__name__}({words})"
 
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
@@ -212,10 +212,10 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = storage_of(study)
         # What stands under the same id and is not this trial's is gone from here on.
-        known = self.under_way.drop(study, trial)
+        entry = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
-        whole = whole_study(study)
-        whole.pruner = self._guarded(whole.pruner)
+        full_study = whole_study(study)
+        full_study.pruner = self._guarded(full_study.pruner)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             is_beyond()
@@ -227,16 +227,16 @@ class SlotSampler(OfThisPackage, BaseSampler):
             old = SlotRecord.from_json(before)
             if old.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            known = known or Known(me, plan, old)
-            known.thread = me
-            self.under_way.put(study, trial, known)
+            entry = entry or Known(me, plan, old)
+            entry.thread = me
+            self.under_way.put(study, trial, entry)
             return
         record = SlotRecord(
             number=trial.number,
             nonce=plan.nonce,
             fingerprint=self.own_design(study)[1],
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
-            sampler=type(whole.sampler).__name__,
+            sampler=type(full_study.sampler).__name__,
             draws=self._new_draws(trial.number),
             plan=plan.digest,
         )
@@ -275,12 +275,12 @@ class SlotSampler(OfThisPackage, BaseSampler):
             return {}
         handed_on = {name: d for name, d in search_space.items() if not is_by_index(d)}
         # A Trial object may be made again from a running trial: it is drawn once.
-        drawn = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
-        if drawn is not None:
+        record_of_draw = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
+        if record_of_draw is not None:
             return {
-                name: d.to_external_repr(drawn["internal"][name])
+                name: d.to_external_repr(record_of_draw["internal"][name])
                 for name, d in handed_on.items()
-                if name in drawn["internal"]
+                if name in record_of_draw["internal"]
             }
         plan = self._plan_of(study, trial)
         params, notes = self._draw(study, plan, trial.number, search_space)
@@ -299,8 +299,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._refuse_several_objectives(study)
         if is_by_index(param_distribution):
             check_choices(param_name, param_distribution)
-            stored = storage_of(study).get_trial(trial_id_of(trial))
-            index = drawn_jointly(stored, param_name, param_distribution)
+            record = storage_of(study).get_trial(trial_id_of(trial))
+            index = drawn_jointly(record, param_name, param_distribution)
             if index is not None:
                 return param_distribution.to_external_repr(index)
         return self._value_of(study, trial, param_name, param_distribution)
@@ -309,13 +309,13 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets the trial, and marks one that never began and one that was pruned."""
-        known = self.under_way.drop(study, trial)
+        entry = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             storage_of(study).set_trial_system_attr(trial_id_of(trial), UNSTARTED_KEY, True)
         if state == TrialState.PRUNED and values is not None:
             storage_of(study).set_trial_system_attr(trial_id_of(trial), WAS_PRUNED_KEY, True)
-        if known is None:
+        if entry is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
         if unused and state == TrialState.COMPLETE:
@@ -346,24 +346,24 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
         """Returns the plan under which a trial runs."""
-        known = self.under_way.get(study, trial)
-        if known is not None:
-            return known.plan
+        entry = self.under_way.get(study, trial)
+        if entry is not None:
+            return entry.plan
         return written_plan(study)
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        known = self.under_way.get(study, trial)
-        return known is not None and known.thread == threading.get_ident()
+        entry = self.under_way.get(study, trial)
+        return entry is not None and entry.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last_plan": None}
 
     def _parsed(self, record: Any) -> StudyPlan:
         """Returns the plan that a record holds; reads the very same record only once."""
-        last = self._last_plan
-        if last is None or last[0] is not record:
-            last = self._last_plan = (record, StudyPlan.from_json(record))
-        return last[1]
+        cache = self._last_plan
+        if cache is None or cache[0] is not record:
+            cache = self._last_plan = (record, StudyPlan.from_json(record))
+        return cache[1]
 
     def _recorded_space(self) -> dict[str, Any] | None:
         """The search space as plans record it: Optuna's JSON; None is define-by-run."""

@@ -82,13 +82,13 @@ class Choice(Record):
 
 def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
     """Returns what has been recorded, by stage."""
-    found: dict[int, Choice] = {}
+    choice_of_stage: dict[int, Choice] = {}
     for trial in trials_of(study):
         if CHOICE_KEY in trial.system_attrs:
             choice = Choice.from_json(trial.system_attrs[CHOICE_KEY])
             if choice.nonce == plan.nonce:
-                found.setdefault(choice.stage, choice)
-    return found
+                choice_of_stage.setdefault(choice.stage, choice)
+    return choice_of_stage
 
 
 def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
@@ -247,22 +247,22 @@ def _next_choice(study: Study, plan: StudyPlan, stage: int, before: Choice | Non
     settings = UtilitySettings.from_json(plan.design.settings)
     trials = candidates_among(trials_of(study), settings, stage)
     answers = [] if before is None else list(before.answers)
-    chosen = None if before is None else before.chosen
-    finished = stage + 1 >= settings.stages
+    number = None if before is None else before.chosen
+    is_over = stage + 1 >= settings.stages
     if trials:
         tested = with_utilities(study, plan, trials)
         utilities = utilities_of(tested, settings, plan.design.direction)
         if isinstance(settings.plan, NoisyMaxPlan):
             answers.append(noisy_max(utilities, settings.plan.epsilon, settings.plan.noise))
-            chosen = trials[answers[-1] or 0].number
+            number = trials[answers[-1] or 0].number
         else:
             state = settings.plan.states(answers)[-1]
             while not state.finished:
                 answer = above_threshold(utilities, state.threshold, settings.plan.epsilon)
                 answers.append(answer)
-                chosen = chosen if answer is None else trials[answer].number
+                number = number if answer is None else trials[answer].number
                 state = state.after(answer)
                 if settings.kind == "proposed":
                     break
-            finished = finished or state.finished
-    return Choice(plan.nonce, stage, tuple(answers), chosen, finished)
+            is_over = is_over or state.finished
+    return Choice(plan.nonce, stage, tuple(answers), number, is_over)

@@ -163,8 +163,8 @@ class UtilitySampler(DrawnSlotSampler):
         ).warn(stacklevel=3)
 
     def _in_words(self) -> dict[str, Any]:
-        shown = {**super()._in_words(), "candidates": self._candidates.count}
-        return {**shown, "n_partitions": self._n_partitions, **asdict(self._plan)}
+        settings = {**super()._in_words(), "candidates": self._candidates.count}
+        return {**settings, "n_partitions": self._n_partitions, **asdict(self._plan)}
 
     # The plan.
 
@@ -188,8 +188,8 @@ class UtilitySampler(DrawnSlotSampler):
 
     def _guarded(self, pruner: BasePruner) -> BasePruner:
         """Nothing prunes in these studies."""
-        known = isinstance(pruner, NopPruner | UtilityPruner)
-        return pruner if known else UtilityPruner(type(pruner).__name__)
+        is_harmless = isinstance(pruner, NopPruner | UtilityPruner)
+        return pruner if is_harmless else UtilityPruner(type(pruner).__name__)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; the trial after the last candidate makes the choice."""
@@ -229,8 +229,8 @@ class UtilitySampler(DrawnSlotSampler):
         """Refuses a utility that cannot be used at once, not after the last candidate."""
         super().after_trial(study, trial, state, values)
         plan = read_plan(storage_of(study), study_id_of(study))
-        mine = plan is not None and trial.number < plan.slots
-        if state == TrialState.COMPLETE and values is not None and mine:
+        is_candidate = plan is not None and trial.number < plan.slots
+        if state == TrialState.COMPLETE and values is not None and is_candidate:
             self._check_value(trial, values[0])
 
     def _check_value(self, trial: FrozenTrial, value: float) -> None:
@@ -277,7 +277,7 @@ class UtilitySampler(DrawnSlotSampler):
         completed_batches(
             study,
             before,
-            own=lambda trial: self._asked_by_this_thread(study, trial),
+            is_own=lambda trial: self._asked_by_this_thread(study, trial),
             batches=f"{type(self).__name__} a batch_size",
             otherwise="",
         )

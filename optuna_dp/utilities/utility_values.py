@@ -132,9 +132,9 @@ def _table(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
     return table
 
 
-def _check_partitions(k: int, most: int) -> None:
-    if k > most:
-        raise InvalidArgumentError("number of partitions", k, f"it must be at most {most}")
+def _check_partitions(k: int, limit: int) -> None:
+    if k > limit:
+        raise InvalidArgumentError("number of partitions", k, f"it must be at most {limit}")
 
 
 def _check_unit_interval(name: str, table: FloatArray) -> None:

@@ -174,7 +174,7 @@ def test_what_stands_under_an_id_is_taken_for_its_own_trial_only() -> None:
 def test_what_is_kept_of_one_storage_is_bounded() -> None:
     """A trial forgotten before it was told is read from the storage instead."""
     sampler = odp.RandTuneSampler(trials=exactly(5))
-    sampler.under_way = UnderWay(most=2)
+    sampler.under_way = UnderWay(capacity=2)
     study = study_of(sampler)
     trials = [study.ask() for _ in range(5)]
     first = [trial.suggest_float("x", 0, 1) for trial in trials]

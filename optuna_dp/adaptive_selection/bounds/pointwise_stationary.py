@@ -100,10 +100,10 @@ def proposed_solution(
         for _ in range(_MAX_POLICIES):
             # The next cell starts from the last one's policy: it rarely changes much.
             guess = negative, shrunk
-            found = values.inner[row] = systems.solve(row, *guess)
-            negative = int(np.count_nonzero(found < 0.0))
+            solution = values.inner[row] = systems.solve(row, *guess)
+            negative = int(np.count_nonzero(solution < 0.0))
             if not one_ratio:
-                shrunk = int(np.count_nonzero(found < source.inner[row]))
+                shrunk = int(np.count_nonzero(solution < source.inner[row]))
             if (negative, shrunk) == guess:
                 break
     return values

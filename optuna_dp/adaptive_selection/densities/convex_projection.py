@@ -147,8 +147,10 @@ class ConvexProjection:
             # The square has the same minimum, and solvers find it to more digits; still more of
             # them where the terms do not shrink as candidates become many.
             return cvxpy.sum_squares(cvxpy.multiply(np.sqrt(prior * w.size), f - w))
-        some = w > _SMALLEST_WEIGHT
-        divergence = cvxpy.sum(cvxpy.multiply(prior[some], cvxpy.rel_entr(w[some], f[some])))
+        positive = w > _SMALLEST_WEIGHT
+        divergence = cvxpy.sum(
+            cvxpy.multiply(prior[positive], cvxpy.rel_entr(w[positive], f[positive]))
+        )
         if self.nu == math.inf:
             return divergence
         norm = cvxpy.norm(cvxpy.multiply(np.sqrt(prior), f - w), 2)
