@@ -274,13 +274,13 @@ class _Call:
             with self._taking_tasks():
                 futures = self._engine.start_all(look, tickets)
             for future in futures:
-                lost = _exception_of(future)
-                if lost is not None:
+                failure = _exception_of(future)
+                if failure is not None:
                     raise WorkersError(
-                        f"A worker on {self._engine.name} could not begin: {in_words(lost)}.",
+                        f"A worker on {self._engine.name} could not begin: {in_words(failure)}.",
                         _NOTHING,
                         "Install optuna-dp where the workers are.",
-                    ) from lost
+                    ) from failure
                 reports.append(future.result())
             for report in reports:
                 if report.error:
@@ -305,9 +305,9 @@ class _Call:
         while under_way:
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 place = under_way.pop(future)
-                lost = _exception_of(future)
+                failure = _exception_of(future)
                 self._settle([self._places[place]])
-                if lost is None:
+                if failure is None:
                     report: Report = future.result()
                     if report.storage_failed:
                         self._storage_failed = report.error
@@ -315,18 +315,18 @@ class _Call:
                         self._raised = self._raised or (report if report.error else None)
                     self._ended = self._ended or not report.error
                     continue
-                self._lost = lost
+                self._lost = failure
                 if self._unsettled:
                     continue
                 before, well[place] = well[place], ended_well(self._study, self._places[place])
                 deaths[place] = 1 if well[place] > before else deaths[place] + 1
                 if deaths[place] >= _DEATHS_IN_A_ROW:
-                    _logger.warning("A worker is not replaced any more: %s.", in_words(lost))
+                    _logger.warning("A worker is not replaced any more: %s.", in_words(failure))
                     continue
                 _logger.warning(
                     "A worker was lost (%s) and is replaced. The run that it had open, if any, "
                     "counts as failed.",
-                    in_words(lost),
+                    in_words(failure),
                 )
                 ticket = self._packed_for(place)
                 with self._taking_tasks():
@@ -408,8 +408,8 @@ def _try_numbers_here(study: Study, workers: int) -> None:
         return
     storage: BaseStorage = storage_of(study)
     with scratch_study(storage) as scratch, ThreadPoolExecutor(workers) as threads:
-        found = list(threads.map(lambda _: tried(storage, scratch), range(workers)))
-    check_numbers(storage, [number for numbers in found for number in numbers])
+        numbers_by_worker = list(threads.map(lambda _: tried(storage, scratch), range(workers)))
+    check_numbers(storage, [number for numbers in numbers_by_worker for number in numbers])
 
 
 def _check_travels(argument: str, value: Any) -> None:
