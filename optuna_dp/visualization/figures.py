@@ -82,12 +82,12 @@ def plot_privacy_profile(
     figure = theme.figure("What is guaranteed", x="delta", y="epsilon")
     figure.update_xaxes(type="log", exponentformat="power", dtick=1)
     if attack:
-        tried = np.geomspace(low, high, _ATTACKS)
-        found = [(float(d), guarantee.bounds(float(d))[0]) for d in tried]
-        known = [(d, epsilon) for d, epsilon in found if math.isfinite(epsilon)]
-        if any(epsilon > 0.0 for _, epsilon in known):
+        deltas = np.geomspace(low, high, _ATTACKS)
+        bounds = [(float(d), guarantee.bounds(float(d))[0]) for d in deltas]
+        finite_bounds = [(d, epsilon) for d, epsilon in bounds if math.isfinite(epsilon)]
+        if any(epsilon > 0.0 for _, epsilon in finite_bounds):
             look: dict[str, Any] = {"dash": "dot", "markers": True}
-            theme.line(figure, known, "strongest known attack", theme.ATTACK, **look)
+            theme.line(figure, finite_bounds, "strongest known attack", theme.ATTACK, **look)
     theme.line(
         figure,
         _curve(guarantee, low, high),
@@ -275,16 +275,20 @@ def plot_epsilon_by_trials(
     rising = zip(counts, epsilons, strict=True)
     name = f"publishing that many {composition.unit}"
     theme.line(figure, rising, name, theme.NAIVE, markers=True)
-    last, level = counts[-1], guarantee.epsilon(marked)
+    largest_count, level = counts[-1], guarantee.epsilon(marked)
     name = f"{composition.level}: {rounded_up(level)}"
-    across = [(0.5, level), (last + 0.5, level)]
+    across = [(0.5, level), (largest_count + 0.5, level)]
     theme.line(figure, across, name, theme.GUARANTEE, width=3)
     if so_far:
         at = [(so_far, epsilons[counts.index(so_far)])]
         name = f"{composition.unit} so far: {so_far}"
         theme.points(figure, at, name, theme.ATTACK, size=12, symbol="diamond")
-    whole = {"range": [0.5, last + 0.5], "tickformat": "d", "dtick": 1 if last <= 15 else None}
-    figure.update_xaxes(**whole)
+    axis = {
+        "range": [0.5, largest_count + 0.5],
+        "tickformat": "d",
+        "dtick": 1 if largest_count <= 15 else None,
+    }
+    figure.update_xaxes(**axis)
     figure.update_yaxes(rangemode="tozero")
     return figure
 
@@ -293,9 +297,9 @@ def _first(count: int, composition: Composition) -> dp_event.DpEvent:
     """Returns the event of the first ``count`` runs or iterations."""
     events = []
     for part in composition.parts:
-        used = min(count, part.count)
-        events += [dp_event.SelfComposedDpEvent(part.event, used)] if used else []
-        count -= used
+        uses = min(count, part.count)
+        events += [dp_event.SelfComposedDpEvent(part.event, uses)] if uses else []
+        count -= uses
     return dp_event.ComposedDpEvent(events)
 
 
