@@ -59,6 +59,6 @@ def standardized(y: FloatArray) -> FloatArray:
     centred = y - y.mean()
     spread = float(centred.std())
     # Dividing by a spread at rounding level would turn noise into knowledge.
-    known = spread > 1e-12 * max(1.0, float(np.abs(centred).max()))
-    result: FloatArray = centred / spread if known else 0.0 * centred
+    has_spread = spread > 1e-12 * max(1.0, float(np.abs(centred).max()))
+    result: FloatArray = centred / spread if has_spread else 0.0 * centred
     return result

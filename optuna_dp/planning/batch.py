@@ -130,10 +130,10 @@ def batch_choices(
         raise InvalidArgumentError("epochs", epochs, "it must make at least one gradient")
     replaced = neighboring_relation == "replace_one"
     limit = count * math.sqrt(squared_mu(target, chance)) / (2.0 if replaced else 1.0)
-    least = min(_SMALLEST_BATCH, count)
+    smallest = min(_SMALLEST_BATCH, count)
     # The rate that follows for SGD is 0.3 times the signal, over the steps: with fewer than these
     # it would be larger than SGD bears.
-    needed = math.ceil(NOISE_PER_WEIGHT * limit / LARGEST_STEP)
+    fewest_steps = math.ceil(NOISE_PER_WEIGHT * limit / LARGEST_STEP)
 
     def choice(batch: int, steps: int) -> BatchChoice:
         noise = noise_of_training(target, chance, batch / count, steps, replaced)
@@ -143,28 +143,28 @@ def batch_choices(
     def spent(passes: float, length: int) -> BatchChoice:
         """All of the computing, in about so many steps."""
         total = passes * count
-        batch = min(max(round(total / length), least), count)
+        batch = min(max(round(total / length), smallest), count)
         return choice(batch, max(1, min(round(total / batch), length)))
 
     def favored(passes: float) -> BatchChoice:
         chosen_batch = spent(passes, FAVORED_STEPS)
         length, enough = FAVORED_STEPS, _KEPT * chosen_batch.share
-        while length < needed:
-            length = min(math.ceil(1.25 * length), needed)
+        while length < fewest_steps:
+            length = min(math.ceil(1.25 * length), fewest_steps)
             longer = spent(passes, length)
             if longer.share < enough:
                 break
             chosen_batch = longer
         steps, batch = chosen_batch.steps, chosen_batch.batch_size
-        low, high = least - 1, batch
+        low, high = smallest - 1, batch
         if chosen_batch.share <= ENOUGH:
             return chosen_batch
         # The share rises with the batch: the smallest that has enough.
         while high - low > max(1, high // 64):
             middle = (low + high) // 2
-            tried = choice(middle, steps)
-            if tried.share >= ENOUGH:
-                high, chosen_batch = middle, tried
+            candidate = choice(middle, steps)
+            if candidate.share >= ENOUGH:
+                high, chosen_batch = middle, candidate
             else:
                 low = middle
         return chosen_batch
@@ -232,11 +232,11 @@ def noise_of_training(
         replace_one: Whether a record is replaced rather than removed.
     """
     squared = squared_mu(epsilon, delta)
-    moved = 2.0 if replace_one else 1.0
+    sensitivity = 2.0 if replace_one else 1.0
     if sample_rate >= 1.0:
-        return moved * math.sqrt(steps / squared)
+        return sensitivity * math.sqrt(steps / squared)
     # The central limit: mu^2 = q^2 S (e^(1/s^2) - 1) (Dong et al., arXiv 1905.02383v3).
-    start = moved / math.sqrt(math.log1p(squared / (sample_rate**2 * steps)))
+    start = sensitivity / math.sqrt(math.log1p(squared / (sample_rate**2 * steps)))
 
     def excess(log_noise: float) -> float:
         part = Steps(sample_rate, math.exp(log_noise), steps)

@@ -83,9 +83,9 @@ def _log_moments(
 ) -> ComplexArray:
     """Returns log M(z) of one step at z = order + i step k, k < count."""
     if part.rate >= 1.0:
-        moved = 2.0 if replace_one else 1.0
+        sensitivity = 2.0 if replace_one else 1.0
         z = order + 1j * step * np.arange(count)
-        return np.asarray(z * (z + 1.0) * 0.5 * (moved / part.noise_multiplier) ** 2)
+        return np.asarray(z * (z + 1.0) * 0.5 * (sensitivity / part.noise_multiplier) ** 2)
     # Under e^(zL) the outcomes move by up to this much.
     log_weight, with_record, loss = _outcomes(part, order + 1.0, replace_one)
     exponent = order * loss + with_record
@@ -97,22 +97,22 @@ def _log_moments(
         return np.log1p(change.astype(np.complex128))
     # From one z to the next each outcome turns by an angle: no exponentials of complex numbers.
     at_order = np.exp(exponent + log_weight)
-    turned, angle = at_order.astype(np.complex128), np.exp(1j * step * loss)
+    phases, angle = at_order.astype(np.complex128), np.exp(1j * step * loss)
     turns = np.zeros(count, dtype=np.complex128)
     for k in range(1, count):
-        turned *= angle
-        turns[k] = turned.sum()
+        phases *= angle
+        turns[k] = phases.sum()
     turns[1:] -= at_order.sum()
     return np.log1p(change + turns)
 
 
 def _outcomes(
-    part: Steps, moved: float, replace_one: bool
+    part: Steps, shift: float, replace_one: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns (log of the noise's weights, log P over noise, loss) at outcomes of one step."""
     noise, variance = part.noise_multiplier, part.noise_multiplier**2
-    low = -_DEVIATIONS * noise - (moved if replace_one else 0.0)
-    high = _DEVIATIONS * noise + moved
+    low = -_DEVIATIONS * noise - (shift if replace_one else 0.0)
+    high = _DEVIATIONS * noise + shift
     count = min(math.ceil((high - low) * _PER_DEVIATION / noise), _MOST_OUTCOMES)
     x, step = np.linspace(low, high, count, retstep=True)
     log_weight = -0.5 * x**2 / variance + math.log(step / (noise * math.sqrt(2.0 * math.pi)))

@@ -44,12 +44,12 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
         )
     stderr = Console(stderr=True)
     quiet = not stderr.is_terminal
-    last = plan.rows[0]
+    previous = plan.rows[0]
     for row in track(plan.rows, "Accounting", console=stderr, transient=True, disable=quiet):
-        if row.mean != last.mean:
+        if row.mean != previous.mean:
             table.add_section()
         table.add_row(*(column.cell(row) for column in columns))
-        last = row
+        previous = row
     console = Console()
     console.print(_title(plan), highlight=False)
     console.print(table)
@@ -63,11 +63,11 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
 
 
 def _title(plan: SelectionPlan) -> str:
-    what = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
+    title = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
     if plan.target_epsilon is not None:
         within = f"The least noise within epsilon {plan.target_epsilon:g}"
-        what = f"[bold]{within}[/bold] at delta = {plan.delta:g}"
-    return what + (f"; one run alone costs {_up(plan.one_run)}." if plan.one_run else ".")
+        title = f"[bold]{within}[/bold] at delta = {plan.delta:g}"
+    return title + (f"; one run alone costs {_up(plan.one_run)}." if plan.one_run else ".")
 
 
 def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
@@ -135,8 +135,10 @@ def _mean(row: PlanRow) -> str:
 
 
 def _learns(row: PlanRow) -> str:
-    short, two = ("-".join(f"{b:{form}}" for b in row.density_bounds) for form in (".3g", ".2f"))
-    return "-" if not row.adaptive else short if len(short) <= 9 else two
+    short, fixed_width = (
+        "-".join(f"{b:{form}}" for b in row.density_bounds) for form in (".3g", ".2f")
+    )
+    return "-" if not row.adaptive else short if len(short) <= 9 else fixed_width
 
 
 def _noise(row: PlanRow) -> str:
