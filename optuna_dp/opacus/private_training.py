@@ -186,9 +186,9 @@ def _batches_of_a_step(run: Fidelity, records: int, physical_batch_size: int | N
     from scipy.stats import binom
 
     # The companion check needs two batches.
-    least = 2 if run.steps == 1 else 1
+    fewest = 2 if run.steps == 1 else 1
     if physical_batch_size is None:
-        return least
+        return fewest
     planned = records if run.records is None else max(1, round(run.records))
-    most = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned, run.sample_rate)
-    return max(least, math.ceil(float(most) / physical_batch_size))
+    largest_batch = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned, run.sample_rate)
+    return max(fewest, math.ceil(float(largest_batch) / physical_batch_size))

@@ -150,20 +150,20 @@ class WatchedTraining:
         if self._loaded is None:
             self._loaded = self._source.batches(self._remaining_indices())
         batch = next(self._loaded)
-        drawn = self._loading.popleft()
-        return Delivery(batch, max(drawn, 1), slice(0, drawn), number)
+        size = self._loading.popleft()
+        return Delivery(batch, max(size, 1), slice(0, size), number)
 
     def _remaining_indices(self) -> Iterator[list[int]]:
-        for drawn in self._draws:
-            self._loading.append(len(drawn))
+        for indices in self._draws:
+            self._loading.append(len(indices))
             # No loop, collate function or model has to cope with an empty batch: it gets one
             # record, whose gradient is dropped.
-            yield drawn or [int(self._generator.integers(self._source.size))]
+            yield indices or [int(self._generator.integers(self._source.size))]
 
     def _all_draws(self) -> Iterator[list[int]]:
         for _ in range(self._run.steps):
-            drawn = poisson_sample(self._source.size, self._rate)
-            for piece in np.array_split(drawn, self._pieces):
+            indices = poisson_sample(self._source.size, self._rate)
+            for piece in np.array_split(indices, self._pieces):
                 yield piece.tolist()
 
     # What a step does.
@@ -371,15 +371,15 @@ def _companions(difference: float, is_random: bool) -> str:
     )
 
 
-def _first_axis(name: str, found: int, size: int) -> str:
-    if found == 1:
+def _first_axis(name: str, rows: int, size: int) -> str:
+    if rows == 1:
         return (
             f"The gradient of {name!r} is one for all {size} records of the batch. Its layer gets "
             "the same input for all of them, such as positions: repeat that input for each "
             "record. Or use odp.train."
         )
     return (
-        f"The gradients of {name!r} are those of {found} rows, and the batch has {size} records. "
+        f"The gradients of {name!r} are those of {rows} rows, and the batch has {size} records. "
         "The first axis of what a layer gets must be that of the records, all of them and once: "
         "no windows, crops or tokens moved into it, no time (batch_first=True), no record left "
         "out. Otherwise pieces of records are clipped and not records. Or use odp.train, whose "
