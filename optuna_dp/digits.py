@@ -181,8 +181,8 @@ def train(
     rate = batch / n if sample_rate is None else sample_rate
     weights = np.zeros((x.shape[1], _CLASSES))
     for _ in range(_steps(epochs, n) if steps is None else steps):
-        drawn = rng.random(n) < rate
-        features, labels = x[drawn], y[drawn]
+        mask = rng.random(n) < rate
+        features, labels = x[mask], y[mask]
         logits = features @ weights
         errors = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         errors /= errors.sum(axis=1, keepdims=True)

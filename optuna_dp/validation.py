@@ -176,12 +176,12 @@ def _unexpected(
             return InvalidArgumentError(name, value, *answers.get(name, default))
     places = [p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
     if len(args) > len(places):
-        first = next(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        keyword = next(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
         return InvalidArgumentError(
             f"argument {len(places) + 1}",
             args[len(places)],
             f"odp.{function} takes it by name, so that none is taken for another",
-            f"Write {first}=... . The names are {names}.",
+            f"Write {keyword}=... . The names are {names}.",
         )
     return None
 

@@ -110,8 +110,8 @@ class PrivateSelectionDpEvent(OwnEvent):
         c, big_c = self.density_bounds
         within = ""
         if (c, big_c) != (1.0, 1.0):
-            seen = "private outputs" if self.policy == "history" else "anything"
-            within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
+            source = "private outputs" if self.policy == "history" else "anything"
+            within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {source}"
             if self.startup_runs > 0:
                 within += f" (the first {self.startup_runs} from the prior itself)"
         return f"the best of T runs, T from {self.trials!r}{within}, each: {of(self.run)}"
