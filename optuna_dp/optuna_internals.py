@@ -148,9 +148,9 @@ def wrapped_pruner(pruner: PatientPruner) -> BasePruner | None:
     since="3.0",
     without="a proposer compares the ranges of all pilots at each proposal, which takes longer",
 )
-def give_search_space(sampler: TPESampler, shared: IntersectionSearchSpace) -> None:
+def give_search_space(sampler: TPESampler, shared_space: IntersectionSearchSpace) -> None:
     """Hands a new sampler what an earlier one knew of the space that all trials share."""
-    sampler._search_space = shared
+    sampler._search_space = shared_space
 
 
 # -- storages --------------------------------------------------------------------------------

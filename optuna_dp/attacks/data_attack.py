@@ -103,12 +103,12 @@ def search_data(
         # The best stay, unchanged; the others are their offspring, ever closer to them.
         parents = order[rng.integers(0, keep, population - keep)]
         width = 1.5 * 0.9**generation
-        new = []
+        offspring = []
         for values in (tops, events):
             child = values[parents] * np.exp(rng.normal(0.0, width, (parents.size, size)))
             fresh = rng.random(child.shape) < 0.05
             child[fresh] = np.exp(rng.uniform(math.log(delta), 0.0, int(fresh.sum())))
             child[rng.random(child.shape) < 0.05] = 0.0
-            new.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
-        tops, events = new
+            offspring.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
+        tops, events = offspring
     return best

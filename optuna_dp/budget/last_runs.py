@@ -67,11 +67,11 @@ def may_begin(
     ``number`` is its own, ``pilots`` the first that a last run may have (B), ``charged_runs`` how
     many last runs are charged for.
     """
-    before = [trial for trial in trials if pilots <= trial.number < number]
-    last_runs = [trial for trial in before if began(trial)]
+    earlier_trials = [trial for trial in trials if pilots <= trial.number < number]
+    last_runs = [trial for trial in earlier_trials if began(trial)]
     if len(last_runs) >= charged_runs or any(output(trial) is not None for trial in last_runs):
         return False
-    if any(not ended(trial) for trial in before) or len(before) < number - pilots:
+    if any(not ended(trial) for trial in earlier_trials) or len(earlier_trials) < number - pilots:
         return None
     return True
 
@@ -141,8 +141,8 @@ def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> N
 def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:
     """Returns whether no run after this last run is charged for."""
     last_runs = from_number(trials_of(study), settings.pilots)
-    before = sum(t.number < number and began(t) for t in last_runs)
-    return before + 1 >= settings.paid
+    earlier_runs = sum(t.number < number and began(t) for t in last_runs)
+    return earlier_runs + 1 >= settings.paid
 
 
 def drop_enqueued_too_early(study: Study, pilots: int) -> None:

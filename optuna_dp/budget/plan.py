@@ -210,8 +210,8 @@ class BudgetPlan(Record):
         records = None
         if self.batch_size is not None and self.sample_rate is not None:
             records = self.batch_size / self.sample_rate
-        scored = runs.score_noise_multiplier is not None
-        scored_on = "public" if self.score is None else self.score if scored else None
+        has_score = runs.score_noise_multiplier is not None
+        scored_on = "public" if self.score is None else self.score if has_score else None
         return Fidelity(
             noise_multiplier=runs.noise_multiplier,
             steps=runs.steps,
@@ -264,8 +264,8 @@ class BudgetPlan(Record):
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for what is no record of a plan."""
-        allowed = f"it must be what BudgetPlan.to_json returned ({why})"
-        return InvalidArgumentError("data", data, allowed, fix)
+        requirement = f"it must be what BudgetPlan.to_json returned ({why})"
+        return InvalidArgumentError("data", data, requirement, fix)
 
 
 def rung_sizes(name: str, value: Any) -> tuple[int, ...]:

@@ -135,16 +135,16 @@ class Budget(Procedure):
     def check_together(self, runs: Sequence[FrozenTrial]) -> None:
         """Refuses more last runs than are charged for, and one after one with an output."""
         last_runs = [trial for trial in runs if trial.number >= self.settings.pilots]
-        beyond = last_runs[self.settings.paid :]
-        beyond += [
+        surplus_runs = last_runs[self.settings.paid :]
+        surplus_runs += [
             later
             for earlier, later in itertools.pairwise(last_runs)
             if output(earlier) is not None
         ]
-        if beyond:
+        if surplus_runs:
             raise ReleaseRefusedError(
                 "it is a last run, and the plan does not charge for so many.",
-                trial_number=beyond[0].number,
+                trial_number=surplus_runs[0].number,
                 fix="Please report this as a bug. Add the cost of this run (Guarantee.compose).",
             )
 
@@ -178,7 +178,7 @@ class Budget(Procedure):
             is_vouched = is_vouched or bool(doubt)
             judgements.append(judgement)
         fewer = sum(judgement.fewer_steps for judgement in judgements)
-        stated = sum(judgement.is_stated for judgement in judgements)
+        stated_trainings = sum(judgement.is_stated for judgement in judgements)
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
             "runs": len(judgements),
@@ -186,7 +186,7 @@ class Budget(Procedure):
             "training": _counts([judgement.training for judgement in judgements]),
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
-            **({"stated": stated} if stated else {}),
+            **({"stated": stated_trainings} if stated_trainings else {}),
             **({"vouched": vouched} if is_vouched else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),
         }
@@ -233,8 +233,8 @@ class Budget(Procedure):
         assert last_run.number >= settings.pilots  # The evidence is that a last run has ended.
         spending = self._spending(runs, record, request.vouched)
         values = output(last_run) if settings.scores_last_run else None
-        failed = GIVEN_UP if request.give_up_last_run else FAILED
-        remarks = [failed] if output(last_run) is None else []
+        failure = GIVEN_UP if request.give_up_last_run else FAILED
+        remarks = [failure] if output(last_run) is None else []
         remarks += [BY_HAND] if was_enqueued(last_run) else []
         has_other_runs = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
         if has_other_runs:

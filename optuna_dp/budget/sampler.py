@@ -81,9 +81,9 @@ _FEWER = (
 
 def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
     settings = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
-    usual = {"proposer": None, "choose": None, "pilot_batch_size": 1}
+    defaults = {"proposer": None, "choose": None, "pilot_batch_size": 1}
     for name, value in settings.items():
-        if value != usual[name]:
+        if value != defaults[name]:
             raise InvalidArgumentError(
                 name, value, "it needs pilots, and the plan has none", "Leave it out."
             )
@@ -108,11 +108,11 @@ def _listed(
             f"it has {len(listed.points)} candidates, and the plan charges for {plan.candidates}",
             f"Change the list, or plan for it: plan_budget(..., candidates={len(listed.points)}).",
         )
-    for name, value, usual in (
+    for name, value, default in (
         ("proposer", proposer, None),
         ("pilot_batch_size", pilot_batch_size, 1),
     ):
-        if value != usual:
+        if value != default:
             raise InvalidArgumentError(
                 name, value, "a list of candidates needs no proposal", "Leave it out."
             )
@@ -348,14 +348,14 @@ class BudgetSampler(SlotSampler):
             return 0
         return number - (number - self._first_batch) % self._pilot_batch_size
 
-    def _ended(self, study: Study, before: int) -> list[FrozenTrial]:
-        """Returns all runs of slots below ``before``; waits until they have ended."""
+    def _ended(self, study: Study, end: int) -> list[FrozenTrial]:
+        """Returns all runs of slots below ``end``; waits until they have ended."""
         return completed_batches(
             study,
-            before,
+            end,
             is_own=functools.partial(self._asked_by_this_thread, study),
             # A rung waits for the whole of the one below it, whatever the batches.
-            batches="BudgetSampler a pilot_batch_size" if before < self._proposed else "",
+            batches="BudgetSampler a pilot_batch_size" if end < self._proposed else "",
             otherwise="",
         )
 

@@ -141,8 +141,8 @@ took, when they ended, logs, or attributes and reported values outside the state
                 "guarantee covers it"
             )
         if plan.score is not None and spending["score"]:
-            scored = sum(spending["score"].values())
-            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, scored)
+            run_count = sum(spending["score"].values())
+            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, run_count)
         if "vouched_in_runs" in spending:
             rows["Vouched for in runs, not checked"] = "; ".join(spending["vouched_in_runs"])
         if "vouched" in spending:

@@ -85,7 +85,7 @@ def budget(
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
-        usual = relation == "add-or-remove-one"
+        is_default_relation = relation == "add-or-remove-one"
         arguments: dict[str, Any] = {
             "epsilon": epsilon,
             "delta": delta,
@@ -98,7 +98,7 @@ def budget(
             "candidates": candidates,
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
-            "neighboring_relation": None if usual else relation.replace("-", "_"),
+            "neighboring_relation": None if is_default_relation else relation.replace("-", "_"),
         }
         settings = {name: value for name, value in arguments.items() if value is not None}
         is_default = pilots is None and candidates is None
@@ -121,7 +121,7 @@ def budget(
             )
             remark = remark_on_batch(plan)
             worth = pilot_worth(plan)
-            twice = noise_of_twice(plan)
+            noise_of_double = noise_of_twice(plan)
             # As in plan_budget: Renyi accounting takes a second more and is never smaller.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
@@ -137,7 +137,9 @@ def budget(
             },
             "remark": remark or None,
             "pilots": [rung.to_json() for rung in worth],
-            "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
+            "noise_of_twice_the_pilots": noise_of_double
+            if math.isfinite(noise_of_double)
+            else None,
             "alternatives": [option.to_json() for option in options],
             "recommendation": _recommendation(plan, is_default),
         }
@@ -150,7 +152,7 @@ def budget(
         batches,
         remark,
         worth,
-        twice,
+        noise_of_double,
         options,
         settings,
         script,
@@ -191,7 +193,7 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
             "or its features are still to be chosen, try a short list of candidates (--candidates "
             f"{_CANDIDATES})."
         )
-    once = (
+    advice = (
         "If you only choose learning rate, clipping norm and batch size, train once without "
         "pilots instead (--pilots 0)."
     )
@@ -201,7 +203,7 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
             f"Run {rungs} pilots, then train once at noise multiplier "
             f"{final.noise_multiplier:.3g}. A random space like this costs one to four points "
             f"where a short list of good guesses can be written down (--candidates "
-            f"{_CANDIDATES}). {once} {_NOISE_OF_A_WEIGHT}"
+            f"{_CANDIDATES}). {advice} {_NOISE_OF_A_WEIGHT}"
         )
     doubt = ""
     if final.records is not None and plan.epsilon * final.records < _FEW:
@@ -212,7 +214,7 @@ def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
     return (
         f"Where features or models are open, try {plan.candidates} candidates of a short list, "
         f"then train once at noise multiplier {final.noise_multiplier:.3g} with the best.{doubt} "
-        f"{once} {_NOISE_OF_A_WEIGHT}"
+        f"{advice} {_NOISE_OF_A_WEIGHT}"
     )
 
 
@@ -223,7 +225,7 @@ def _print(
     batches: BatchChoices,
     remark: str,
     worth: list[PilotWorth],
-    twice: float,
+    noise_of_double: float,
     options: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
@@ -245,7 +247,7 @@ def _print(
         style="dim",
     )
     if worth:
-        _print_worth(console, worth, twice)
+        _print_worth(console, worth, noise_of_double)
     rows = [
         (
             option.name,
@@ -273,7 +275,7 @@ def _print(
         console.print(f"A script to start from is in {script}.")
 
 
-def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> None:
+def _print_worth(console: Console, worth: list[PilotWorth], noise_of_double: float) -> None:
     from optuna_dp.planning.pilot_worth import BLIND  # Lazy: start-up time.
 
     rows = [
@@ -287,7 +289,11 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
     ]
     heads = ("rung", "steps", "epsilon of one", "spread, points")
     console.print(table("What pilots can see", heads, rows))
-    cost = f"{100 * (twice - 1):.2g} % more noise" if math.isfinite(twice) else "out of reach"
+    cost = (
+        f"{100 * (noise_of_double - 1):.2g} % more noise"
+        if math.isfinite(noise_of_double)
+        else "out of reach"
+    )
     console.print(
         "epsilon of one: a pilot sees as much as one run at this epsilon. spread: standard "
         "deviation of an accuracy, from the noise of the score. Twice as many pilots: "

@@ -50,10 +50,10 @@ class Command(TyperCommand):
         """Writes the options of ``--help``; see the base class."""
         rows = []
         for parameter in self.get_params(ctx):
-            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            group = "Arguments" if parameter.param_type_name == "argument" else "Options"
             rows.append(
                 (
-                    getattr(parameter, "rich_help_panel", None) or usual,
+                    getattr(parameter, "rich_help_panel", None) or group,
                     parameter.get_help_record(ctx),
                 )
             )
@@ -100,9 +100,9 @@ def _write_groups(formatter: Any, rows: Iterable[tuple[Any, Any]]) -> None:
     groups: dict[str, list[Any]] = {}
     for group, row in sorted(rows, key=lambda row: row[0] == "Options"):  # those come last
         groups.setdefault(group, []).append(row)
-    for heading, listed in groups.items():
+    for heading, entries in groups.items():
         with formatter.section(heading):
-            formatter.write_dl(listed)
+            formatter.write_dl(entries)
 
 
 @contextmanager

@@ -112,14 +112,14 @@ def _studied(plan: BudgetPlan, objective: Any, **settings: Any) -> Release:
 
 
 def _row(
-    name: str, batch: float, noise: float, trainings: str, once: Callable[[], Any]
+    name: str, batch: float, noise: float, trainings: str, training: Callable[[], Any]
 ) -> list[str]:
     """Trains in one way again and again, and returns its row of the table."""
     from optuna_dp import digits  # Lazy: only a demo needs it.
 
     data = digits.load()
     accuracies = [
-        100 * digits.accuracy(once(), data.valid_x, data.valid_y) for _ in range(REPETITIONS)
+        100 * digits.accuracy(training(), data.valid_x, data.valid_y) for _ in range(REPETITIONS)
     ]
     spread = 1.96 * statistics.stdev(accuracies) / len(accuracies) ** 0.5
     interval = f"{statistics.fmean(accuracies):.1f} ± {spread:.1f}"
@@ -140,7 +140,7 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
     batch, steps, score = run.batch_size, run.steps, run.score_noise_multiplier
     assert batch is not None  # The plan was made for DP-SGD, and pays for a score.
     assert score is not None
-    usual = odp.plan_budget(
+    plan_of_one_run = odp.plan_budget(
         epsilon=plan.epsilon,
         delta=plan.delta,
         records=size,
@@ -155,7 +155,7 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
     guess = odp.around({"noise_per_weight": 0.3})
 
     def defaults() -> Any:
-        noise, length = usual.final.noise_multiplier, usual.final.steps
+        noise, length = plan_of_one_run.final.noise_multiplier, plan_of_one_run.final.steps
         return digits.train(*records, steps=length, noise_multiplier=noise, **_DEFAULTS)
 
     def planned(budget: BudgetPlan, **settings: Any) -> Any:
@@ -195,11 +195,11 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
     best = odp.calibrate(
         run=event, trials=odp.Geometric(_MEAN), target_epsilon=plan.epsilon, delta=plan.delta
     ).value
-    small, noise = usual.final.noise_multiplier, run.noise_multiplier
+    small, noise = plan_of_one_run.final.noise_multiplier, run.noise_multiplier
     mean_runs, pilots = f"{_MEAN} on average", f"{_PILOTS} + 1"
     return [
         ("usual rate, 0.1", digits.BATCH, small, "1", defaults),
-        ("rate that follows", digits.BATCH, small, "1", lambda: planned(usual)),
+        ("rate that follows", digits.BATCH, small, "1", lambda: planned(plan_of_one_run)),
         ("and batch: this plan", batch, noise, "1", lambda: planned(plan)),
         (
             "pilots, then one run",

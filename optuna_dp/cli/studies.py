@@ -56,28 +56,28 @@ def recover(
     with clear_errors(recover):
         from optuna_dp.protocol.recovery import recover as recover_study  # Lazy: start-up time.
 
-        mended = _mended(storage) if mend else None
-        failed = sorted(set(fail or ()))
-        open_trials = recover_study(load_study(storage, study), fail=failed)
+        repair = _mended(storage) if mend else None
+        failures = sorted(set(fail or ()))
+        open_trials = recover_study(load_study(storage, study), fail=failures)
     if as_json:
         record: dict[str, Any] = {
-            "marked_as_failed": failed,
+            "marked_as_failed": failures,
             "open": [dataclasses.asdict(t) for t in open_trials],
         }
-        if mended is not None:
-            record["mended"] = dataclasses.asdict(mended)
+        if repair is not None:
+            record["mended"] = dataclasses.asdict(repair)
         typer.echo(json.dumps(record, indent=2, default=str))
         return
-    if mended is not None and mended.copy is None:
-        typer.echo(f"All {mended.lines} lines of the journal are whole. Nothing was mended.")
-    elif mended is not None:
-        dropped = ", ".join(map(str, mended.dropped))
+    if repair is not None and repair.copy is None:
+        typer.echo(f"All {repair.lines} lines of the journal are whole. Nothing was mended.")
+    elif repair is not None:
+        dropped = ", ".join(map(str, repair.dropped))
         typer.echo(
-            f"Dropped {len(mended.dropped)} torn of {mended.lines} lines: {dropped}. The file as "
-            f"it was: {mended.copy}"
+            f"Dropped {len(repair.dropped)} torn of {repair.lines} lines: {dropped}. The file as "
+            f"it was: {repair.copy}"
         )
-    if failed:
-        typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
+    if failures:
+        typer.echo(f"Marked as failed: {', '.join(map(str, failures))}.")
     for trial in open_trials:
         since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
         status = (

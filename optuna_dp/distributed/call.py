@@ -233,14 +233,14 @@ class _Call:
             # ended after Ctrl-C ends with its run, whose result is refused.
             if served or none_alive or not isinstance(error, Exception):
                 self._settle(self._places)
-            settled = self._what_became_of_runs(served or none_alive)
+            state_of_runs = self._what_became_of_runs(served or none_alive)
             if isinstance(error, WorkersError) and error.settled == _OPEN:
-                raise WorkersError(error.reason, settled, error.fix) from error.__cause__
+                raise WorkersError(error.reason, state_of_runs, error.fix) from error.__cause__
             failure = storage_failure(error)
             if failure is not None:
-                raise _storage_lost(in_words(failure), settled) from error
+                raise _storage_lost(in_words(failure), state_of_runs) from error
             if not isinstance(error, OptunaDPError):
-                _logger.warning("The call was interrupted. %s", settled)
+                _logger.warning("The call was interrupted. %s", state_of_runs)
             raise
         self._settle([*self._unsettled])  # The storage may be back.
         self._say_what_went_wrong()
@@ -318,8 +318,11 @@ class _Call:
                 self._lost = failure
                 if self._unsettled:
                     continue
-                before, well[place] = well[place], ended_well(self._study, self._places[place])
-                deaths[place] = 1 if well[place] > before else deaths[place] + 1
+                earlier_count, well[place] = (
+                    well[place],
+                    ended_well(self._study, self._places[place]),
+                )
+                deaths[place] = 1 if well[place] > earlier_count else deaths[place] + 1
                 if deaths[place] >= _DEATHS_IN_A_ROW:
                     _logger.warning("A worker is not replaced any more: %s.", in_words(failure))
                     continue
@@ -375,10 +378,10 @@ class _Call:
             )
 
 
-def _storage_lost(how: str, settled: str) -> WorkersError:
+def _storage_lost(how: str, state_of_runs: str) -> WorkersError:
     return WorkersError(
         f"The storage of the study failed: {how}.",
-        settled,
+        state_of_runs,
         f"Once the storage is back, {_CALL_AGAIN}",
     )
 

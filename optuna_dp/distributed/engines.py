@@ -259,8 +259,8 @@ def _ends_when_cancelled(task: Task, ticket: bytes) -> Any:
 
     def watch() -> None:
         while not ended.wait(_LOOK_EVERY):
-            here = worker.state.tasks.get(key)
-            is_cancelled = here is None or here.state == "cancelled"
+            task_state = worker.state.tasks.get(key)
+            is_cancelled = task_state is None or task_state.state == "cancelled"
             # After Ctrl-C the process would wait for this task.
             if is_cancelled or not threading.main_thread().is_alive():
                 os._exit(1)

@@ -241,6 +241,6 @@ def _quiet(is_needed: bool) -> Iterator[None]:
         yield
     finally:
         with _changing:
-            before = _before.pop()
+            verbosity = _before.pop()
             if not _before:
-                optuna.logging.set_verbosity(before)
+                optuna.logging.set_verbosity(verbosity)

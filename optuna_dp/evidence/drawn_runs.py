@@ -86,10 +86,12 @@ class DrawnRuns(Procedure):
         is_run = bool(runs) and trial.number <= runs[-1].number
         names = set(trial.distributions) if is_run else set()
         for run in runs:
-            shared = names & run.distributions.keys() if run.number != trial.number else set()
-            if any(run.distributions[n] != trial.distributions[n] for n in shared):
+            common_names = (
+                names & run.distributions.keys() if run.number != trial.number else set()
+            )
+            if any(run.distributions[n] != trial.distributions[n] for n in common_names):
                 check_distributions(sorted((run, trial), key=lambda t: t.number))
-            names -= shared
+            names -= common_names
             if not names:
                 return
 
@@ -134,10 +136,10 @@ def _check_draw(
         space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
         internal = {name: float(value) for name, value in draw["internal"].items()}
         for name in trial.params.keys() - space.keys():
-            alone = trial.system_attrs.get(INDEPENDENT_KEY + name)
-            if alone is not None:
-                space[name] = json_to_distribution(alone["distribution"])
-                internal[name] = float(alone["internal"])
+            record_of_draw = trial.system_attrs.get(INDEPENDENT_KEY + name)
+            if record_of_draw is not None:
+                space[name] = json_to_distribution(record_of_draw["distribution"])
+                internal[name] = float(record_of_draw["internal"])
                 continue
             domain = _as_stored(trial.distributions[name])
             law = planned.get(name, domain)

@@ -194,9 +194,9 @@ def _several_records(data: dict[str, Any]) -> dict[str, str]:
     if group is None:
         return {}
     epsilon = group["epsilon"]
-    stated = "no finite epsilon is known" if epsilon is None else f"epsilon {rounded_up(epsilon)}"
+    bound = "no finite epsilon is known" if epsilon is None else f"epsilon {rounded_up(epsilon)}"
     return {
-        "Who has several records": f"{stated} at delta = {data['delta']:g} for all of up to "
+        "Who has several records": f"{bound} at delta = {data['delta']:g} for all of up to "
         f"{group['records']} records together (group privacy)"
     }
 

@@ -55,8 +55,8 @@ def read_evidence(study: Study) -> Evidence:
         ReleaseRefusedError: If the study's runs are not what its plan promises.
         UnfinishedStudyError: If runs are still open or to come.
     """
-    opened = _opened(checked_study(study))
-    plan, procedure = opened.plan, opened.procedure
+    opened_study = _opened(checked_study(study))
+    plan, procedure = opened_study.plan, opened_study.procedure
     procedure.check_plan(study)
     check_direction(study, plan)
     trials = trials_of(study)
@@ -78,11 +78,11 @@ def read_evidence(study: Study) -> Evidence:
 
 def _opened(study: Study) -> OpenedStudy:
     try:
-        opened = open_study(study)
+        opened_study = open_study(study)
     except PlanError as error:
         raise ReleaseRefusedError(str(error), trial_number=0) from error
-    if opened is not None:
-        return opened
+    if opened_study is not None:
+        return opened_study
     if len(study.directions) > 1:
         raise ReleaseRefusedError(
             "It has several objectives and no budget plan. optuna-dp selects by one score.",

@@ -39,7 +39,7 @@ def statement_data(
     delta: float,
     released: list[str],
     content: Mapping[str, Any],
-    described: Description,
+    procedure_words: Description,
     cap: int | None = None,
 ) -> dict[str, Any]:
     """Returns the statement as plain JSON values.
@@ -54,7 +54,7 @@ def statement_data(
     return {
         "format": FORMAT,
         "version": VERSION,
-        "protected": protected_by(guarantee, described),
+        "protected": protected_by(guarantee, procedure_words),
         "neighboring_relation": guarantee.neighboring_relation,
         "unit": guarantee.unit,
         "epsilon": finite(best),
@@ -75,29 +75,29 @@ def statement_data(
         "released": released,
         "content": content,
         "digest": digest(guarantee.to_json(), design.to_json(), content),
-        "trust": described.trust,
-        "checked": list(described.checked),
-        "assumptions": list(described.assumptions),
-        "not_covered": described.not_covered,
+        "trust": procedure_words.trust,
+        "checked": list(procedure_words.checked),
+        "assumptions": list(procedure_words.assumptions),
+        "not_covered": procedure_words.not_covered,
         "versions": _versions(),
     }
 
 
 def released_words(
-    content: Mapping[str, Any], described: Description, *, trained: bool
+    content: Mapping[str, Any], procedure_words: Description, *, trained: bool
 ) -> list[str]:
     """Returns names of what is released; ``trained`` is whether a final training is composed."""
     words = ["the hyperparameters"]
-    if described.score_is_told or content["value"] is not None:
+    if procedure_words.score_is_told or content["value"] is not None:
         words.append("the final score" if trained else "the score")
     words += ["the final training's output"] if trained else []
     words += [f"attribute {name!r}" for name in sorted(content["attributes"])]
     return words + (["the model artifact"] if content["artifact_sha256"] is not None else [])
 
 
-def protected_by(guarantee: Guarantee, described: Description) -> str:
+def protected_by(guarantee: Guarantee, procedure_words: Description) -> str:
     """Returns what the output hardly depends on, in the procedure's words."""
-    relations = described.relations
+    relations = procedure_words.relations
     if guarantee.unit == "client" and relations is RELATIONS:
         relations = _RELATIONS_OF_CLIENTS
     return relations[guarantee.neighboring_relation]

@@ -118,9 +118,9 @@ def voter(
                     secure_messages.query_of(node_context),
                     secure_messages.seen(node_context),
                 )
-                once = f"vote {secure_messages.sum_name(node_context)}"
+                answer_name = f"vote {secure_messages.sum_name(node_context)}"
                 return _as_fit_result(
-                    answer_to(text, view, once, evaluate, node_context, policy), question
+                    answer_to(text, view, answer_name, evaluate, node_context, policy), question
                 )
 
             secure_messages.check(message, context)
@@ -132,14 +132,14 @@ def voter(
                 _once(stage, context, policy)
             if stage == "share_keys":
                 secure_messages.sort_keys(message)
-            before = masks.view.set(secure_messages.view_of(message, context))
+            token = masks.view.set(secure_messages.view_of(message, context))
             try:
                 if stage == "collect_masked_vectors":
                     # Flower votes first and reads the others' shares then: it is charged by then.
                     secure_messages.check_shares(message, context)
                 reply = masks.client_module().secaggplus_mod(message, context, vote)
             finally:
-                masks.view.reset(before)
+                masks.view.reset(token)
             if stage == "setup":
                 secure_messages.remember(message, context)
                 name = secure_messages.set_up_name(context)
@@ -236,7 +236,7 @@ def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> Ske
 def answer_to(
     text: str,
     view: View,
-    once: str,
+    answer_name: str,
     objective: Evaluation,
     context: Context,
     app_policy: VotePolicy | None,
@@ -246,7 +246,7 @@ def answer_to(
     event, server = _charge(query, view, policies), policies[0].server
     digest, plan = _digest(text), _digest(json.dumps(query.plan.to_json(), sort_keys=True))
     answer = Answer(
-        once=once,
+        once=answer_name,
         time=now(),
         run=context.run_id,
         vote=query.vote,

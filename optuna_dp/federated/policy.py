@@ -142,10 +142,12 @@ class VotePolicy:
             raise InvalidArgumentError(
                 "server", self.server, f"it must be one of {', '.join(SERVERS)}"
             )
-        for name, allowed in (self.search_space or {}).items():
-            if set(allowed) not in ({"low", "high"}, {"choices"}):
+        for name, range_limits in (self.search_space or {}).items():
+            if set(range_limits) not in ({"low", "high"}, {"choices"}):
                 raise InvalidArgumentError(
-                    f"search_space[{name!r}]", allowed, "it must have low and high, or choices"
+                    f"search_space[{name!r}]",
+                    range_limits,
+                    "it must have low and high, or choices",
                 )
 
     @classmethod
@@ -276,14 +278,14 @@ class VotePolicy:
         Raises:
             VoteRefusedError: If it is more.
         """
-        new = answers[-1]
-        same_vote = [answer for answer in answers if answer.vote == new.vote]
-        if any(answer.query != new.query for answer in same_vote):
-            raise VoteRefusedError(f"vote {new.vote} was another query before")
-        if len(same_vote) > new.attempts:
+        newest = answers[-1]
+        same_vote = [answer for answer in answers if answer.vote == newest.vote]
+        if any(answer.query != newest.query for answer in same_vote):
+            raise VoteRefusedError(f"vote {newest.vote} was another query before")
+        if len(same_vote) > newest.attempts:
             raise VoteRefusedError(
-                f"vote {new.vote} was answered {len(same_vote) - 1} times, and its plan has "
-                f"{new.attempts} attempts"
+                f"vote {newest.vote} was answered {len(same_vote) - 1} times, and its plan has "
+                f"{newest.attempts} attempts"
             )
         if len(answers) > self.max_votes:
             raise VoteRefusedError(
@@ -388,10 +390,10 @@ def total_epsilon(
     return Guarantee(together, adjacency).epsilon(delta)
 
 
-def _within(allowed: Mapping[str, Any] | None, value: Any) -> bool:
-    if allowed is None:
+def _within(range_limits: Mapping[str, Any] | None, value: Any) -> bool:
+    if range_limits is None:
         return False
-    if "choices" in allowed:
-        return any(type(value) is type(c) and value == c for c in allowed["choices"])
+    if "choices" in range_limits:
+        return any(type(value) is type(c) and value == c for c in range_limits["choices"])
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and bool(allowed["low"] <= value <= allowed["high"])
+    return number and bool(range_limits["low"] <= value <= range_limits["high"])

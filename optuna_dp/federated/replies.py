@@ -115,16 +115,16 @@ class ReplyChecks:
         )
 
 
-def impossible(plan: VotePlan, sums: IntArray, voted: int) -> str:
+def impossible(plan: VotePlan, sums: IntArray, votes: int) -> str:
     """Returns why no honest votes, so many, have this sum, shape (candidates,); else "".
 
     It happens to honest votes with a probability below 1e-300.
     """
-    bound = noise_bound(float(plan.share_variance) * voted)
-    if bool(np.any(sums < -bound)) or bool(np.any(sums > voted + bound)):
+    bound = noise_bound(float(plan.share_variance) * votes)
+    if bool(np.any(sums < -bound)) or bool(np.any(sums > votes + bound)):
         return "an entry lies beyond what votes and their noise can be"
-    total, spread = int(sums.sum()), noise_bound(float(plan.share_variance) * voted * len(sums))
-    if abs(total - voted * plan.votes) > spread:
+    total, spread = int(sums.sum()), noise_bound(float(plan.share_variance) * votes * len(sums))
+    if abs(total - votes * plan.votes) > spread:
         return "there are more votes in it, or fewer, than votes and their noise can be"
     return ""
 

@@ -138,7 +138,7 @@ class SecAggPlus(Transport):
         legacy.state.array_records["parameters"] = ArrayRecord()
         checked = SecAggGrid(server, query, module)
         masks.opened.set(None)
-        before = masks.view.set(b"")
+        token = masks.view.set(b"")
 
         def failed(reason: str) -> Attempt:
             return Attempt(None, checked.voted, checked.asked, checked.present, reason)
@@ -151,13 +151,13 @@ class SecAggPlus(Transport):
             _logger.warning("The secure sum failed.", exc_info=True)
             return failed(f"The secure sum failed ({type(error).__name__}).")
         finally:
-            masks.view.reset(before)
+            masks.view.reset(token)
             for record in ("config", "parameters"):
                 legacy.state.pop(record, None)
-        opened = masks.opened.get()
-        if opened is None:
+        opened_sum = masks.opened.get()
+        if opened_sum is None:
             return failed("Too few clients sent the shares that open the sum.")
-        factor, vector = opened
+        factor, vector = opened_sum
         # Every vote has the same weight, a masked number like the others: if it comes out as it
         # should, the masks were all taken off.
         if factor != checked.voted * 2 * clip:
@@ -227,19 +227,19 @@ class SecAggGrid:
         replies = self.checked(
             stage, questions, self._grid.send_and_receive(questions, timeout=timeout)
         )
-        good = [r for r in replies if not r.has_error()]
-        self.present = tuple(r.metadata.src_node_id for r in good)
+        good_replies = [r for r in replies if not r.has_error()]
+        self.present = tuple(r.metadata.src_node_id for r in good_replies)
         self._progress(
             f"secure sum, stage {number} of 4 ({stage.replace('_', ' ')}): "
-            f"{len(good)} of {len(questions)} nodes"
+            f"{len(good_replies)} of {len(questions)} nodes"
         )
-        if number <= 2 and len(good) < len(questions):
+        if number <= 2 and len(good_replies) < len(questions):
             # Flower's protocol cannot do without a node that has been introduced to the others.
             raise StopError(
-                f"{len(questions) - len(good)} nodes were lost in stage {number} of 4."
+                f"{len(questions) - len(good_replies)} nodes were lost in stage {number} of 4."
             )
         if stage == "collect_masked_vectors":
-            self.voted = len(good)
+            self.voted = len(good_replies)
             if self.voted < self._plan.survivors_needed:
                 raise StopError(
                     f"{self.voted} usable votes came, and {self._plan.survivors_needed} are "
@@ -247,7 +247,7 @@ class SecAggGrid:
                 )
         if stage == "unmask" and masks.complete(self.numbers, self.numbers["sample_num"]):
             # Everybody has a share of everything, and it takes no more of them.
-            return good[: self.numbers["threshold"]]
+            return good_replies[: self.numbers["threshold"]]
         return replies
 
     def checked(

@@ -204,7 +204,7 @@ class FederatedVote:
             f"deviation of the noise {plan.variance**0.5:.2f}"
         )
         server = Server(grid, context, self._timeout, self._progress)
-        attempt, before = None, self._asked
+        attempt, earlier_requests = None, self._asked
         for _ in range(1 + self._retries):
             attempt = self._attempt(server, nodes, query)
             self._asked += attempt.asked
@@ -215,7 +215,7 @@ class FederatedVote:
                 break
         assert attempt is not None
         requests = self._asked
-        if requests == before:
+        if requests == earlier_requests:
             self._held -= 1  # Nobody was asked for anything.
         raise VoteFailedError(
             attempt.reason, requests, plan.guarantee(requests) if requests else None

@@ -95,8 +95,8 @@ class GrowingHistory(Generic[S]):
                 length = 0
             if length < len(runs):
                 outcomes = [self._read(run) for run in runs[length:]]
-                new = encode_params(self._space, [outcome.params for outcome in outcomes])
-                self._points = np.concatenate([self._points, new])
+                new_points = encode_params(self._space, [outcome.params for outcome in outcomes])
+                self._points = np.concatenate([self._points, new_points])
                 # Lists that were handed out stay as they are.
                 self._outcomes = [*self._outcomes, *outcomes]
                 self._made_of.extend(runs[length:])
@@ -136,10 +136,10 @@ class SharedSpace:
                 self._trials.append(trial)
                 if trial.state is not TrialState.COMPLETE:
                     continue
-                before = trial.distributions if self._space is None else self._space
+                space = trial.distributions if self._space is None else self._space
                 self._space = {
                     name: distribution
-                    for name, distribution in before.items()
+                    for name, distribution in space.items()
                     if trial.distributions.get(name) == distribution
                 }
             return dict(sorted((self._space or {}).items()))

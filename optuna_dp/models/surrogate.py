@@ -173,13 +173,13 @@ class Posterior:
         from scipy.linalg import solve_triangular  # start-up time
 
         single_x, factor, weights = self._in_single_precision
-        apart = (x - 0.5) / self.lengths
+        offsets = (x - 0.5) / self.lengths
         # One product, of rows (-2 a, |a|^2, 1) and (b, 1, |b|^2); about the middle, so that
         # little is lost to rounding.
         right_factors = np.empty((len(x), x.shape[1] + 2), dtype=np.float32)
-        right_factors[:, :-2] = apart
+        right_factors[:, :-2] = offsets
         right_factors[:, -2] = 1.0
-        right_factors[:, -1] = (apart**2).sum(axis=1)
+        right_factors[:, -1] = (offsets**2).sum(axis=1)
         squared = (right_factors @ single_x.T).T  # in the order of columns, as the solver wants it
         np.maximum(squared, 0.0, out=squared)
         covariance = _matern(squared)
@@ -194,8 +194,8 @@ class Posterior:
     @functools.cached_property
     def _in_single_precision(self) -> tuple[Any, Any, Any]:
         """The observed points as one factor of squared distances, the factor, and the weights."""
-        apart = self.x - 0.5 / self.lengths
-        rows = [-2.0 * apart, (apart**2).sum(axis=1)[:, None], np.ones((len(apart), 1))]
+        offsets = self.x - 0.5 / self.lengths
+        rows = [-2.0 * offsets, (offsets**2).sum(axis=1)[:, None], np.ones((len(offsets), 1))]
         points = np.concatenate(rows, axis=1).astype(np.float32)
         factor = np.asfortranarray(self.factor, dtype=np.float32)
         return points, factor, self.weights.astype(np.float32)

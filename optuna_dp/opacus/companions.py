@@ -202,11 +202,11 @@ def same_states(states: dict[str, Any], later_states: dict[str, Any]) -> bool:
     pairs = zip(states["numpy"], later_states["numpy"], strict=True)
     if not all(np.array_equal(array, later_array) for array, later_array in pairs):
         return False
-    before, after = ([*s["torch"], *s.get("cuda", [])] for s in (states, later_states))
+    tensors, later_tensors = ([*s["torch"], *s.get("cuda", [])] for s in (states, later_states))
     # A device that was first used in between has used no randomness that anyone knows of.
     return all(
         torch.equal(tensor, later_tensor)
-        for tensor, later_tensor in zip(before, after, strict=False)
+        for tensor, later_tensor in zip(tensors, later_tensors, strict=False)
     )
 
 

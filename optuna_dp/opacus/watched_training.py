@@ -288,13 +288,15 @@ class WatchedTraining:
             )
 
     def _check_weights(self) -> None:
-        now = [fingerprint(parameter) for parameter in self._weights]
-        if now == self._before:
+        digests = [fingerprint(parameter) for parameter in self._weights]
+        if digests == self._before:
             return
         changed = {
             id(parameter)
-            for parameter, old, new in zip(self._weights, self._before or now, now, strict=True)
-            if old != new
+            for parameter, old_digest, new_digest in zip(
+                self._weights, self._before or digests, digests, strict=True
+            )
+            if old_digest != new_digest
         }
         name = next((n for n, p in self._module.named_parameters() if id(p) in changed), "?")
         self._refuse(
@@ -310,9 +312,9 @@ class WatchedTraining:
         for name, part in self._module.named_modules():
             if (problem := mixing_problem(part)) is not None:
                 self._refuse(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
-        now = fingerprints(self._other_tensors())
-        for name in {**self._others, **now}:
-            if self._others.get(name) != now.get(name):
+        digests = fingerprints(self._other_tensors())
+        for name in {**self._others, **digests}:
+            if self._others.get(name) != digests.get(name):
                 self._refuse(
                     f"{name!r} of the module has changed, and no noise was added to it: a running "
                     "statistic, a frozen weight that was stepped, or something kept of a batch. "

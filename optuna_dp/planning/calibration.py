@@ -258,18 +258,18 @@ def _unreachable(unknown: Unknown, target: Any, cost: float, value: float) -> In
         f"it must be at least {significant_up(cost)}" if cost < math.inf else "no value is enough"
     )
     if unknown == "noise_multiplier":
-        allowed = f"{requirement}, the cost that remains at noise multiplier {value:g}"
+        condition = f"{requirement}, the cost that remains at noise multiplier {value:g}"
         fix = (
             "Something else has a cost too: another part of the run, densities that depend on "
             'the data (policy="data"), or a delta that is too small.'
         )
     elif unknown == "mean":
-        allowed = f"{requirement}, the cost at mean {value:g}"
+        condition = f"{requirement}, the cost at mean {value:g}"
         fix = "Add noise to the run or allow a larger epsilon."
     else:
-        allowed = f"{requirement}, the cost without adaptivity (C = c = 1)"
+        condition = f"{requirement}, the cost without adaptivity (C = c = 1)"
         fix = "Use fewer runs, add noise to the run or allow a larger epsilon."
-    return InvalidArgumentError("target_epsilon", target, allowed, fix)
+    return InvalidArgumentError("target_epsilon", target, condition, fix)
 
 
 # -- what is searched ----------------------------------------------------------------------------

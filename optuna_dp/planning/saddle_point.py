@@ -178,11 +178,11 @@ _COARSELY = {"xatol": 0.05}
 
 def _solved(log_moments: LogMoments, order: float, delta: float, near: float) -> float:
     """Returns the epsilon at which the integral through this order is ``delta``."""
-    apart = 0.01 * order
+    width = 0.01 * order
     below, at, above = (
-        float(log_moments(a)[0].real) for a in (order - apart, order, order + apart)
+        float(log_moments(a)[0].real) for a in (order - width, order, order + width)
     )
-    spread = math.sqrt(max((below - 2.0 * at + above) / apart**2, 1e-12))
+    spread = math.sqrt(max((below - 2.0 * at + above) / width**2, 1e-12))
     # A third of the way to the pole at 0; 16 points within two deviations of a normal loss.
     step = min(order / 3.0, 0.4 / spread)
     for count in _FREQUENCIES:

@@ -79,8 +79,8 @@ class SelectionDescription(Description):
         rows: dict[str, str] = {}
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
-            stated = f". {STATED}" if spending.get("stated") else ""
-            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run{stated}"
+            remark = f". {STATED}" if spending.get("stated") else ""
+            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run{remark}"
         if "score" in spending:
             rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run"
         if "vouched" in spending:

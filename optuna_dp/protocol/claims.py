@@ -76,11 +76,11 @@ def next_state(token: str, own_state: str, other_states: Mapping[str, str]) -> s
         own_state: Its own state.
         other_states: The states of the other workers that have claimed the trial, by token.
     """
-    standing = [rival for rival, state in other_states.items() if state in (STANDS, WON)]
+    candidates = [rival for rival, state in other_states.items() if state in (STANDS, WON)]
     if own_state == HERE:
-        return OUT if standing else STANDS
+        return OUT if candidates else STANDS
     if own_state == STANDS and HERE not in other_states.values():
-        return WON if token < min(standing, default="~") else OUT
+        return WON if token < min(candidates, default="~") else OUT
     return own_state
 
 
@@ -96,10 +96,10 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
     state = HERE
 
     def look() -> str | None:
-        now = storage.get_trial(trial_id_of(trial))
-        if give_back_end(storage, now) or own_slot(now) is not None:
+        frozen = storage.get_trial(trial_id_of(trial))
+        if give_back_end(storage, frozen) or own_slot(frozen) is not None:
             return OUT
-        rivals = {rival: of for rival, of in claims_on(now).items() if rival != token}
+        rivals = {rival: of for rival, of in claims_on(frozen).items() if rival != token}
         new_state = next_state(token, state, rivals)
         return None if new_state == state else new_state
 

@@ -101,9 +101,9 @@ class Proposer:
             is_shown: Whether a trial of ``visible`` was a run. Of any other the sampler learns
                 that it failed, no more. The answer for a trial must not change.
         """
-        storage, shared = self._shown_to(tuple(directions), visible, is_shown)
+        storage, shared_space = self._shown_to(tuple(directions), visible, is_shown)
         try:
-            return self._asked(storage, shared, visible, number, dict(space))
+            return self._asked(storage, shared_space, visible, number, dict(space))
         except OptunaDPError:
             raise
         except Exception as error:
@@ -144,9 +144,9 @@ class Proposer:
         if unknown:
             # Without a joint space, what earlier pilots share: a running trial that has no
             # parameters would keep nobody away from where it is.
-            shared = space or intersection_search_space(study.get_trials(deepcopy=False))
+            common_space = space or intersection_search_space(study.get_trials(deepcopy=False))
             for _ in range(unknown):
-                study.ask(shared)
+                study.ask(common_space)
         return study.ask(space)
 
     def _shown_to(
@@ -267,8 +267,8 @@ class _Shown:
         study_id = self.storage.get_study_id_from_name(_NAME)
         self.made_of.append(trial)
         if not is_shown:
-            failed = timeless_trial(state=TrialState.FAIL)
-            self.storage.create_new_trial(study_id, template_trial=failed)
+            failed_trial = timeless_trial(state=TrialState.FAIL)
+            self.storage.create_new_trial(study_id, template_trial=failed_trial)
             return
         remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
         for key, value in remembered["study"].items():

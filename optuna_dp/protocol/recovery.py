@@ -103,10 +103,10 @@ def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
     trials = trials_of(study)
     unstarted = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
     if not numbers <= is_open.keys() | unstarted:
-        wrong = min(numbers - is_open.keys() - unstarted)
+        wrong_number = min(numbers - is_open.keys() - unstarted)
         raise InvalidArgumentError(
             "fail",
-            wrong,
+            wrong_number,
             "it is not the number of an open trial",
             # Not which ones are: an exception may be read by others.
             "recover(study) returns the open trials.",

@@ -42,8 +42,8 @@ def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..
     @functools.wraps(retry)
     def retries(self: object, study: Study, trial: FrozenTrial) -> None:
         # The sampler tells before trial 0 has written a plan.
-        ours = isinstance(study.sampler, samplers)
-        if not ours and not is_ours(storage_of(study), study_id_of(study)):
+        has_own_sampler = isinstance(study.sampler, samplers)
+        if not has_own_sampler and not is_ours(storage_of(study), study_id_of(study)):
             retry(self, study, trial)
             return
         _logger.warning(

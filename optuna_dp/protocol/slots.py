@@ -221,13 +221,13 @@ class SlotSampler(OfThisPackage, BaseSampler):
             is_beyond()
             return
         me = threading.get_ident()
-        before = own_slot(trial)
-        if before is not None:
+        stored_slot = own_slot(trial)
+        if stored_slot is not None:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
-            old = SlotRecord.from_json(before)
-            if old.nonce != plan.nonce:
+            stored_record = SlotRecord.from_json(stored_slot)
+            if stored_record.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            entry = entry or Known(me, plan, old)
+            entry = entry or Known(me, plan, stored_record)
             entry.thread = me
             self.under_way.put(study, trial, entry)
             return

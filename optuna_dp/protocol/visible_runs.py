@@ -43,9 +43,9 @@ def completed_batches(
 
     def read() -> list[FrozenTrial] | None:
         trials = trials_of(study)
-        before = list(below_number(trials, first_of_batch))
+        earlier_trials = list(below_number(trials, first_of_batch))
         ended_runs = ended_from_start(study, trials)
-        unfinished = [trial for trial in before[ended_runs:] if not ended(trial)]
+        unfinished = [trial for trial in earlier_trials[ended_runs:] if not ended(trial)]
         if any(is_own(trial) for trial in unfinished):
             # Nothing of data or durations is in this: whoever fails this run may do so.
             raise WaitError(
@@ -54,9 +54,9 @@ def completed_batches(
                 "again. If you have lost that trial, mark it as failed (optuna-dp recover)"
                 f"{enlarge}{otherwise}."
             )
-        if unfinished or len(before) < first_of_batch:
+        if unfinished or len(earlier_trials) < first_of_batch:
             return None
-        return before
+        return earlier_trials
 
     waiting = Waiting(
         study,

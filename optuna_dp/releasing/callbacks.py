@@ -132,8 +132,8 @@ class PrivacyCallback:
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
         storage, study_id = storage_of(study), study_id_of(study)
-        opened = _opened(study)
-        plan, procedure = opened.plan, opened.procedure
+        opened_study = _opened(study)
+        plan, procedure = opened_study.plan, opened_study.procedure
         record = self._record_for(procedure)
         books = storage.get_study_system_attrs(study_id)
         self._record_cost(study, books, record, ran=trial.number < plan.slots)
@@ -287,12 +287,12 @@ class PrivacyCallback:
         is written stays, though it spoils the release: a run has taken place under each.
         """
         storage, study_id = storage_of(study), study_id_of(study)
-        recorded = run_records(books)
-        if not any(record.says_the_same(r) for r in recorded) and (ran or not recorded):
+        records = run_records(books)
+        if not any(record.says_the_same(r) for r in records) and (ran or not records):
             write_run_record(storage, study_id, record)
-            recorded = run_records(storage.get_study_system_attrs(study_id))
+            records = run_records(storage.get_study_system_attrs(study_id))
         spoilt = " This study cannot be released any more: start a new one." if ran else ""
-        _check_same_cost(record, recorded, spoilt)
+        _check_same_cost(record, records, spoilt)
 
     def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
         """The epsilon of the whole study, computed once per design."""
@@ -304,20 +304,20 @@ class PrivacyCallback:
 
 
 def _opened(study: Study) -> OpenedStudy:
-    opened = open_study(study)
-    if opened is None:
+    opened_study = open_study(study)
+    if opened_study is None:
         raise PlanError(
             "PrivacyCallback needs a study with a sampler of optuna-dp in which a run has begun, "
             "and this study has no plan. Make it with "
             "sampler=optuna_dp.BudgetSampler(plan_budget(...)), and call study.optimize."
         )
-    return opened
+    return opened_study
 
 
-def _check_same_cost(record: RunRecord, recorded: Sequence[RunRecord], spoilt: str = "") -> None:
+def _check_same_cost(record: RunRecord, records: Sequence[RunRecord], spoilt: str = "") -> None:
     """Refuses a cost of a run that is not the one in the study's books."""
     different = next(
-        (stored_record for stored_record in recorded if not record.same_cost(stored_record)), None
+        (stored_record for stored_record in records if not record.same_cost(stored_record)), None
     )
     if different is None:
         return

@@ -72,17 +72,19 @@ def describe(
         "trust": trust,
         "purpose": purpose,
     }
-    before = read_description(study)
-    stored_facts = {} if before is None else before.to_json()
-    new = DataDescription(**{**stored_facts, **{k: v for k, v in facts.items() if v is not None}})
-    if new == before:
+    stored_description = read_description(study)
+    stored_facts = {} if stored_description is None else stored_description.to_json()
+    description = DataDescription(
+        **{**stored_facts, **{k: v for k, v in facts.items() if v is not None}}
+    )
+    if description == stored_description:
         return
-    opened = open_study(study)
-    planned = None if opened is None else opened.procedure.planned_records()
-    if new.contradicts(planned):
+    opened_study = open_study(study)
+    planned = None if opened_study is None else opened_study.procedure.planned_records()
+    if description.contradicts(planned):
         raise InvalidArgumentError(
             "records",
-            new.records,
+            description.records,
             f"the study's plan was made for {planned:,} records",
             "Give the number of records that runs train on, or make a new plan for this number.",
         )
@@ -93,4 +95,4 @@ def describe(
             "it must not have been released: the statement of that release stands",
             "Describe a study before its release.",
         )
-    storage.set_study_system_attr(study_id, DESCRIPTION_KEY, new.to_json())
+    storage.set_study_system_attr(study_id, DESCRIPTION_KEY, description.to_json())

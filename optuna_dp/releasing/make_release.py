@@ -175,8 +175,8 @@ def _released(
         description=description,
         spending=outcome.spending,
     )
-    described = None if description is None else description.records
-    warn_of_large_delta(result.delta, described or procedure.planned_records())
+    described_records = None if description is None else description.records
+    warn_of_large_delta(result.delta, described_records or procedure.planned_records())
     _check_as_before(study, evidence, result)
     try:
         _remember(study, evidence, result)
@@ -227,27 +227,27 @@ def _run_record(
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    recorded = read_run_record(storage_of(study), study_id_of(study))
-    if run is None and recorded is None and plan_record is None:
+    stored_record = read_run_record(storage_of(study), study_id_of(study))
+    if run is None and stored_record is None and plan_record is None:
         raise ReleaseRefusedError(
             "The cost of one run is not known.",
             fix="Say it, for example release(study, run=optuna_dp.dp_sgd(...)), or give "
             "study.optimize a PrivacyCallback(run). A plan by plan_budget knows it.",
         )
-    base = recorded or plan_record or RunRecord(run, 1e-5 if delta is None else delta)
+    base = stored_record or plan_record or RunRecord(run, 1e-5 if delta is None else delta)
     record = RunRecord.checked(
         base.event if run is None else run,
         base.delta,
         neighboring_relation or base.neighboring_relation,
         base.output_attributes if output_attributes is None else output_attributes,
     )
-    if recorded is not None and not record.same_cost(recorded):
+    if stored_record is not None and not record.same_cost(stored_record):
         # Lazy: only this refusal needs it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(
             "The arguments of release differ from the study's record: "
-            f"{differences_of_runs(record, recorded)}.",
+            f"{differences_of_runs(record, stored_record)}.",
             fix="Leave these arguments out. If the record is wrong, start a new study.",
         )
     return record
@@ -318,8 +318,8 @@ def _check_as_before(study: Study, evidence: Evidence, result: Release) -> None:
     """Refuses a release that is not what was released before."""
     storage, study_id = storage_of(study), study_id_of(study)
     mark = _mark_of(evidence, result)
-    before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
-    if before is not None and before != mark:
+    stored_mark = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+    if stored_mark is not None and stored_mark != mark:
         raise ReleaseRefusedError(
             "It was released before, and has changed since.",
             fix="What was released first stands; a second choice from the same data is a second "

@@ -70,14 +70,14 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         optuna.delete_study(study_name=study_name, storage=backend)
         raise _used("it has held studies that were deleted")
     backend.set_study_system_attr(study_id_of(study), PUBLISHED_KEY, True)
-    opened = releases_all_runs(release.design)
-    if opened:
+    shows_pilots = releases_all_runs(release.design)
+    if shows_pilots:
         for pilot in release.pilots:
             study.add_trial(_pilot(pilot, release.distributions))
     if release.params is not None:
-        values = release.attributes.get("values") if opened else None
+        values = release.attributes.get("values") if shows_pilots else None
         values = values if release.value is None else [release.value]
-        besides = ("pilots", "values") if opened else ()  # These are trials and values here.
+        besides = ("pilots", "values") if shows_pilots else ()  # These are trials and values here.
         study.add_trial(
             optuna.trial.create_trial(
                 params=release.params,

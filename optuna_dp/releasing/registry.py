@@ -57,12 +57,12 @@ def to_registry(
             "The curator may also be the owner, and the intended use the purpose, of "
             "optuna_dp.describe.",
         )
-    for key, value, allowed in (
+    for key, value, options in (
         ("curator_type", curator_type, CURATORS),
         ("sector", sector, (None, *SECTORS)),
     ):
-        if value not in allowed:
-            raise InvalidArgumentError(key, value, f"it must be one of {', '.join(allowed[-6:])}")
+        if value not in options:
+            raise InvalidArgumentError(key, value, f"it must be one of {', '.join(options[-6:])}")
     try:
         datetime.date.fromisoformat(str(published))
     except ValueError:
@@ -97,19 +97,19 @@ def to_registry(
 
 def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
     """What the software knows, and what was said by describe()."""
-    described = description_of(release.design)
+    procedure_words = description_of(release.design)
     data = release.to_json()["statement"]
     epsilon = data["epsilon"]
     unit, details = _unit(release, about)
-    stated = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
-    facts = described.facts(release.design, release.search_guarantee)
+    epsilon_text = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
+    facts = procedure_words.facts(release.design, release.search_guarantee)
     search_facts = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
     versions = ", ".join(f"{package} {v}" for package, v in data["versions"].items())
     return {
         "dp_variant": {
             "variant_name": "Approximate DP",
             "data_domain": about.dataset or "Not stated",
-            "unprotected_quantities": described.not_covered.replace("\n", " "),
+            "unprotected_quantities": procedure_words.not_covered.replace("\n", " "),
         },
         "privacy_loss": _without_none(
             {
@@ -118,13 +118,13 @@ def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
                 + details,
                 "number_of_privacy_units": None if unit == CLIENT else about.records,
                 "privacy_parameters": _without_none({"epsilon": epsilon, "delta": release.delta}),
-                "privacy_parameters_details": f"{stated}; for other deltas see the statement "
-                "named under additional information.",
+                "privacy_parameters_details": f"{epsilon_text}; for other deltas see the "
+                "statement named under additional information.",
             }
         ),
         "deployment_model": {
             "model_name": "Federated" if release.design.procedure == "vote" else "Central",
-            "trust_assumptions": f"{described.trust}. {about.trust or ''}".strip(),
+            "trust_assumptions": f"{procedure_words.trust}. {about.trust or ''}".strip(),
             "release_type": "One release",
             "data_source_type": "Static",
             "access_type": "Non-interactive",

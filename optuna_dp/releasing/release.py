@@ -192,22 +192,22 @@ class Release:
 
     def _statement(self) -> dict[str, Any]:
         """Returns the statement as plain JSON values."""
-        described = description_of(self.design)
+        procedure_words = description_of(self.design)
         content = self._content()
         return statement_data(
             self.guarantee,
             self.design,
             delta=self.delta,
-            released=released_words(content, described, trained=self.training is not None),
+            released=released_words(content, procedure_words, trained=self.training is not None),
             content=content,
-            described=described,
+            procedure_words=procedure_words,
             cap=None if self.description is None else self.description.cap,
         )
 
     def _content(self) -> dict[str, Any]:
         """Returns what is released, as plain JSON values."""
         artifact = self.artifact
-        described = {} if self.description is None else self.description.to_json()
+        description = {} if self.description is None else self.description.to_json()
         return {
             "params": _as_json(self.params),
             "value": _as_json(self.value),
@@ -217,7 +217,7 @@ class Release:
                 name: json.loads(distribution_to_json(distribution))
                 for name, distribution in self.distributions.items()
             },
-            **({"description": described} if described else {}),
+            **({"description": description} if description else {}),
             **({"spending": self.spending} if self.spending else {}),
         }
 

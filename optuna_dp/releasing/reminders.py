@@ -151,10 +151,10 @@ class ProgressLine:
         if self._bar is None:
             # disable=None: not where a file would keep one line per run.
             self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
-        now = datetime.datetime.now().strftime("%H:%M:%S")
+        time = datetime.datetime.now().strftime("%H:%M:%S")
         # At most 79 characters: a terminal's width cuts it.
         words = (
-            f"{run.capitalize()} ended at {now}. Guaranteed: {epsilon_text} at delta {delta:g}."
+            f"{run.capitalize()} ended at {time}. Guaranteed: {epsilon_text} at delta {delta:g}."
         )
         self._bar.set_description_str(words)
         if is_over:

@@ -235,8 +235,8 @@ def _parsed(text: str | bytes) -> Any:
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise ValueError(f"the key {twice[:40]!r} is there twice")
+        repeated_key = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {repeated_key[:40]!r} is there twice")
     return mapping
 
 
@@ -296,9 +296,9 @@ def _statement_of(document: Any) -> Any:
 
 
 def _check_keys(mapping: Mapping[str, Any], keys: set[str], optional: set[str]) -> None:
-    wrong = (mapping.keys() ^ keys) - (mapping.keys() & optional)
-    if wrong:
-        key = min(wrong)
+    wrong_keys = (mapping.keys() ^ keys) - (mapping.keys() & optional)
+    if wrong_keys:
+        key = min(wrong_keys)
         raise ValueError(f"the key {key[:40]!r} is {'unknown' if key in mapping else 'missing'}")
 
 
@@ -339,7 +339,7 @@ def _compared(
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
     fits, trained = _design_and_guarantee(design, guarantee)
-    described, content = description_of(design), statement["content"]
+    procedure_words, content = description_of(design), statement["content"]
     cap = None
     if "description" in content:
         cap = DataDescription.from_json(content["description"]).cap
@@ -347,9 +347,9 @@ def _compared(
         guarantee,
         design,
         delta=validation.open_unit("delta", statement["delta"]),
-        released=released_words(content, described, trained=trained),
+        released=released_words(content, procedure_words, trained=trained),
         content=content,
-        described=described,
+        procedure_words=procedure_words,
         cap=cap,
     )
     _check_keys(statement, set(made_anew), set())
@@ -363,8 +363,8 @@ def _compared(
     unchecked = [
         f"The versions of the software that computed it, said to be {software or 'unknown'}."
     ]
-    here = recomputed.pop("versions").get("optuna-dp")
-    of_another_version = here is not None and here != versions.get("optuna-dp")
+    own_version = recomputed.pop("versions").get("optuna-dp")
+    of_another_version = own_version is not None and own_version != versions.get("optuna-dp")
     checks = [fits]
     for key, value in recomputed.items():
         heading = "SHA-256" if key == "digest" else key.replace("_", " ")
@@ -372,8 +372,8 @@ def _compared(
         if differs and of_another_version and key in _OF_A_VERSION:
             stated_version = str(versions.get("optuna-dp", "another version"))[:40]
             unchecked.append(
-                f"{heading.capitalize()}: not as in optuna-dp {here}, which checks here. Verify "
-                f"it with the version that is said to have made it: {stated_version}."
+                f"{heading.capitalize()}: not as in optuna-dp {own_version}, which checks here. "
+                f"Verify it with the version that is said to have made it: {stated_version}."
             )
         else:
             checks.append(
@@ -423,36 +423,40 @@ def _shown(value: Any) -> str:
 
 def _difference_in(key: str, statement: Mapping[str, Any], value: Any) -> str:
     """Says where a key of a statement is not what was found; empty if nowhere."""
-    stated = statement[key]
+    stated_value = statement[key]
     if key == "attack":  # A bound from below, which may say less.
-        return "" if stated is None else _difference(value, stated, bound=True)
+        return "" if stated_value is None else _difference(value, stated_value, bound=True)
     methods = statement["epsilon_by_method"]
-    if key == "method" and stated not in statement["comparisons"]:
+    if key == "method" and stated_value not in statement["comparisons"]:
         # Of two methods with the same epsilon, rounding may choose either.
-        value = stated if methods.get(stated) == statement["epsilon"] else value
-    return _difference(stated, value, bound=key in _BOUNDS)
+        value = stated_value if methods.get(stated_value) == statement["epsilon"] else value
+    return _difference(stated_value, value, bound=key in _BOUNDS)
 
 
-def _difference(stated: Any, value: Any, *, bound: bool) -> str:
+def _difference(stated_value: Any, value: Any, *, bound: bool) -> str:
     """Says where values of JSON differ; empty if nowhere. 1 is not true, and 1.0 is 1.
 
     Of a bound, a stated number may be larger than what was found; None stands for infinity.
     """
-    if isinstance(value, list) and isinstance(stated, list) and len(value) == len(stated):
-        stated, value = dict(enumerate(stated)), dict(enumerate(value))
-    if isinstance(value, dict) and isinstance(stated, dict):
-        for key in value.keys() ^ stated.keys():
+    if (
+        isinstance(value, list)
+        and isinstance(stated_value, list)
+        and len(value) == len(stated_value)
+    ):
+        stated_value, value = dict(enumerate(stated_value)), dict(enumerate(value))
+    if isinstance(value, dict) and isinstance(stated_value, dict):
+        for key in value.keys() ^ stated_value.keys():
             return f"{str(key)[:40]} is missing or unknown"
         for key in value:
-            part = _difference(stated[key], value[key], bound=bound and key not in _EXACT)
+            part = _difference(stated_value[key], value[key], bound=bound and key not in _EXACT)
             if part:
                 return f"{str(key)[:40]}: {part}"
         return ""
-    is_equal = stated == value and isinstance(stated, bool) == isinstance(value, bool)
-    if bound and _is_bound(stated) and _is_bound(value):
+    is_equal = stated_value == value and isinstance(stated_value, bool) == isinstance(value, bool)
+    if bound and _is_bound(stated_value) and _is_bound(value):
         limit = math.inf if value is None else value
-        is_equal = stated is None or limit <= stated * (1 + _ROUNDING)
-    return "" if is_equal else f"{_shown(value) or 'another'}, stated {str(stated)[:40]}"
+        is_equal = stated_value is None or limit <= stated_value * (1 + _ROUNDING)
+    return "" if is_equal else f"{_shown(value) or 'another'}, stated {str(stated_value)[:40]}"
 
 
 def _is_bound(value: Any) -> bool:
@@ -486,8 +490,8 @@ def _implied(design: Design, search: Guarantee) -> Guarantee:
 
 def _bytes_of(argument: str, file: str | Path, limit: int = -1) -> bytes:
     try:
-        with Path(file).open("rb") as opened:
-            return opened.read(limit)
+        with Path(file).open("rb") as stream:
+            return stream.read(limit)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidArgumentError(

@@ -146,7 +146,7 @@ class Bench:
         words: str,
         stage: Stage,
         seed: int,
-        like: CheckedRun | None = None,
+        model_run: CheckedRun | None = None,
         *,
         objective: Callable[[Trial, CheckedRun], Any] | None = None,
         at_step: Callable[[int], None] = lambda step: None,
@@ -158,7 +158,7 @@ class Bench:
             words: What this run is for.
             stage: Which run of the study it is.
             seed: Of all its randomness.
-            like: An earlier run, whose hyperparameters it gets.
+            model_run: An earlier run, whose hyperparameters it gets.
             at_step: Called after each step of an Opacus optimizer.
             draws: Whether to look where it draws random numbers, which is slow.
         """
@@ -166,9 +166,9 @@ class Bench:
         self._progress(f"run {self.runs}{f' ({stage.name})' if stage.name else ''}: {words}")
         run = CheckedRun(opacus=OpacusRun(at_step))
         loaded = _loaded()
-        before = set(threading.enumerate())
+        threads_at_start = set(threading.enumerate())
         with quiet_optuna():
-            trial, storage = self._ask(stage, like)
+            trial, storage = self._ask(stage, model_run)
             start = time.monotonic()
             with (
                 self.randomness.controlled(),
@@ -189,7 +189,7 @@ class Bench:
             run.seconds = time.monotonic() - start
         if _loaded() != loaded:
             # The objective itself has imported what was not watched then.
-            return self.run(words, stage, seed, like, objective=objective, at_step=at_step,
+            return self.run(words, stage, seed, model_run, objective=objective, at_step=at_step,
                             draws=draws)  # fmt: skip
         frozen = storage.get_trial(trial_id_of(trial))
         run.params, run.distributions = dict(frozen.params), dict(frozen.distributions)
@@ -200,7 +200,9 @@ class Bench:
             training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
         )
         run.judgement = self._judged(stage, trial, storage, run.value)
-        run.threads = [t.name for t in threading.enumerate() if t not in before and _own(t)]
+        run.threads = [
+            t.name for t in threading.enumerate() if t not in threads_at_start and _own(t)
+        ]
         return run
 
     def _judged(
@@ -216,7 +218,7 @@ class Bench:
         ended.state, ended.values = TrialState.COMPLETE, [value]
         return judge(ended, self._plan.fidelity(stage.number))
 
-    def _ask(self, stage: Stage, like: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
+    def _ask(self, stage: Stage, model_run: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
         storage = WatchedStorage()
         create = functools.partial(
             optuna.create_study,
@@ -226,7 +228,7 @@ class Bench:
         )
         if self._plan is None:
             study = create(sampler=RandomSampler())
-            self._add_others(study, like)
+            self._add_others(study, model_run)
         else:
             study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
@@ -235,15 +237,15 @@ class Bench:
             storage.set_trial_state_values(trial_id_of(trial), TrialState.COMPLETE, [0.5])
             trial = study.ask()
         # The sampler has begun this trial; its parameters may come from anywhere.
-        study.sampler = _giving({} if like is None else like.params)
+        study.sampler = _giving({} if model_run is None else model_run.params)
         if self._plan is not None:
-            self._add_others(study, like)
+            self._add_others(study, model_run)
         return trial, storage
 
     @staticmethod
-    def _add_others(study: optuna.Study, like: CheckedRun | None) -> None:
-        params = {} if like is None else like.params
-        distributions = {} if like is None else like.distributions
+    def _add_others(study: optuna.Study, model_run: CheckedRun | None) -> None:
+        params = {} if model_run is None else model_run.params
+        distributions = {} if model_run is None else model_run.distributions
         for value in (0.5, 1e6):
             study.add_trial(create_trial(value=value, params=params, distributions=distributions))
 
@@ -352,9 +354,9 @@ class WatchedStorage(InMemoryStorage):
     def _note(self, name: str, trial_id: int | None = None) -> None:
         if self._own is None:
             return
-        ours = _functions_of_this_package()
-        self.asked |= "fidelity" in ours
-        if not ours and trial_id != self._own:
+        own_callers = _functions_of_this_package()
+        self.asked |= "fidelity" in own_callers
+        if not own_callers and trial_id != self._own:
             self._seen.add(name)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:

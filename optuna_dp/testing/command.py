@@ -133,8 +133,8 @@ def _imported(path: str) -> tuple[Any, bool, list[str]]:
     """
     module, starts_a_study, states = _executed(path)
     with contextlib.suppress(InvalidArgumentError):  # a file that can be run only once
-        _, _, again = _executed(path)
-        seeded = [name for name, state in states.items() if again.get(name) == state]
+        _, _, states_of_rerun = _executed(path)
+        seeded = [name for name, state in states.items() if states_of_rerun.get(name) == state]
         sys.modules[module.__name__] = module
         return module, starts_a_study, seeded
     return module, starts_a_study, []

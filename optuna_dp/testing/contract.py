@@ -122,10 +122,10 @@ class SamplerContract(ABC):
         for _ in range(2):
             trial = study.ask()
             study.tell(trial, self.objective(trial))
-        beyond = study.ask()
+        surplus_trial = study.ask()
         with pytest.raises(optuna.TrialPruned):
-            self.objective(beyond)
-        study.tell(beyond, state=TrialState.PRUNED)
+            self.objective(surplus_trial)
+        study.tell(surplus_trial, state=TrialState.PRUNED)
         self.check(study, 2)
 
     def test_a_failed_run_is_a_run(self) -> None:

@@ -114,10 +114,10 @@ class Draws:
         if not self.complete or not self.last:
             return False
         last_place = self.places[self.last]
-        before = (
+        places_before = (
             t for t in self.places.values() if t.count >= steps and t.last < last_place.first
         )
-        return last_place.count >= steps and not any(before)
+        return last_place.count >= steps and not any(places_before)
 
     def noise_after(self, steps: int) -> bool:
         """Returns whether something is drawn after a training that draws in each of so many steps.
@@ -171,9 +171,9 @@ class Draws:
                 generator.last = state
                 generator.changes += 1
                 kinds.add(_kind(generator.generator))
-        now = self._read_globals()
-        kinds |= {kind for kind, state in now.items() if state != self._globals.get(kind)}
-        self._globals = now
+        states = self._read_globals()
+        kinds |= {kind for kind, state in states.items() if state != self._globals.get(kind)}
+        self._globals = states
         if kinds:
             self.last = tuple(_users_lines(frame))
             self.count += 1
@@ -270,10 +270,12 @@ def fixed(first_draws: Draws, second_draws: Draws) -> list[Generator]:
         if not generator.changes:
             continue
         if key in first_draws.generators:  # made before the runs
-            bad = _is_written(first_draws.generators[key])
+            is_fixed = _is_written(first_draws.generators[key])
         else:
-            bad = any(_equal(generator, earlier) for earlier in first_draws.generators.values())
-        if bad:
+            is_fixed = any(
+                _equal(generator, earlier) for earlier in first_draws.generators.values()
+            )
+        if is_fixed:
             fixed_generators.append(generator)
     return fixed_generators
 

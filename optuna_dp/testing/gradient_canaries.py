@@ -156,11 +156,11 @@ class GradientCanaries:
 
     def insert(self, clipped_sum: Array, clipping_norm: float) -> Array:
         """Returns the sum of clipped gradients with this step's canaries added, of equal shape."""
-        before = _plain(clipped_sum)
-        norm, coins = self._begin(before.size, clipping_norm)
+        records_sum = _plain(clipped_sum)
+        norm, coins = self._begin(records_sum.size, clipping_norm)
         self.before_clipping = False
-        self._open = coins, before, norm
-        return _like(clipped_sum, before + self._added(coins, norm, before.shape))
+        self._open = coins, records_sum, norm
+        return _like(clipped_sum, records_sum + self._added(coins, norm, records_sum.shape))
 
     def observe(self, noisy_sum: Array) -> Array:
         """Guesses from the noisy sum, and returns it without the canaries, of equal shape."""
@@ -170,15 +170,15 @@ class GradientCanaries:
                 "a sum without canaries",
                 "insert or examples has to be called before observe",
             )
-        coins, before, norm = self._open
+        coins, records_sum, norm = self._open
         noisy = _plain(noisy_sum)
-        if noisy.shape != before.shape:
+        if noisy.shape != records_sum.shape:
             raise InvalidArgumentError(
-                "noisy_sum", noisy.shape, f"its shape must be that of the sum, {before.shape}"
+                "noisy_sum", noisy.shape, f"its shape must be that of the sum, {records_sum.shape}"
             )
         self._open = None
-        self.guess(coins, (noisy - before).ravel()[coins.coordinates] / norm)
-        without = noisy - self._added(coins, norm, before.shape)
+        self.guess(coins, (noisy - records_sum).ravel()[coins.coordinates] / norm)
+        without = noisy - self._added(coins, norm, records_sum.shape)
         self.steps.add(without, norm)
         return _like(noisy_sum, without)
 
@@ -231,12 +231,12 @@ def _plain(values: Any) -> FloatArray:
 
 def _like(original: Array, values: FloatArray) -> Array:
     """Returns an array in the form that the original has: PyTorch's on its device, or numpy's."""
-    like: Any = original
+    template: Any = original
     result: Any = values
     if hasattr(original, "detach"):
         import torch  # an extra; the caller has it
 
-        result = torch.as_tensor(values, dtype=like.dtype, device=like.device)
+        result = torch.as_tensor(values, dtype=template.dtype, device=template.device)
     return cast("Array", result)
 
 

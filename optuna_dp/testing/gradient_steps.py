@@ -111,8 +111,8 @@ def first_move(base: Steps, odd: Steps, noise_multiplier: float) -> tuple[float,
         if a.shape != b.shape or _close(a, b):
             continue
         distance = float(np.linalg.norm(a.astype(np.float64) - b))
-        allowed = 2.0 * clipping if clipping == clipping else _hidden(a, noise_multiplier)
-        return (distance, allowed) if math.isfinite(allowed) else None
+        limit = 2.0 * clipping if clipping == clipping else _hidden(a, noise_multiplier)
+        return (distance, limit) if math.isfinite(limit) else None
     return None
 
 
@@ -131,6 +131,6 @@ def _close(vector: FloatArray, reference: FloatArray) -> bool:
     return bool(np.linalg.norm(vector - reference) <= _ROUNDING * size)
 
 
-def too_far(distance: float, allowed: float) -> bool:
+def too_far(distance: float, limit: float) -> bool:
     """Returns whether a move exceeds what is allowed by more than rounding."""
-    return not distance <= allowed * (1.0 + 1e-2)
+    return not distance <= limit * (1.0 + 1e-2)

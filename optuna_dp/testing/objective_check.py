@@ -267,8 +267,8 @@ class _Check:
                 stage, (base, *_) = self.stages[-1]
                 for words, variant in data_variants:
                     seed = secrets.randbits(63)
-                    again = self._bench.run(words, stage, seed, base, objective=on(variant))
-                    self.findings += faults.of_other_data(words, again, base)
+                    variant_run = self._bench.run(words, stage, seed, base, objective=on(variant))
+                    self.findings += faults.of_other_data(words, variant_run, base)
         finally:
             self._bench.randomness.restore()
 
@@ -279,9 +279,11 @@ class _Check:
         try:
             for _ in range(2):
                 if self._may_go_on:
-                    like = pair[0] if pair else None
+                    model_run = pair[0] if pair else None
                     seed = secrets.randbits(63)
-                    pair.append(self._bench.run("fresh randomness", stage, seed, like, draws=True))
+                    pair.append(
+                        self._bench.run("fresh randomness", stage, seed, model_run, draws=True)
+                    )
         finally:
             self._bench.randomness.restore()
         self.findings += (
@@ -313,8 +315,8 @@ class _Check:
             pair.append(first_run)
         for seed in self._seeds[:2]:
             if self._may_go_on:
-                like = pair[0] if pair else None
-                pair.append(bench.run("fresh randomness", stage, seed, like, draws=True))
+                model_run = pair[0] if pair else None
+                pair.append(bench.run("fresh randomness", stage, seed, model_run, draws=True))
         if not self._may_go_on:
             self.findings += faults.of_endings(pair)
             return
@@ -330,18 +332,18 @@ class _Check:
     def _judge_repeated(
         self, stage: Stage, pair: list[CheckedRun], first_run: CheckedRun | None
     ) -> None:
-        def repeated(number: int, like: CheckedRun) -> CheckedRun:
+        def repeated(number: int, model_run: CheckedRun) -> CheckedRun:
             words = "the same randomness again"
-            return self._bench.run(words, stage, self._seeds[number], like)
+            return self._bench.run(words, stage, self._seeds[number], model_run)
 
-        again = repeated(0, pair[0])
+        repeat = repeated(0, pair[0])
         # What only the very first run has set, no later one shows.
         unlike = first_run is not None and repeated(2, first_run).outcome() != first_run.outcome()
-        self._repeats = pair[0].outcome() == again.outcome()
+        self._repeats = pair[0].outcome() == repeat.outcome()
         if not self._repeats:
             third = repeated(0, pair[0])
             # Equal numbers twice cannot be chance, nor can those of two copies of the process.
-            repeats_itself = third.value is not None and third.outcome() == again.outcome()
+            repeats_itself = third.value is not None and third.outcome() == repeat.outcome()
             if repeats_itself or _repeats(
                 lambda: _of_a_score(repeated(0, pair[0])), third.seconds
             ):
@@ -359,23 +361,23 @@ class _Check:
             if faults.same_share(*pair):
                 seed = secrets.randbits(63)
                 fresh_runs.append(self._bench.run("an equal attribute?", stage, seed, pair[0]))
-            faults_of_repeats = list(faults.of_repeated(pair[0], again, fresh_runs, stage))
+            faults_of_repeats = list(faults.of_repeated(pair[0], repeat, fresh_runs, stage))
             if not faults_of_repeats and faults.may_be_frozen(pair, self.findings):
                 faults_of_repeats += faults.of_frozen(
                     pair[0], self._with_fresh_end(stage, pair[0])
                 )
             self.findings += faults_of_repeats
 
-    def _with_fresh_end(self, stage: Stage, like: CheckedRun) -> CheckedRun:
-        """Runs with the randomness of ``like`` until the training ends, and fresh after it."""
-        last_step = like.opacus.steps
+    def _with_fresh_end(self, stage: Stage, model_run: CheckedRun) -> CheckedRun:
+        """Runs with the randomness of ``model_run`` until the training ends, then fresh."""
+        last_step = model_run.opacus.steps
 
         def reseed(step: int) -> None:
             if step == last_step:
                 self._bench.randomness.seed(secrets.randbits(63))
 
         return self._bench.run(
-            "fresh randomness after the training", stage, self._seeds[0], like, at_step=reseed
+            "fresh randomness after the training", stage, self._seeds[0], model_run, at_step=reseed
         )
 
     def _neighbours(self, on: Callable[[Any], _Objective]) -> None:
@@ -450,16 +452,16 @@ def _in_copies(run: Callable[[], str], seconds: float) -> list[str]:
     barrier = context.Barrier(2)  # what one writes to a file, the other should not read
     copies = []
     for _ in range(2):
-        ours, sender = context.Pipe(duplex=False)
+        receiver, sender = context.Pipe(duplex=False)
         copy = context.Process(target=_say, args=(run, barrier, sender), daemon=True)
         copy.start()
         sender.close()
-        copies.append((copy, ours))
+        copies.append((copy, receiver))
     outcomes = []
-    for copy, ours in copies:
+    for copy, receiver in copies:
         with contextlib.suppress(EOFError):
-            if ours.poll(seconds):
-                outcomes.append(ours.recv())
+            if receiver.poll(seconds):
+                outcomes.append(receiver.recv())
         copy.kill()
         copy.join()
     return outcomes

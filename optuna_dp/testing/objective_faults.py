@@ -358,48 +358,50 @@ def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
 
 def _of_opacus(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     opacus_runs = [run.opacus for run in runs if run.opacus.steps]
-    stated = alternatives(stage.event)
-    if not opacus_runs or not stated:
+    trainings = alternatives(stage.event)
+    if not opacus_runs or not trainings:
         return
     # A worst case holds for whichever of its trainings this one is.
-    judged = [list(_beside(opacus_runs, training)) for training in stated]
+    judged = [list(_beside(opacus_runs, training)) for training in trainings]
     yield from min(judged, key=len)
 
 
-def _beside(opacus_runs: Sequence[opacus.OpacusRun], stated: StatedTraining) -> Iterator[Finding]:
+def _beside(
+    opacus_runs: Sequence[opacus.OpacusRun], training: StatedTraining
+) -> Iterator[Finding]:
     """Yields each kind of fault once, though several runs may have it."""
     kinds: dict[str, Finding] = {}
     for run in opacus_runs:
-        for fault in _of_training(run, stated):
+        for fault in _of_training(run, training):
             kinds.setdefault(fault.name, fault)
     yield from kinds.values()
 
 
-def _of_training(run: opacus.OpacusRun, stated: StatedTraining) -> Iterator[Finding]:
-    low = opacus.too_little_noise(run, stated)
+def _of_training(run: opacus.OpacusRun, training: StatedTraining) -> Iterator[Finding]:
+    low = opacus.too_little_noise(run, training)
     if low is not None:
         yield Finding(
             "too little noise",
             f"Opacus adds noise of {low:.4g} clipping norms, and the event says "
-            f"{stated.noise_multiplier:.4g}.",
+            f"{training.noise_multiplier:.4g}.",
             "State the noise that is added, or add what is stated (look for "
             "optimizer.noise_multiplier and for schedulers of it).",
         )
-    if run.steps > stated.steps:
+    if run.steps > training.steps:
         yield Finding(
             "too many steps",
-            f"The training takes {run.steps} noisy steps, and the event says {stated.steps}.",
+            f"The training takes {run.steps} noisy steps, and the event says {training.steps}.",
             "Count steps and not epochs: len(data_loader) times epochs.",
         )
-    rate = opacus.batches_too_large(run, stated)
+    rate = opacus.batches_too_large(run, training)
     if rate is not None:
         yield Finding(
             "sampling rate",
             f"Batches are sampled at rate {rate:.6g}, and the event says "
-            f"{stated.sample_rate:.6g}.",
+            f"{training.sample_rate:.6g}.",
             "Opacus samples at rate 1 / len(data_loader): state that.",
         )
-    if opacus.not_poisson(run.batch_sizes, stated.sample_rate):
+    if opacus.not_poisson(run.batch_sizes, training.sample_rate):
         yield _not_poisson(
             f"most batches have one size ({max(run.batch_sizes)} at most), which Poisson sampling "
             "hardly ever gives."
@@ -437,23 +439,23 @@ def same_share(run: CheckedRun, second_run: CheckedRun) -> bool:
 
 
 def of_repeated(
-    run: CheckedRun, again: CheckedRun, fresh_runs: Sequence[CheckedRun], stage: Stage
+    run: CheckedRun, repeat: CheckedRun, fresh_runs: Sequence[CheckedRun], stage: Stage
 ) -> Iterator[Finding]:
     """Yields what a run shows that was repeated with the same randomness.
 
     Args:
         run: A run.
-        again: The same with equal randomness.
+        repeat: The same with equal randomness.
         fresh_runs: The same with other randomness, one or more.
         stage: What it is a run of.
     """
     fresh_run = fresh_runs[0]
-    if run.value is None or run.value != again.value or run.value == fresh_run.value:
+    if run.value is None or run.value != repeat.value or run.value == fresh_run.value:
         return
     exact_attributes = [
         key
         for key, value in run.attributes.items()
-        if value == again.attributes.get(key) and _is_exact(key, value, fresh_runs)
+        if value == repeat.attributes.get(key) and _is_exact(key, value, fresh_runs)
     ]
     if exact_attributes:
         yield Finding(
@@ -501,10 +503,10 @@ def of_other_data(words: str, run: CheckedRun, base: CheckedRun) -> Iterator[Fin
 
 def of_neighbour(run: CheckedRun, odd: CheckedRun, stage: Stage) -> Finding | None:
     """Returns what a run shows of which one record was replaced, with the same randomness."""
-    stated = alternatives(stage.event)
-    if not stated:
+    trainings = alternatives(stage.event)
+    if not trainings:
         return None
-    noise = min(training.noise_multiplier for training in stated)
+    noise = min(training.noise_multiplier for training in trainings)
     move = gradients.first_move(run.steps, odd.steps, noise)
     if move is None or not gradients.too_far(*move):
         return None
@@ -531,13 +533,13 @@ def of_what_is_left() -> Finding:
 
 def of_batches(runs: Sequence[CheckedRun], stage: Stage, records: int) -> Iterator[Finding]:
     """Yields how batches are drawn, if that is not by a coin for each record."""
-    stated = alternatives(stage.event)
+    trainings = alternatives(stage.event)
     for run in runs:
         words = [
             data_reads.not_poisson(run.batches, training.sample_rate, training.steps, records)
             or (opacus.not_poisson([len(b) for b in run.batches.sets], training.sample_rate)
                 and "most batches have one size")
-            for training in stated
+            for training in trainings
         ]  # fmt: skip
         if words and all(words):
             yield _not_poisson(f"{words[0]}, which Poisson sampling hardly ever does.")
@@ -597,7 +599,7 @@ def not_checked(
             for.
     """
     runs = [run for _, pair in stages for run in pair]
-    stated = [training for stage, _ in stages for training in alternatives(stage.event)]
+    trainings = [training for stage, _ in stages for training in alternatives(stage.event)]
     if all(stage.event is None for stage, _ in stages):
         yield "what a run costs: give its event, or the plan."
     elif all(run.is_enforced for run in runs):
@@ -624,7 +626,7 @@ def not_checked(
             "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
             "(--data NAME; the objective then takes the data as its second argument)."
         )
-    elif stated:
+    elif trainings:
         if not step_has_moved:
             yield (
                 "clipping, BatchNorm and statistics of private records: no step was seen that one "

@@ -84,13 +84,13 @@ class Randomness:
             (random.Random, "seed", seed),
             (scoring, "with_noise", self._noisy),
         ]
-        before = [getattr(place, name) for place, name, _ in places]
-        for place, name, ours in places:
-            setattr(place, name, ours)
+        originals = [getattr(place, name) for place, name, _ in places]
+        for place, name, replacement in places:
+            setattr(place, name, replacement)
         try:
             yield
         finally:
-            for (place, name, _), original in zip(places, before, strict=True):
+            for (place, name, _), original in zip(places, originals, strict=True):
                 setattr(place, name, original)
 
     def _bytes(self, size: int) -> bytes:

@@ -147,7 +147,7 @@ def audit_training(
     validation.open_unit("delta", delta)
     error = 1.0 - validation.open_unit("confidence", confidence)
     guarantee = Guarantee(as_event("event", event), neighboring_relation)
-    stated = training_in(event)
+    stated_training = training_in(event)
     gradient_canaries = gradients.GradientCanaries(canaries)
     arguments = () if data is None else (data,)
     if access == "opacus":
@@ -157,7 +157,7 @@ def audit_training(
             train(*arguments)
     else:
         train(gradient_canaries, *arguments)
-    result = _by_gradients(gradient_canaries, stated, guarantee, delta, error)
+    result = _by_gradients(gradient_canaries, stated_training, guarantee, delta, error)
     if data is None:
         unseen = [
             CLIPPING if not gradient_canaries.before_clipping else NORMALISATION,
@@ -188,7 +188,7 @@ def _of_long_canaries(length: float) -> Finding:
 
 def _by_gradients(
     canaries: gradients.GradientCanaries,
-    stated: StatedTraining,
+    stated_training: StatedTraining,
     guarantee: Guarantee,
     delta: float,
     error: float,
@@ -201,7 +201,7 @@ def _by_gradients(
             "With access='opacus' the training has to call step() of an optimizer made by "
             "PrivacyEngine.make_private; with 'gradients', insert and observe.",
         )
-    shares, noise = np.array(canaries.shares), stated.noise_multiplier
+    shares, noise = np.array(canaries.shares), stated_training.noise_multiplier
     log_p = -float(gradients.log_wealth(shares, gradients.best_chance(noise)))
     power = gradients.power(canaries.counts, noise, noise / 2, error)
     at_most = gradients.noise_at_most(shares, error)
@@ -209,10 +209,16 @@ def _by_gradients(
     if math.isfinite(at_most):
         # What else the event holds (a score, say) was not audited and is left out.
         training_event = dp_sgd(
-            noise_multiplier=at_most, sample_rate=stated.sample_rate, steps=stated.steps
+            noise_multiplier=at_most,
+            sample_rate=stated_training.sample_rate,
+            steps=stated_training.steps,
         )
         epsilon = Guarantee(training_event, guarantee.neighboring_relation).epsilon(delta)
-    claim = dp_sgd(noise_multiplier=noise, sample_rate=stated.sample_rate, steps=stated.steps)
+    claim = dp_sgd(
+        noise_multiplier=noise,
+        sample_rate=stated_training.sample_rate,
+        steps=stated_training.steps,
+    )
     return TrainingAudit(
         verdict=_verdict(log_p <= math.log(error), power),
         epsilon=epsilon,

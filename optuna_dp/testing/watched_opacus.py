@@ -128,25 +128,25 @@ class _Watched:
         import torch  # an extra; Opacus needs it
 
         params = self._optimizer.params
-        before = torch.cat([p.summed_grad.detach().reshape(-1).clone() for p in params])
+        clipped_sum = torch.cat([p.summed_grad.detach().reshape(-1).clone() for p in params])
         self._noise()
-        after = torch.cat([p.grad.detach().reshape(-1) for p in params])
+        noisy_sum = torch.cat([p.grad.detach().reshape(-1) for p in params])
         norm = float(np.linalg.norm(np.atleast_1d(self._optimizer.max_grad_norm)))
-        self._steps.add(before.cpu().numpy(), norm)
-        self._run.noised(self._optimizer, after - before)
+        self._steps.add(clipped_sum.cpu().numpy(), norm)
+        self._run.noised(self._optimizer, noisy_sum - clipped_sum)
 
 
-def too_little_noise(run: OpacusRun, stated: StatedTraining) -> float | None:
+def too_little_noise(run: OpacusRun, training: StatedTraining) -> float | None:
     """Returns the smallest noise multiplier seen if it is below the stated one beyond chance."""
     if not run.noise:
         return None
     noise, precision = np.array(run.noise), np.array(run.precision)
     # The least of many steps lies some deviations lower than one step does.
-    allowed = _DEVIATIONS + math.sqrt(2.0 * math.log(len(noise)))
-    low = noise < stated.noise_multiplier * (1.0 - np.minimum(0.9, allowed * precision))
+    deviations = _DEVIATIONS + math.sqrt(2.0 * math.log(len(noise)))
+    low = noise < training.noise_multiplier * (1.0 - np.minimum(0.9, deviations * precision))
     weights = precision**-2
     mean = math.sqrt(float(np.sum(noise**2 * weights) / weights.sum()))
-    mean_low = mean < stated.noise_multiplier * (
+    mean_low = mean < training.noise_multiplier * (
         1.0 - _DEVIATIONS / math.sqrt(weights.sum()) - 1e-6
     )
     if low.any():
@@ -169,7 +169,7 @@ def not_poisson(batch_sizes: Sequence[int], rate: float) -> bool:
     return chance < _RARELY
 
 
-def batches_too_large(run: OpacusRun, stated: StatedTraining) -> float | None:
+def batches_too_large(run: OpacusRun, training: StatedTraining) -> float | None:
     """Returns the largest sampling rate of a loader if it exceeds the stated one."""
     rate = max(run.sample_rates, default=0.0)
-    return rate if rate > stated.sample_rate * (1.0 + 1e-6) else None
+    return rate if rate > training.sample_rate * (1.0 + 1e-6) else None

@@ -98,8 +98,8 @@ def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
 
 def choice_after(study: Study, plan: StudyPlan, stage: int) -> Choice | None:
     """Returns what has been recorded after a stage, or the finished choice; None if neither."""
-    recorded = choices(study, plan)
-    return next((c for c in recorded.values() if c.finished), recorded.get(stage))
+    choice_of_stage = choices(study, plan)
+    return next((c for c in choice_of_stage.values() if c.finished), choice_of_stage.get(stage))
 
 
 def end_of(study: Study, plan: StudyPlan) -> int:
@@ -116,13 +116,13 @@ def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
     Raises:
         ReleaseRefusedError: If the utilities of a trial cannot be vouched for.
     """
-    recorded = choice_after(study, plan, stage)
-    if recorded is not None:
-        return recorded
-    before = settle(study, plan, stage - 1) if stage > 0 else None
-    if before is not None and before.finished:
-        return before
-    choice = _next_choice(study, plan, stage, before)
+    stored_choice = choice_after(study, plan, stage)
+    if stored_choice is not None:
+        return stored_choice
+    previous_choice = settle(study, plan, stage - 1) if stage > 0 else None
+    if previous_choice is not None and previous_choice.finished:
+        return previous_choice
+    choice = _next_choice(study, plan, stage, previous_choice)
     storage_of(study).create_new_trial(
         study_id_of(study),
         template_trial=optuna.trial.create_trial(
@@ -150,8 +150,12 @@ def read_trace(study: Study) -> tuple[LoopState, ...]:
     settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")
-    recorded = choices(study, plan)
-    return tuple(settings.plan.states(recorded[max(recorded)].answers if recorded else ())[1:])
+    choice_of_stage = choices(study, plan)
+    return tuple(
+        settings.plan.states(
+            choice_of_stage[max(choice_of_stage)].answers if choice_of_stage else ()
+        )[1:]
+    )
 
 
 # Means of round numbers (accuracies of small partitions) have few binary digits in any precision.
@@ -220,8 +224,8 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
         )
     reported = trial.system_attrs.get(UTILITIES_KEY)
     values = [value] if reported is None else reported
-    bad = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
-    if bad is not None:
+    outlier = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
+    if outlier is not None:
         raise ReleaseRefusedError(
             "its utility does not lie in [0, 1].",  # Which it is, is not private.
             trial_number=trial.number,
@@ -243,11 +247,13 @@ def worst(direction: str) -> float:
     return 0.0 if direction == "maximize" else 1.0
 
 
-def _next_choice(study: Study, plan: StudyPlan, stage: int, before: Choice | None) -> Choice:
+def _next_choice(
+    study: Study, plan: StudyPlan, stage: int, previous_choice: Choice | None
+) -> Choice:
     settings = UtilitySettings.from_json(plan.design.settings)
     trials = candidates_among(trials_of(study), settings, stage)
-    answers = [] if before is None else list(before.answers)
-    number = None if before is None else before.chosen
+    answers = [] if previous_choice is None else list(previous_choice.answers)
+    number = None if previous_choice is None else previous_choice.chosen
     is_over = stage + 1 >= settings.stages
     if trials:
         tested = with_utilities(study, plan, trials)

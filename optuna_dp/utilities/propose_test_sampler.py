@@ -208,9 +208,9 @@ class ProposeTestSampler(UtilitySampler):
         self._ended(study, start)
 
         def read() -> Choice | None:
-            recorded = choice_after(study, plan, stage - 1)
-            if recorded is not None:
-                return recorded
+            choice = choice_after(study, plan, stage - 1)
+            if choice is not None:
+                return choice
             earlier = [t for t in trials_of(study) if start <= t.number < number]
             if all(ended(t) or self._asked_by_this_thread(study, t) for t in earlier):
                 return settle(study, plan, stage - 1)
@@ -235,18 +235,18 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
     """
     settings = UtilitySettings.from_json(plan.design.settings)
     assert isinstance(settings.plan, DoublingPlan)
-    recorded = choices(study, plan)
+    choice_of_stage = choices(study, plan)
     trials = trials_of(study)
     proposals: list[FrozenTrial] = []
-    before: tuple[int | None, ...] = ()
+    previous_answers: tuple[int | None, ...] = ()
     for past in range(stage):
-        answers = recorded[past].answers
+        answers = choice_of_stage[past].answers
         candidates = candidates_among(trials, settings, past)
-        if len(answers) > len(before):
+        if len(answers) > len(previous_answers):
             reached = float(settings.plan.states(answers)[-1].utility)
             for index, trial in enumerate(candidates):
                 proposals.append(_as_answered(trial, outcome_of(index, answers[-1], reached)))
-        before = answers
+        previous_answers = answers
     return proposals
 
 

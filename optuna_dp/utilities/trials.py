@@ -117,9 +117,9 @@ def report_utilities(
             _check_unit(f"utilities[{i}]", value, trial.number)
     filled = [worst(plan.design.direction) if v is None else v for v in values]
     mean = min(1.0, sum(filled) / k)
-    now = storage.get_trial(trial_id_of(trial))
-    if ended(now):
-        evaluate_again(home, plan, now, values, mean)
+    frozen = storage.get_trial(trial_id_of(trial))
+    if ended(frozen):
+        evaluate_again(home, plan, frozen, values, mean)
     else:
         storage.set_trial_system_attr(trial_id_of(trial), UTILITIES_KEY, values)
     return mean
@@ -272,11 +272,11 @@ class UtilitySampler(DrawnSlotSampler):
         settings = UtilitySettings.from_json(plan.design.settings)
         settle(study, plan, settings.stages - 1)
 
-    def _ended(self, study: Study, before: int) -> None:
-        """Returns when all trials below ``before`` have ended."""
+    def _ended(self, study: Study, end: int) -> None:
+        """Returns when all trials below ``end`` have ended."""
         completed_batches(
             study,
-            before,
+            end,
             is_own=lambda trial: self._asked_by_this_thread(study, trial),
             batches=f"{type(self).__name__} a batch_size",
             otherwise="",

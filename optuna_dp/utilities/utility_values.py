@@ -138,9 +138,9 @@ def _check_partitions(k: int, limit: int) -> None:
 
 
 def _check_unit_interval(name: str, table: FloatArray) -> None:
-    bad = ~((table >= 0.0) & (table <= 1.0))  # NaN is bad too
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+    outliers = ~((table >= 0.0) & (table <= 1.0))  # NaN is bad too
+    if outliers.any():
+        where = tuple(int(i) for i in np.argwhere(outliers)[0])
         raise InvalidArgumentError(
             f"{name}{list(where)}",
             float(table[where]),

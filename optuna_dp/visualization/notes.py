@@ -98,8 +98,8 @@ The plots are on the study's first page, under the history.
 
 def published_note(release: Release) -> str:
     """Returns what a published study's page says, in Markdown. **Public.**"""
-    scored = release.value is not None or "values" in release.attributes
-    pruned = release.params is not None and not scored
+    has_score = release.value is not None or "values" in release.attributes
+    pruned = release.params is not None and not has_score
     return _PUBLIC.format(pruned=_PRUNED if pruned else "") + release.statement()
 
 
@@ -115,11 +115,11 @@ def _of_selection(study: Study, plan: StudyPlan) -> dict[str, str]:
 def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
     runs = runs_of(study)
     last_runs = [trial for trial in runs if trial.number >= settings.pilots]
-    failed = f"failed {len(last_runs)} of {settings.paid} times" if last_runs else "not ended yet"
-    scored = any(output(trial) is not None for trial in last_runs)
+    state = f"failed {len(last_runs)} of {settings.paid} times" if last_runs else "not ended yet"
+    has_output = any(output(trial) is not None for trial in last_runs)
     return {
         "Pilots ended": f"{len(runs) - len(last_runs)} of {settings.pilots}",
-        "The last run": "ended with a result" if scored else failed,
+        "The last run": "ended with a result" if has_output else state,
     }
 
 

@@ -123,20 +123,20 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     Nothing but the public design of a study is read.
     """
     if isinstance(target, Guarantee):
-        guarantee, usual = target, 1e-5
+        guarantee, default_delta = target, 1e-5
     elif isinstance(target, Release | BudgetPlan):
-        guarantee, usual = target.guarantee, target.delta
+        guarantee, default_delta = target.guarantee, target.delta
     elif isinstance(target, optuna.Study):
         procedure = opened(target).procedure
         record = record_of(target, procedure)
-        guarantee, usual = procedure.guarantee(record), record.delta
+        guarantee, default_delta = procedure.guarantee(record), record.delta
     else:
         raise InvalidArgumentError(
             "target",
             type(target).__name__,
             "it must be a Guarantee, a BudgetPlan, a Release or a study",
         )
-    return guarantee, validation.open_unit("delta", usual if delta is None else delta)
+    return guarantee, validation.open_unit("delta", default_delta if delta is None else delta)
 
 
 def runs_of(study: optuna.Study) -> list[FrozenTrial]:

@@ -300,8 +300,8 @@ def checked_adjacency(value: Any) -> str:
     """Returns the adjacency; refuses adding and removing, with the reason."""
     if value not in ADJACENCIES:
         why = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""
-        allowed = f"it must be one of {', '.join(ADJACENCIES)}"
-        raise InvalidArgumentError("adjacency", value, allowed, why)
+        requirement = f"it must be one of {', '.join(ADJACENCIES)}"
+        raise InvalidArgumentError("adjacency", value, requirement, why)
     return str(value)
 
 

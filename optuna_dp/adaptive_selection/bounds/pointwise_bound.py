@@ -382,10 +382,10 @@ def recursion(
         v1 = won(v2, law.head)
     v2, v1 = v2.scaled(weight), v1.scaled(weight)
     # Both in one step: where steps are small, what numpy does besides the sums is most of it.
-    twice = later.repeated(2)
+    double_step = later.repeated(2)
     for k in range(law.head - 1, 0, -1):
         if k > startup:
-            pair = twice.apply(v2.joined(v1))
+            pair = double_step.apply(v2.joined(v1))
             v2, v1 = pair.take(slice(cells)), pair.take(slice(cells, None))
         else:
             v2, v1 = k_of(k + 1).apply(v2), k_of(k).apply(v1)

@@ -110,15 +110,15 @@ def search(
         if widest.size == 0:
             break
         halves = _halved(cover.take(widest), sizes)
-        there = axis.some_step_function(halves, kernels.a)
-        halves, of = halves.take(there), np.tile(widest, 2)[there]
-        new = evaluate(halves)
+        selection = axis.some_step_function(halves, kernels.a)
+        halves, of = halves.take(selection), np.tile(widest, 2)[selection]
+        new_values = evaluate(halves)
         # What holds for a cell holds for its halves.
-        np.minimum(new.inner, values.inner[of], out=new.inner)
+        np.minimum(new_values.inner, values.inner[of], out=new_values.inner)
         spent += of.size
         unsplit = np.ones(share.size, dtype=bool)
         unsplit[widest] = False
-        cover, values = cover.take(unsplit).joined(halves), values.take(unsplit).joined(new)
+        cover, values = cover.take(unsplit).joined(halves), values.take(unsplit).joined(new_values)
     return cover, values
 
 

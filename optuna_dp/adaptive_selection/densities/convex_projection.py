@@ -100,11 +100,11 @@ class ConvexProjection:
 
     def describe(self) -> dict[str, Any]:
         """What workers must agree on, as plain data for the record of a plan."""
-        described: dict[str, Any] = {"method": "convex", "solver": self.solver}
+        record: dict[str, Any] = {"method": "convex", "solver": self.solver}
         if self.distance is None:
             # JSON has no infinity.
-            return {**described, "distance": "C.1", "nu": str(float(self.nu))}
-        return {**described, "distance": self.name}
+            return {**record, "distance": "C.1", "nu": str(float(self.nu))}
+        return {**record, "distance": self.name}
 
     def ratios(self, w: FloatArray, prior: FloatArray, c: float, big_c: float) -> FloatArray:
         """Returns what the solver finds; the bounds are met up to its accuracy only.

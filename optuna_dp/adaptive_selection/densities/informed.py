@@ -132,8 +132,8 @@ def _plain(value: Any) -> Any:
 
 def _canonical(point: Mapping[str, Any], i: int) -> str:
     for name, value in point.items():
-        allowed = value is None or isinstance(value, (bool, int, float, str))
-        if not allowed or (isinstance(value, float) and not math.isfinite(value)):
+        is_plain = value is None or isinstance(value, (bool, int, float, str))
+        if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
             raise InvalidArgumentError(
                 f"params_list[{i}][{name!r}]",
                 value,
