@@ -13,10 +13,12 @@ def differences(record: dict[str, Any], plan: dict[str, Any]) -> str:
     """
     record, plan = _flat(record), _flat(plan)
     names = sorted(set(record) | set(plan), key=lambda name: (name.count("."), name))
-    differing = [name for name in names if record.get(name) != plan.get(name)]
-    lists = [name for name in differing if isinstance(record.get(name, plan.get(name)), list)]
+    differing_names = [name for name in names if record.get(name) != plan.get(name)]
+    lists = [
+        name for name in differing_names if isinstance(record.get(name, plan.get(name)), list)
+    ]
     words_of = {
-        n: f" is {record.get(n)!r} here and {plan.get(n)!r} in the plan" for n in differing
+        n: f" is {record.get(n)!r} here and {plan.get(n)!r} in the plan" for n in differing_names
     }
     words_of |= dict.fromkeys(lists, " differs")
     return "; ".join(n + words for n, words in list(words_of.items())[:3])

@@ -216,10 +216,10 @@ def has_heartbeat(storage: BaseStorage) -> bool:
     since="3.0",
     without="proposers of a budget cannot be asked",
 )
-def copy_in_memory(storage: InMemoryStorage, copied: Callable[[Any], Any]) -> InMemoryStorage:
-    """Returns a storage of its own; ``copied`` copies the storage, and each study in it."""
-    fork: InMemoryStorage = copied(storage)
-    fork._studies = {key: copied(study) for key, study in storage._studies.items()}
+def copy_in_memory(storage: InMemoryStorage, copy_of: Callable[[Any], Any]) -> InMemoryStorage:
+    """Returns a storage of its own; ``copy_of`` copies the storage, and each study in it."""
+    fork: InMemoryStorage = copy_of(storage)
+    fork._studies = {key: copy_of(study) for key, study in storage._studies.items()}
     return fork
 
 

@@ -277,9 +277,9 @@ def _lattice_width(steps: list[_Step], replace: bool) -> float:
     points = _POINTS_PER_ROOT_OF_STEPS * math.sqrt(sum(step.count for step in steps))
     width = max(highest + lowest, 1e-6) / min(max(points, _FEWEST_POINTS), _MOST_POINTS)
     # Losses that are constants rather than continuous should fall on the lattice.
-    fixed = [s.scale for s in steps if s.kind == "response"]
-    fixed += [1.0 / s.scale for s in steps if s.kind == "laplace" and s.sampling == 1.0]
-    return fixed[0] / math.ceil(fixed[0] / width) if fixed and fixed[0] > 0.0 else width
+    scales = [s.scale for s in steps if s.kind == "response"]
+    scales += [1.0 / s.scale for s in steps if s.kind == "laplace" and s.sampling == 1.0]
+    return scales[0] / math.ceil(scales[0] / width) if scales and scales[0] > 0.0 else width
 
 
 def _low_side(

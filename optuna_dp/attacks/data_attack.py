@@ -46,12 +46,12 @@ def data_attack(
         stay, complement = 1.0 - top, np.maximum(1.0 - top - event, 0.0)
         factor = best(stay @ vertices.T, axis=1)
         after_event = np.zeros(tops.shape[0])
-        unseen = np.zeros(tops.shape[0])
+        before_event = np.zeros(tops.shape[0])
         for p in pmf[::-1]:
             after_event = p + factor * after_event
-            values = event * after_event[:, None] + complement * unseen[:, None]
-            unseen = best(values @ vertices.T, axis=1)
-        result.append(unseen)
+            values = event * after_event[:, None] + complement * before_event[:, None]
+            before_event = best(values @ vertices.T, axis=1)
+        result.append(before_event)
     return result[0], result[1]
 
 

@@ -78,8 +78,10 @@ def may_begin(
 
 def end_of(trials: Sequence[FrozenTrial], pilots: int, charged_runs: int) -> int | None:
     """Returns the number after the study's last run; None if a last run is still to come."""
-    later = sorted((t for t in trials if t.number >= pilots and began(t)), key=lambda t: t.number)
-    for count, trial in enumerate(later, start=1):
+    last_runs = sorted(
+        (t for t in trials if t.number >= pilots and began(t)), key=lambda t: t.number
+    )
+    for count, trial in enumerate(last_runs, start=1):
         if output(trial) is not None or (count == charged_runs and ended(trial)):
             return trial.number + 1
     return None

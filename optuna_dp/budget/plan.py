@@ -274,7 +274,7 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
     if not sizes_or_zero or (type(value) is int and value == 0):
         return ()
     sizes = tuple(validation.whole(name, size, 1) for size in sizes_or_zero)
-    if any(later > earlier for earlier, later in itertools.pairwise(sizes)):
+    if any(next_size > size for size, next_size in itertools.pairwise(sizes)):
         raise InvalidArgumentError(
             name,
             value,

@@ -137,9 +137,7 @@ class Budget(Procedure):
         last_runs = [trial for trial in runs if trial.number >= self.settings.pilots]
         surplus_runs = last_runs[self.settings.paid :]
         surplus_runs += [
-            later
-            for earlier, later in itertools.pairwise(last_runs)
-            if output(earlier) is not None
+            next_run for run, next_run in itertools.pairwise(last_runs) if output(run) is not None
         ]
         if surplus_runs:
             raise ReleaseRefusedError(

@@ -365,8 +365,8 @@ class BudgetSampler(SlotSampler):
         """Records the hyperparameters of the last run just before it begins."""
         if trial.number < self._pilots or not self._pilots:
             return
-        earlier = [t for t in trials_of(study) if t.number < self._pilots]
-        pilots, signs = with_outputs(earlier, self._budget.fidelity_of), _signs_of(study)
+        pilot_trials = [t for t in trials_of(study) if t.number < self._pilots]
+        pilots, signs = with_outputs(pilot_trials, self._budget.fidelity_of), _signs_of(study)
         choice = chosen(self._choose, pilots, signs) if pilots else None
         if choice is None and not _given_by_hand(trial):
             raise PlanError(
@@ -405,13 +405,13 @@ class BudgetSampler(SlotSampler):
         """Returns the pilot that one of a higher rung repeats, when those below have ended."""
         rung = self._budget.fidelity_of(number).rung
         start = self._budget.begins_at(rung)
-        earlier = self._ended(study, start)
+        lower_pilots = self._ended(study, start)
         cache = self._climbers
         # They have ended, so they are those of before if the last is.
-        if cache is None or cache[0] != rung or cache[1] is not earlier[-1]:
-            pilots = with_outputs(earlier, self._budget.fidelity_of)
+        if cache is None or cache[0] != rung or cache[1] is not lower_pilots[-1]:
+            pilots = with_outputs(lower_pilots, self._budget.fidelity_of)
             best_pilots = climbers(pilots, rung, _signs_of(study))
-            cache = self._climbers = rung, earlier[-1], best_pilots
+            cache = self._climbers = rung, lower_pilots[-1], best_pilots
         best_pilots = cache[2]
         if not best_pilots:
             return None
@@ -435,10 +435,10 @@ class BudgetSampler(SlotSampler):
         if trial.number < self._proposed:
             return self._proposed_value(study, trial, name, distribution)
         record = storage_of(study).get_trial(trial_id_of(trial))
-        repeated = drawn_jointly(record, name, distribution)
-        if repeated is not None:
+        pilot_value = drawn_jointly(record, name, distribution)
+        if pilot_value is not None:
             # Optuna asks again for a value that was enqueued and lies outside the range.
-            return distribution.to_external_repr(repeated)
+            return distribution.to_external_repr(pilot_value)
         if name in record.system_attrs.get(DRAW_KEY, {"space": {}})["space"]:
             _logger.warning(
                 "Trial %d cannot repeat a pilot's value of %r: the objective now asks for a "
@@ -473,9 +473,11 @@ class BudgetSampler(SlotSampler):
             stored_proposal: Trial = entry.kept[_PROPOSAL]
             return stored_proposal
         number = trial.number
-        earlier = self._ended(study, self._seen_before(number))
+        visible_pilots = self._ended(study, self._seen_before(number))
         # What was added by hand, or run by another sampler, is nobody's private output.
-        proposal = self._proposer.ask(study.directions, earlier, number, space, is_shown=began)
+        proposal = self._proposer.ask(
+            study.directions, visible_pilots, number, space, is_shown=began
+        )
         if entry is not None:
             entry.kept[_PROPOSAL] = proposal
         return proposal

@@ -317,9 +317,9 @@ def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
         assert _MODEL + _SEARCHED in script
         script = script.replace(_MODEL + _SEARCHED, _LISTED).replace(_AROUND, _LIST)
         entries = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
-        missing = plan.candidates - len(_NAMES)
-        if missing > 0:
-            entries += f"    # HERE: {missing} more\n"
+        missing_count = plan.candidates - len(_NAMES)
+        if missing_count > 0:
+            entries += f"    # HERE: {missing_count} more\n"
         script = script.replace("    CANDIDATES\n", entries)
     return script.replace("ARGUMENTS", call).replace("RECORDS", str(arguments["records"]))
 

@@ -71,9 +71,9 @@ def recover(
     if repair is not None and repair.copy is None:
         typer.echo(f"All {repair.lines} lines of the journal are whole. Nothing was mended.")
     elif repair is not None:
-        dropped = ", ".join(map(str, repair.dropped))
+        numbers = ", ".join(map(str, repair.dropped))
         typer.echo(
-            f"Dropped {len(repair.dropped)} torn of {repair.lines} lines: {dropped}. The file as "
+            f"Dropped {len(repair.dropped)} torn of {repair.lines} lines: {numbers}. The file as "
             f"it was: {repair.copy}"
         )
     if failures:

@@ -218,10 +218,10 @@ class _Call:
 
     def run(self) -> None:
         """Runs the study to its end."""
-        served = none_alive = False
+        is_served = none_alive = False
         try:
             with reachable(storage_of(self._study), self._engine) as storage:
-                served = storage is not storage_of(self._study)
+                is_served = storage is not storage_of(self._study)
                 self._ticket = replace(self._ticket, storage=storage)
                 try:
                     self._look()
@@ -231,9 +231,9 @@ class _Call:
         except BaseException as error:
             # Interrupted. Whoever is cut off from the study is as good as dead. Whoever cannot be
             # ended after Ctrl-C ends with its run, whose result is refused.
-            if served or none_alive or not isinstance(error, Exception):
+            if is_served or none_alive or not isinstance(error, Exception):
                 self._settle(self._places)
-            state_of_runs = self._what_became_of_runs(served or none_alive)
+            state_of_runs = self._what_became_of_runs(is_served or none_alive)
             if isinstance(error, WorkersError) and error.settled == _OPEN:
                 raise WorkersError(error.reason, state_of_runs, error.fix) from error.__cause__
             failure = storage_failure(error)
@@ -429,7 +429,7 @@ def _check_travels(argument: str, value: Any) -> None:
 
 def _packed(ticket: Ticket) -> bytes:
     try:
-        packed: bytes = cloudpickle.dumps(ticket)
+        contents: bytes = cloudpickle.dumps(ticket)
     except Exception as error:
         raise InvalidArgumentError(
             "study",
@@ -437,7 +437,7 @@ def _packed(ticket: Ticket) -> bytes:
             f"its storage, sampler or pruner cannot be sent to workers ({in_words(error)})",
             "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
         ) from error
-    return packed
+    return contents
 
 
 def _exception_of(future: Future[Any]) -> BaseException | None:

@@ -77,13 +77,13 @@ class Report:
     @classmethod
     def of(cls, error: BaseException) -> Report:
         """Returns the report of an exception."""
-        pickled = b""
+        contents = b""
         with contextlib.suppress(Exception):
-            pickled = cloudpickle.dumps(error)
-            cloudpickle.loads(pickled)
+            contents = cloudpickle.dumps(error)
+            cloudpickle.loads(contents)
         trace = "".join(traceback.format_exception(error))
         failure = storage_failure(error)
-        return cls(in_words(failure or error), (), trace, pickled, failure is not None)
+        return cls(in_words(failure or error), (), trace, contents, failure is not None)
 
 
 def in_words(error: BaseException) -> str:

@@ -76,7 +76,7 @@ def check_at_once(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[st
 
 def conduct_of_all(
     runs: Sequence[FrozenTrial],
-    granted: Fidelity,
+    fidelity: Fidelity,
     output_attributes: tuple[str, ...],
     vouched: str | None,
     fix: str,
@@ -88,7 +88,7 @@ def conduct_of_all(
 
     Args:
         runs: The runs, ended.
-        granted: What each of them was granted.
+        fidelity: What each of them was granted.
         output_attributes: User attributes that are part of what the plan charges for.
         vouched: The curator's reason; None if none was given.
         fix: What to do where nobody can vouch, a sentence.
@@ -98,7 +98,7 @@ def conduct_of_all(
     for trial in runs:
         if not has_output(trial):
             continue
-        judgement = judge(trial, granted, output_attributes)
+        judgement = judge(trial, fidelity, output_attributes)
         if judgement.refusal is not None:
             raise ReleaseRefusedError(judgement.refusal, trial_number=trial.number, fix=fix)
         if judgement.doubt is not None and vouched is None:

@@ -123,7 +123,7 @@ class DrawnRuns(Procedure):
 
 
 def _check_draw(
-    trial: FrozenTrial, record: SlotRecord | None, planned: dict[str, BaseDistribution]
+    trial: FrozenTrial, record: SlotRecord | None, planned_ranges: dict[str, BaseDistribution]
 ) -> None:
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
@@ -142,7 +142,7 @@ def _check_draw(
                 internal[name] = float(record_of_draw["internal"])
                 continue
             domain = _as_stored(trial.distributions[name])
-            law = planned.get(name, domain)
+            law = planned_ranges.get(name, domain)
             if record is None or may_agree(law):
                 continue
             value = trial.distributions[name].to_internal_repr(trial.params[name])

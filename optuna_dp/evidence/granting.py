@@ -74,15 +74,15 @@ def fidelity(trial: Trial | Any) -> Fidelity:
     _check_began(frozen, plan)
     if ended(frozen):
         raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
-    granted = procedure_of(plan.design).granted(trial.number)
-    if granted is None:
+    planned_run = procedure_of(plan.design).granted(trial.number)
+    if planned_run is None:
         raise PlanError(
             f"The study's {plan.design.sampler} does not know what a run is, so fidelity cannot "
             f"say what a trial may spend. Give it one: {plan.design.sampler}("
             "run=optuna_dp.RunPlan(...)). Or make a budget: "
             "BudgetSampler(plan_budget(...))."
         )
-    run = replace(granted, trial=trial)
+    run = replace(planned_run, trial=trial)
     if noted(frozen, ASKED) is None:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         home = {"process": os.getpid()} if isinstance(storage, InMemoryStorage) else {}

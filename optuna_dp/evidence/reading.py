@@ -62,17 +62,17 @@ def read_evidence(study: Study) -> Evidence:
     trials = trials_of(study)
     slots = procedure.runs_among(trials, plan)
     procedure.check_origin(slots)
-    vouched = vouched_unstarted(storage_of(study), study_id_of(study), plan.nonce)
+    vouched_trials = vouched_unstarted(storage_of(study), study_id_of(study), plan.nonce)
     runs = []
     for trial in slots:
-        record = slot_record(trial, plan, vouched)
+        record = slot_record(trial, plan, vouched_trials)
         procedure.check_run(trial, record)
         # A slot without a record failed, so it cannot win, whatever its tie-break.
         runs.append(Run(trial, 0 if record is None else record.tie_break))
     procedure.check_together(slots)
-    unfinished = procedure.unfinished(trials, plan)
-    if unfinished:
-        raise UnfinishedStudyError(unfinished, fix=GO_ON)
+    reason = procedure.unfinished(trials, plan)
+    if reason:
+        raise UnfinishedStudyError(reason, fix=GO_ON)
     return Evidence(plan, tuple(runs), study)
 
 

@@ -132,12 +132,12 @@ class RunRecord(Record):
     @classmethod
     def from_json(cls, data: Any) -> RunRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`OptunaDPError` on anything else."""
-        unchecked = super().from_json(data)
+        record = super().from_json(data)
         return cls.checked(
-            unchecked.event,
-            unchecked.delta,
-            unchecked.neighboring_relation,
-            unchecked.output_attributes,
+            record.event,
+            record.delta,
+            record.neighboring_relation,
+            record.output_attributes,
         )
 
 

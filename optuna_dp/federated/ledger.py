@@ -298,7 +298,7 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _check_all(answers: Sequence[Answer], answer: Answer, check: Check) -> None:
-    if any(answer.once == earlier.once for earlier in answers):
+    if any(answer.once == stored_answer.once for stored_answer in answers):
         raise VoteRefusedError("the server asks again for what this client has answered before")
     check([*answers, answer])
 

@@ -153,18 +153,18 @@ class _MessageType:
 @functools.cache
 def client_module() -> Any:
     """Returns Flower's client side of SecAgg+ with these keys, masks and shares."""
-    replaced = {
+    replacements = {
         "create_shares": create_shares,
         "private_key_to_bytes": private_key_to_bytes,
     }
-    return _variant(CLIENT, replaced, "decrypt", "share_keys_plaintext_separate")
+    return _variant(CLIENT, replacements, "decrypt", "share_keys_plaintext_separate")
 
 
 @functools.cache
 def server_module() -> Any:
     """Returns Flower's server side of SecAgg+ with these keys, masks and shares."""
-    replaced = {"combine_shares": combine_shares}
-    module = _variant(SERVER, replaced, "factor_extract", "bytes_to_public_key", "compat")
+    replacements = {"combine_shares": combine_shares}
+    module = _variant(SERVER, replacements, "factor_extract", "bytes_to_public_key", "compat")
     extract = module.factor_extract
 
     def extract_and_keep(parameters: list[Any]) -> Any:
@@ -188,14 +188,14 @@ def _variant(name: str, replacements: Mapping[str, Any], *more: str) -> Any:
     module: Any = importlib.util.module_from_spec(spec)
     sys.modules[own_name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    replaced = {
+    attributes = {
         "MessageType": _MessageType,
         "pseudo_rand_gen": chacha20_masks,
         "generate_shared_key": pair_key,
         "bytes_to_private_key": bytes_to_private_key,
         **replacements,
     }
-    for attribute in (*replaced, *more):
+    for attribute in (*attributes, *more):
         if not hasattr(module, attribute):
             raise InvalidArgumentError(
                 "flwr",
@@ -203,5 +203,5 @@ def _variant(name: str, replacements: Mapping[str, Any], *more: str) -> Any:
                 f"it has no {attribute}",
                 "Use a version that the extra allows: pip install 'optuna-dp[federated]'.",
             )
-    vars(module).update(replaced)
+    vars(module).update(attributes)
     return module

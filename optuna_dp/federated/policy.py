@@ -254,7 +254,7 @@ class VotePolicy:
                 f"{plan.survivors_needed} ({plan.clients} less {plan.max_dropout} dropouts)"
             )
         colluding = max(plan.max_colluding, self.max_colluding)
-        planned = plan.survivors_needed - colluding
+        planned_shares = plan.survivors_needed - colluding
         if self.server == "malicious":
             if not view.complete:
                 raise VoteRefusedError(
@@ -267,7 +267,7 @@ class VotePolicy:
         else:
             honest = view.set_up - plan.max_dropout - colluding
         # A client's own share is always there.
-        return max(min(planned, honest), 1)
+        return max(min(planned_shares, honest), 1)
 
     def check_answers(self, answers: Sequence[Answer]) -> None:
         """Refuses to answer too often, a name more often than planned, or beyond the total.
@@ -309,14 +309,14 @@ class VotePolicy:
         Args:
             answers: Votes that were sent, at least one, in order.
         """
-        first_answer, planned, unplanned = answers[0], 0, []
+        first_answer, attempts, unplanned = answers[0], 0, []
         for answer in answers:
             is_planned = (
                 answer.plan == first_answer.plan
                 and answer.event.variance >= first_answer.event.variance
             )
-            if is_planned and planned < first_answer.attempts:
-                planned += 1
+            if is_planned and attempts < first_answer.attempts:
+                attempts += 1
             else:
                 unplanned.append(answer.event)
         if not unplanned:

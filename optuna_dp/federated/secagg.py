@@ -136,15 +136,17 @@ class SecAggPlus(Transport):
         )
         legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
         legacy.state.array_records["parameters"] = ArrayRecord()
-        checked = SecAggGrid(server, query, module)
+        checked_grid = SecAggGrid(server, query, module)
         masks.opened.set(None)
         token = masks.view.set(b"")
 
         def failed(reason: str) -> Attempt:
-            return Attempt(None, checked.voted, checked.asked, checked.present, reason)
+            return Attempt(
+                None, checked_grid.voted, checked_grid.asked, checked_grid.present, reason
+            )
 
         try:
-            workflow(checked, legacy)
+            workflow(checked_grid, legacy)
         except StopError as stop:
             return failed(str(stop))
         except Exception as error:  # of the grid, or of a library over a stranger's bytes
@@ -160,13 +162,13 @@ class SecAggPlus(Transport):
         factor, vector = opened_sum
         # Every vote has the same weight, a masked number like the others: if it comes out as it
         # should, the masks were all taken off.
-        if factor != checked.voted * 2 * clip:
+        if factor != checked_grid.voted * 2 * clip:
             return failed("The sum does not open: a client sent a wrong share or a wrong vote.")
-        sums = vector - checked.voted * clip
-        why = impossible(plan, sums, checked.voted)
+        sums = vector - checked_grid.voted * clip
+        why = impossible(plan, sums, checked_grid.voted)
         if why:
             return failed(f"The sum is not one of votes: {why}.")
-        return Attempt(sums, checked.voted, True, checked.present)
+        return Attempt(sums, checked_grid.voted, True, checked_grid.present)
 
 
 class StopError(Exception):

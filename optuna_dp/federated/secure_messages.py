@@ -182,13 +182,13 @@ def _check_setup(config: ConfigRecord, query: VoteQuery) -> None:
         raise VoteRefusedError(
             f"the set-up has threshold {threshold}, and the plan needs at least {lowest}"
         )
-    planned = {
+    plan_values = {
         "clipping_range": float(clip),
         "target_range": 2 * clip,
         "mod_range": MODULUS,
         "max_weight": 1.0,
     }
-    for name, value in planned.items():
+    for name, value in plan_values.items():
         value_of_server = config.get(name)
         if type(value_of_server) is not type(value) or value_of_server != value:
             raise VoteRefusedError(

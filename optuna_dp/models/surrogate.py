@@ -153,13 +153,13 @@ class Posterior:
         from scipy.linalg import cho_solve, cholesky  # start-up time
 
         amplitude, *lengths, noise = np.exp(theta)
-        scaled = x / np.array(lengths)
-        covariance = amplitude * _matern(_squared_distances(scaled, scaled))
+        points = x / np.array(lengths)
+        covariance = amplitude * _matern(_squared_distances(points, points))
         # scikit-learn adds this to the noise, so that equal points can be told apart.
         covariance.flat[:: len(x) + 1] += noise + 1e-10
         factor = cholesky(covariance, lower=True, check_finite=False)
         weights = cho_solve((factor, True), z, check_finite=False)
-        return cls(scaled, factor, weights, amplitude, np.array(lengths), center, scale)
+        return cls(points, factor, weights, amplitude, np.array(lengths), center, scale)
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`FittedModel`."""

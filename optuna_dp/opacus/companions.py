@@ -96,12 +96,14 @@ class CompanionCheck:
             copies = max(_LEAST_COPIES, int(len(indices) * _SHARE_OF_COPIES))
             size = self.shown + len(indices) + copies
             size += size == self._size
-        missing = size - self.shown - len(indices)
+        filler_count = size - self.shown - len(indices)
         if place == 0:
-            fillers = self._source.items(self._generator.integers(self._source.size, size=missing))
+            fillers = self._source.items(
+                self._generator.integers(self._source.size, size=filler_count)
+            )
         else:
             fillers = self._source.items(self._generator.integers(self._source.size, size=1))
-            fillers = fillers * missing
+            fillers = fillers * filler_count
         items = [*self._items[place], *self._source.items(indices), *fillers]
         if place == 0:
             self._collating = random_states()

@@ -43,12 +43,12 @@ def fingerprints(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, tuple
     return {name: fingerprint(tensor) for name, tensor in tensors.items()}
 
 
-def other_tensors(module: torch.nn.Module, trained: set[int]) -> dict[str, torch.Tensor]:
+def other_tensors(module: torch.nn.Module, trained_ids: set[int]) -> dict[str, torch.Tensor]:
     """Returns what a module holds besides the weights that are trained.
 
     Args:
         module: The module.
-        trained: The ``id`` of each weight that is trained.
+        trained_ids: The ``id`` of each weight that is trained.
 
     Returns:
         Buffers, frozen weights and tensors in plain attributes, by name. What stands deeper in an
@@ -64,7 +64,7 @@ def other_tensors(module: torch.nn.Module, trained: set[int]) -> dict[str, torch
                 continue
             for path, tensor in _tensors_in(value, _LAYERS_OF_CONTAINERS):
                 tensors[f"{prefix}.{attribute}{path}".lstrip(".")] = tensor
-    return {name: tensor for name, tensor in tensors.items() if id(tensor) not in trained}
+    return {name: tensor for name, tensor in tensors.items() if id(tensor) not in trained_ids}
 
 
 def _tensors_in(value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:

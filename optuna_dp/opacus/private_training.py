@@ -189,6 +189,6 @@ def _batches_of_a_step(run: Fidelity, records: int, physical_batch_size: int | N
     fewest = 2 if run.steps == 1 else 1
     if physical_batch_size is None:
         return fewest
-    planned = records if run.records is None else max(1, round(run.records))
-    largest_batch = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned, run.sample_rate)
+    planned_records = records if run.records is None else max(1, round(run.records))
+    largest_batch = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned_records, run.sample_rate)
     return max(fewest, math.ceil(float(largest_batch) / physical_batch_size))

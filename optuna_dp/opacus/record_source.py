@@ -67,12 +67,12 @@ class RecordSource:
         )
 
 
-def record_source(data_loader: Any, planned: float | None) -> RecordSource:
+def record_source(data_loader: Any, planned_records: float | None) -> RecordSource:
     """Returns the records of a data loader.
 
     Args:
         data_loader: The user's.
-        planned: The public number of records that the plan was made for; None if unknown.
+        planned_records: The public number of records that the plan was made for; None if unknown.
 
     Raises:
         InvalidArgumentError: If the loader says how batches are drawn, a record is in its data set
@@ -87,8 +87,8 @@ def record_source(data_loader: Any, planned: float | None) -> RecordSource:
         )
     _refuse_samplers(data_loader)
     records = read_records(data_loader.dataset, "data_loader")
-    if planned is not None:
-        check_number(records, planned)
+    if planned_records is not None:
+        check_number(records, planned_records)
     return RecordSource(data_loader)
 
 

@@ -291,14 +291,14 @@ class WatchedTraining:
         digests = [fingerprint(parameter) for parameter in self._weights]
         if digests == self._before:
             return
-        changed = {
+        changed_ids = {
             id(parameter)
             for parameter, old_digest, new_digest in zip(
                 self._weights, self._before or digests, digests, strict=True
             )
             if old_digest != new_digest
         }
-        name = next((n for n, p in self._module.named_parameters() if id(p) in changed), "?")
+        name = next((n for n, p in self._module.named_parameters() if id(p) in changed_ids), "?")
         self._refuse(
             f"The weight {name!r} was changed by something other than the noisy steps. Step the "
             "optimizer that make_private returned, and no other one. To clip, average or load "

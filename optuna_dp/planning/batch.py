@@ -74,9 +74,9 @@ class BatchChoices:
 
     def __str__(self) -> str:
         lines = ["batch  steps  noise  signal  epochs"]
-        marked = [(row, "") for row in self.rows]
-        marked += [(self.favored, "  favored"), (self.doubled, "  with twice the computing")]
-        for row, remark in marked:
+        rows = [(row, "") for row in self.rows]
+        rows += [(self.favored, "  favored"), (self.doubled, "  with twice the computing")]
+        for row, remark in rows:
             lines.append(
                 f"{row.batch_size:5d}  {row.steps:5d}  {row.noise_multiplier:5.2f}  "
                 f"{row.share:6.0%}  {row.epochs:6.3g}{remark}"
@@ -128,15 +128,15 @@ def batch_choices(
         )
     if round(passes * count) < 1:
         raise InvalidArgumentError("epochs", epochs, "it must make at least one gradient")
-    replaced = neighboring_relation == "replace_one"
-    limit = count * math.sqrt(squared_mu(target, chance)) / (2.0 if replaced else 1.0)
+    is_replace_one = neighboring_relation == "replace_one"
+    limit = count * math.sqrt(squared_mu(target, chance)) / (2.0 if is_replace_one else 1.0)
     smallest = min(_SMALLEST_BATCH, count)
     # The rate that follows for SGD is 0.3 times the signal, over the steps: with fewer than these
     # it would be larger than SGD bears.
     fewest_steps = math.ceil(NOISE_PER_WEIGHT * limit / LARGEST_STEP)
 
     def choice(batch: int, steps: int) -> BatchChoice:
-        noise = noise_of_training(target, chance, batch / count, steps, replaced)
+        noise = noise_of_training(target, chance, batch / count, steps, is_replace_one)
         share = min(batch * math.sqrt(steps) / noise / limit, 1.0)
         return BatchChoice(batch, steps, noise, share, batch * steps / count)
 
@@ -148,11 +148,11 @@ def batch_choices(
 
     def favored(passes: float) -> BatchChoice:
         chosen_batch = spent(passes, FAVORED_STEPS)
-        length, enough = FAVORED_STEPS, _KEPT * chosen_batch.share
+        length, least_share = FAVORED_STEPS, _KEPT * chosen_batch.share
         while length < fewest_steps:
             length = min(math.ceil(1.25 * length), fewest_steps)
             longer = spent(passes, length)
-            if longer.share < enough:
+            if longer.share < least_share:
                 break
             chosen_batch = longer
         steps, batch = chosen_batch.steps, chosen_batch.batch_size
@@ -170,10 +170,12 @@ def batch_choices(
         return chosen_batch
 
     best = favored(passes)
-    near = [2**k for k in range(4, 40) if best.batch_size / 10 < 2**k < best.batch_size * 10]
+    batch_sizes = [
+        2**k for k in range(4, 40) if best.batch_size / 10 < 2**k < best.batch_size * 10
+    ]
     rows = [
         choice(size, steps)
-        for size in near
+        for size in batch_sizes
         if size < count and (steps := round(passes * count / size)) >= 1
     ]
     rows.append(choice(count, max(1, round(passes))))
@@ -189,10 +191,10 @@ def remark_on_batch(plan: BudgetPlan) -> str:
     rate, steps = plan.final.sample_rate, plan.final.steps
     if rate is None or plan.final.batch_size is None:
         return ""
-    replaced = plan.neighboring_relation == "replace_one"
-    noise = noise_of_training(plan.epsilon, plan.delta, rate, steps, replaced)
+    is_replace_one = plan.neighboring_relation == "replace_one"
+    noise = noise_of_training(plan.epsilon, plan.delta, rate, steps, is_replace_one)
     # The limit is that of all records in every step: noise for a batch, over the batch's share.
-    limit = noise_of_training(plan.epsilon, plan.delta, 1.0, steps, replaced)
+    limit = noise_of_training(plan.epsilon, plan.delta, 1.0, steps, is_replace_one)
     share = rate * limit / noise
     if share >= _LOW:
         return ""

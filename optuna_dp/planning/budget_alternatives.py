@@ -80,8 +80,8 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
         """What a training of this noise costs beside Gaussian mechanisms, in milliseconds."""
         parts = [Steps(rate, NOISE.value(u), steps)]
         parts += [Steps(1.0, noise, 1) for noise in noises if noise is not None]
-        replaced = plan.neighboring_relation == "replace_one"
-        return estimated_epsilon(parts, delta, near=plan.epsilon, replace_one=replaced)
+        is_replace_one = plan.neighboring_relation == "replace_one"
+        return estimated_epsilon(parts, delta, near=plan.epsilon, replace_one=is_replace_one)
 
     def single(event: Callable[[float], Any], *noises: float) -> float | None:
         def cost(u: float) -> float:

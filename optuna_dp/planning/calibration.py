@@ -296,10 +296,10 @@ def mean_scale(make: Callable[[float], TrialCount]) -> Scale:
     low = next(m for m in (_SMALLEST_MEAN, 1.0, start) if takes(m))
     high = LARGEST_MEAN * (1.0 - 1e-12)
     if not takes(high):
-        refused, high = math.log(high), math.log(start)
-        while refused - high > 1e-9:
-            middle = 0.5 * (refused + high)
-            refused, high = (refused, middle) if takes(math.exp(middle)) else (middle, high)
+        too_high, high = math.log(high), math.log(start)
+        while too_high - high > 1e-9:
+            middle = 0.5 * (too_high + high)
+            too_high, high = (too_high, middle) if takes(math.exp(middle)) else (middle, high)
         high = math.exp(high)
     return Scale(1.0, math.log(low), math.log(high), math.log(start), 0.25)
 

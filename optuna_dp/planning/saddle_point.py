@@ -133,8 +133,8 @@ def _rounding(parts: list[Steps], replace_one: bool) -> list[Steps]:
     An atom at a distance d above a point of the grid is split between that and the next one, which
     adds d (interval - d) to the variance of the loss, and half of it to the mean.
     """
-    sampled = [part for part in parts if part.rate < 1.0]
-    if not sampled:
+    sampled_parts = [part for part in parts if part.rate < 1.0]
+    if not sampled_parts:
         return []
     events = [
         Part(
@@ -143,12 +143,12 @@ def _rounding(parts: list[Steps], replace_one: bool) -> list[Steps]:
             ),
             part.steps,
         )
-        for part in sampled
+        for part in sampled_parts
     ]
     relation = "replace_one" if replace_one else "add_or_remove_one"
     interval = interval_for(events, [None] * len(events), relation)
     added = 0.0
-    for part in sampled:
+    for part in sampled_parts:
         log_weight, with_record, loss = _outcomes(part, 1.0, replace_one)
         above = np.mod(loss, interval)
         weight = np.exp(log_weight + with_record)

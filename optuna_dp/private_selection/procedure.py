@@ -44,14 +44,14 @@ class PrivateSelection(DrawnRuns):
 
     def run(self, run: Any) -> Any:
         """See :class:`Procedure`."""
-        planned = self.settings.run
-        if planned is None:
+        planned_run = self.settings.run
+        if planned_run is None:
             return run
         if run is not None:
             raise InvalidArgumentError(
                 "run", run, "the study's plan already says what runs cost", "Leave it out."
             )
-        return planned.event
+        return planned_run.event
 
     def granted(self, number: int) -> Fidelity | None:
         """See :class:`Procedure`; all runs are alike."""

@@ -74,8 +74,8 @@ class DrawnSlotSampler(SlotSampler):
 
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
         super()._check_admitted(study, trial)
-        copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
-        if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
+        is_copy = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
+        if was_enqueued(trial) or is_copy or (trial.params and own_slot(trial) is None):
             refuse(storage_of(study), trial, NOT_DRAWN)
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:

@@ -156,8 +156,8 @@ def was_enqueued(trial: FrozenTrial) -> bool:
 def own_slot(trial: FrozenTrial) -> Any:
     """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
     record = trial.system_attrs.get(SLOT_KEY)
-    copied = isinstance(record, dict) and record.get("number") != trial.number
-    return None if copied else record
+    is_copy = isinstance(record, dict) and record.get("number") != trial.number
+    return None if is_copy else record
 
 
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:

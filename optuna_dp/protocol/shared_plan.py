@@ -54,8 +54,8 @@ def plan_for(
 
     def read() -> FrozenTrial | None:
         leader = leading_trial(storage, study_id)
-        decided = leader is not None and (PLAN_KEY in leader.system_attrs or ended(leader))
-        return leader if decided else None
+        is_decided = leader is not None and (PLAN_KEY in leader.system_attrs or ended(leader))
+        return leader if is_decided else None
 
     leader = poll(read, Waiting(study, "for the study's plan").pause)
     if PLAN_KEY in leader.system_attrs:

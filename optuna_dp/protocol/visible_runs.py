@@ -45,8 +45,8 @@ def completed_batches(
         trials = trials_of(study)
         earlier_trials = list(below_number(trials, first_of_batch))
         ended_runs = ended_from_start(study, trials)
-        unfinished = [trial for trial in earlier_trials[ended_runs:] if not ended(trial)]
-        if any(is_own(trial) for trial in unfinished):
+        open_runs = [trial for trial in earlier_trials[ended_runs:] if not ended(trial)]
+        if any(is_own(trial) for trial in open_runs):
             # Nothing of data or durations is in this: whoever fails this run may do so.
             raise WaitError(
                 "This run waits for all runs of earlier batches, and this thread started one of "
@@ -54,7 +54,7 @@ def completed_batches(
                 "again. If you have lost that trial, mark it as failed (optuna-dp recover)"
                 f"{enlarge}{otherwise}."
             )
-        if unfinished or len(earlier_trials) < first_of_batch:
+        if open_runs or len(earlier_trials) < first_of_batch:
             return None
         return earlier_trials
 

@@ -140,9 +140,9 @@ class PrivacyCallback:
         trials = trials_of(study)
         slots = below_number(trials, plan.slots)
         # Said now, not when all runs have been charged for. Runs that have ended do not change.
-        checked = self._checked.get(plan.nonce, 0)
+        checked_runs = self._checked.get(plan.nonce, 0)
         ended_runs = min(ended_from_start(study, trials), len(slots))
-        procedure.check_origin(slots[min(checked, ended_runs) :])
+        procedure.check_origin(slots[min(checked_runs, ended_runs) :])
         self._checked = {plan.nonce: ended_runs}
         if procedure.runs_among([trial], plan):
             procedure.check_run(trial, slot_record(trial, plan))
@@ -255,10 +255,10 @@ class PrivacyCallback:
                 "run. Add the final training with release(study).with_training(event)."
             )
         procedure.check_outputs(self._output_attributes, None)
-        fixed = plan_record is not None and procedure.runs_are_private
+        is_fixed = plan_record is not None and procedure.runs_are_private
         if (
             plan_record is not None
-            and fixed
+            and is_fixed
             and self._relation not in (None, plan_record.neighboring_relation)
         ):
             # Before anything is written: a record of it would spoil the release.

@@ -65,9 +65,9 @@ class DataDescription(Record):
                 "For example unit='patient'.",
             )
 
-    def contradicts(self, planned: int | None) -> bool:
+    def contradicts(self, planned_records: int | None) -> bool:
         """Returns whether it names another number of records than the plan was made for."""
-        return None not in (self.records, planned) and self.records != planned
+        return None not in (self.records, planned_records) and self.records != planned_records
 
     def facts(self) -> dict[str, str]:
         """Returns rows of the statement, by heading."""

@@ -80,12 +80,12 @@ def describe(
     if description == stored_description:
         return
     opened_study = open_study(study)
-    planned = None if opened_study is None else opened_study.procedure.planned_records()
-    if description.contradicts(planned):
+    planned_records = None if opened_study is None else opened_study.procedure.planned_records()
+    if description.contradicts(planned_records):
         raise InvalidArgumentError(
             "records",
             description.records,
-            f"the study's plan was made for {planned:,} records",
+            f"the study's plan was made for {planned_records:,} records",
             "Give the number of records that runs train on, or make a new plan for this number.",
         )
     if RELEASED_KEY in storage.get_study_system_attrs(study_id):

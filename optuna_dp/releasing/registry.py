@@ -48,12 +48,12 @@ def to_registry(
         "published": day,
         "authors": list(authors) or None,
     }
-    missing = [key for key, value in facts.items() if not value]
-    if missing:
+    gaps = [key for key, value in facts.items() if not value]
+    if gaps:
         raise InvalidArgumentError(
-            missing[0],
+            gaps[0],
             None,
-            f"the registry asks for it, and only people know (missing: {', '.join(missing)})",
+            f"the registry asks for it, and only people know (missing: {', '.join(gaps)})",
             "The curator may also be the owner, and the intended use the purpose, of "
             "optuna_dp.describe.",
         )

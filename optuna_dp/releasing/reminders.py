@@ -89,12 +89,12 @@ def say_what_is_open(study: Study, logger: logging.Logger) -> None:
     except OptunaDPError:
         return  # A damaged record: the release refuses it.
     facts = ("dataset", "owner", "purpose", "unit", "sampling")
-    missing = [name for name in facts if getattr(description, name, None) is None]
-    if missing:
+    missing_facts = [name for name in facts if getattr(description, name, None) is None]
+    if missing_facts:
         logger.info(
             "Before the release, say what a reviewer looks for first: odp.describe(study, %s). "
             "odp.release(study, artifact_store=...) names the model's file.",
-            ", ".join(f"{name}=..." for name in missing),
+            ", ".join(f"{name}=..." for name in missing_facts),
         )
 
 

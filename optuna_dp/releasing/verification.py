@@ -188,10 +188,10 @@ def verify(
         raise _refusal(name, f"{type(error).__name__}: {error}") from None
     content = statement["content"]
     if document is not statement:
-        outside = {
+        released_values = {
             k: v for k, v in document.items() if k not in ("format", "version", "statement")
         }
-        is_equal = outside == content
+        is_equal = released_values == content
         checks.append(
             Check(
                 "released values", is_equal, "as stated" if is_equal else "other ones are stated"
@@ -338,7 +338,7 @@ def _compared(
     """
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
-    fits, trained = _design_and_guarantee(design, guarantee)
+    fits, has_training = _design_and_guarantee(design, guarantee)
     procedure_words, content = description_of(design), statement["content"]
     cap = None
     if "description" in content:
@@ -347,7 +347,7 @@ def _compared(
         guarantee,
         design,
         delta=validation.open_unit("delta", statement["delta"]),
-        released=released_words(content, procedure_words, trained=trained),
+        released=released_words(content, procedure_words, trained=has_training),
         content=content,
         procedure_words=procedure_words,
         cap=cap,
@@ -382,14 +382,16 @@ def _compared(
     page = ""
     if all(check.holds for check in checks):
         words = {key: made_anew[key] for key in _WORDS}
-        page = _page({**statement, **words}, design, guarantee, trained)
+        page = _page({**statement, **words}, design, guarantee, has_training)
     return checks, unchecked, tuple(recomputed["assumptions"]), page
 
 
-def _page(data: Mapping[str, Any], design: Design, guarantee: Guarantee, trained: bool) -> str:
+def _page(
+    data: Mapping[str, Any], design: Design, guarantee: Guarantee, has_training: bool
+) -> str:
     """Returns the statement in Markdown, without characters that steer a terminal."""
     search, training = guarantee, None
-    if trained:  # Release.with_training puts the search first.
+    if has_training:  # Release.with_training puts the search first.
         search_event, *training_events = guarantee.event.events
         search = replace(guarantee, event=search_event)
         training = (

@@ -142,8 +142,8 @@ class PlanRow:
     @cached_property
     def noise_multiplier(self) -> float | None:
         """The noise of a run, if the plan was asked to solve for it."""
-        solved = self._solved
-        return solved.value if isinstance(solved, Calibration) else None
+        solution = self._solved
+        return solution.value if isinstance(solution, Calibration) else None
 
     @property
     def note(self) -> str:

@@ -65,20 +65,20 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
 def _title(plan: SelectionPlan) -> str:
     title = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
     if plan.target_epsilon is not None:
-        within = f"The least noise within epsilon {plan.target_epsilon:g}"
-        title = f"[bold]{within}[/bold] at delta = {plan.delta:g}"
+        heading = f"The least noise within epsilon {plan.target_epsilon:g}"
+        title = f"[bold]{heading}[/bold] at delta = {plan.delta:g}"
     return title + (f"; one run alone costs {_up(plan.one_run)}." if plan.one_run else ".")
 
 
 def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
-    solved = plan.target_epsilon is not None
+    has_target = plan.target_epsilon is not None
     adaptive = any(row.adaptive for row in plan.rows)
     short = any(row.law.startswith("negative-binomial") for row in plan.rows)
     columns = [
         _Column("law of T", _law, "nb:s is negative-binomial:s." if short else ""),
         _Column("E[T]", _mean),
         _Column("learns", _learns, "- not at all; c-C from earlier runs, within density bounds."),
-        _Column("noise", _noise, "the least noise multiplier of a run.", "bold", shown=solved),
+        _Column("noise", _noise, "the least noise multiplier of a run.", "bold", shown=has_target),
         _Column(
             "eps",
             lambda row: "none" if row.note else _up(row.epsilon),
@@ -97,7 +97,7 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
             lambda row: _up(row.naive),
             "E[T] runs composed, the cost of a fixed number of runs.",
             "dim",
-            shown=not solved,
+            shown=not has_target,
         ),
         _Column(
             "RDP",

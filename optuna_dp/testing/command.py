@@ -67,7 +67,7 @@ def check(
             raise InvalidArgumentError(
                 "OBJECTIVE", objective, "it must be a file and a name, as in script.py:objective"
             )
-        module, starts_a_study, seeded = _imported(path)
+        module, starts_a_study, generator_names = _imported(path)
         checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
@@ -87,7 +87,7 @@ def check(
                 quick=quick,
             )
     file_findings = [of_no_main_guard()] if starts_a_study else []
-    file_findings += [of_seeds_at_the_top(seeded)] if seeded else []
+    file_findings += [of_seeds_at_the_top(generator_names)] if generator_names else []
     # The whole file, in place of the objective's own lines.
     file_findings += hints_in_source(Path(path).read_text())
     kinds = {finding.name for finding in file_findings}
@@ -134,9 +134,11 @@ def _imported(path: str) -> tuple[Any, bool, list[str]]:
     module, starts_a_study, states = _executed(path)
     with contextlib.suppress(InvalidArgumentError):  # a file that can be run only once
         _, _, states_of_rerun = _executed(path)
-        seeded = [name for name, state in states.items() if states_of_rerun.get(name) == state]
+        generator_names = [
+            name for name, state in states.items() if states_of_rerun.get(name) == state
+        ]
         sys.modules[module.__name__] = module
-        return module, starts_a_study, seeded
+        return module, starts_a_study, generator_names
     return module, starts_a_study, []
 
 

@@ -273,7 +273,7 @@ def fixed(first_draws: Draws, second_draws: Draws) -> list[Generator]:
             is_fixed = _is_written(first_draws.generators[key])
         else:
             is_fixed = any(
-                _equal(generator, earlier) for earlier in first_draws.generators.values()
+                _equal(generator, reference) for reference in first_draws.generators.values()
             )
         if is_fixed:
             fixed_generators.append(generator)

@@ -226,10 +226,10 @@ def check_training(
     bench = Bench(on(data), None, "maximize", None, lambda words: None)
     check = _Check(bench, "none", data)
     check.run(_stages(event, None), on, [])
-    unseen = [] if check.moved else [CLIPPING]
+    gaps = [] if check.moved else [CLIPPING]
     if not any(faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages):
-        unseen.append(BATCHES)
-    return check.found(), unseen
+        gaps.append(BATCHES)
+    return check.found(), gaps
 
 
 class _Check:

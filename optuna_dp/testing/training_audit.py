@@ -159,14 +159,14 @@ def audit_training(
         train(gradient_canaries, *arguments)
     result = _by_gradients(gradient_canaries, stated_training, guarantee, delta, error)
     if data is None:
-        unseen = [
+        gaps = [
             CLIPPING if not gradient_canaries.before_clipping else NORMALISATION,
             BATCHES,
             "fixed seeds",
         ]
         findings: tuple[Finding, ...] = ()
     else:
-        findings, unseen = check_training(train, event, data, opacus=access == "opacus")
+        findings, gaps = check_training(train, event, data, opacus=access == "opacus")
     if gradient_canaries.longer:
         findings = (_of_long_canaries(gradient_canaries.longer), *findings)
     certain = any(finding.certain for finding in findings)
@@ -174,7 +174,7 @@ def audit_training(
         result,
         verdict="violates" if certain else result.verdict,
         findings=findings,
-        not_seen=(*unseen, _BEFORE),
+        not_seen=(*gaps, _BEFORE),
     )
 
 

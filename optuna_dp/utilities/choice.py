@@ -256,8 +256,8 @@ def _next_choice(
     number = None if previous_choice is None else previous_choice.chosen
     is_over = stage + 1 >= settings.stages
     if trials:
-        tested = with_utilities(study, plan, trials)
-        utilities = utilities_of(tested, settings, plan.design.direction)
+        candidates = with_utilities(study, plan, trials)
+        utilities = utilities_of(candidates, settings, plan.design.direction)
         if isinstance(settings.plan, NoisyMaxPlan):
             answers.append(noisy_max(utilities, settings.plan.epsilon, settings.plan.noise))
             number = trials[answers[-1] or 0].number

@@ -50,8 +50,8 @@ def above_threshold_error(n_candidates: int, epsilon: float, beta: float = 0.05)
     2014, Theorem 3.24). An accepted utility is at least the threshold minus the error; if none is
     accepted, all utilities are below the threshold plus the error.
     """
-    scaled = (4 * math.log(n_candidates) + 6 * math.log(2 / beta)) / epsilon
-    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * scaled)
+    factor = (4 * math.log(n_candidates) + 6 * math.log(2 / beta)) / epsilon
+    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * factor)
 
 
 def noisy_max_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> ErrorBound:
@@ -60,8 +60,8 @@ def noisy_max_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> Er
     ``2 ln(|S|/beta) / (k epsilon)``: the noise is exponential with mean ``2/(k epsilon)``, never
     negative, and the loss is at most the largest of them.
     """
-    scaled = 2 * math.log(n_candidates / beta) / epsilon
-    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * scaled)
+    factor = 2 * math.log(n_candidates / beta) / epsilon
+    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * factor)
 
 
 def loop_error(plan: DoublingPlan, n_candidates: int, beta: float = 0.05) -> ErrorBound:

@@ -70,8 +70,8 @@ class UtilityChoice(DrawnRuns):
         if choice.chosen is None:
             return None
         winners = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
-        tested = with_utilities(evidence.study, evidence.plan, winners)
-        if not winners or score(tested[0]) is None:
+        candidates = with_utilities(evidence.study, evidence.plan, winners)
+        if not winners or score(candidates[0]) is None:
             raise ReleaseRefusedError(
                 "The record of the private choice is corrupted: it names no candidate."
             )

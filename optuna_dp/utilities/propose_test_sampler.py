@@ -187,9 +187,9 @@ class ProposeTestSampler(UtilitySampler):
         settings = self._settings()
         stage = settings.stage_of(number)
         visible = known_to_proposer(study, plan, stage)
-        within = number - settings.first(stage)
+        position = number - settings.first(stage)
         proposal = self._proposer.ask(
-            [StudyDirection.MAXIMIZE], visible, len(visible) + within, space
+            [StudyDirection.MAXIMIZE], visible, len(visible) + position, space
         )
         remember(study, trial_id_at(study, number), proposal)
         return dict(proposal.params), {}
@@ -211,8 +211,8 @@ class ProposeTestSampler(UtilitySampler):
             choice = choice_after(study, plan, stage - 1)
             if choice is not None:
                 return choice
-            earlier = [t for t in trials_of(study) if start <= t.number < number]
-            if all(ended(t) or self._asked_by_this_thread(study, t) for t in earlier):
+            batch = [t for t in trials_of(study) if start <= t.number < number]
+            if all(ended(t) or self._asked_by_this_thread(study, t) for t in batch):
                 return settle(study, plan, stage - 1)
             return None
 

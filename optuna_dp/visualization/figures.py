@@ -77,8 +77,8 @@ def plot_privacy_profile(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_privacy_profile(search)
     """
-    guarantee, marked = target_of(target, delta)
-    low, high = marked * 10.0**-_DECADES_BELOW, min(marked * 10.0**_DECADES_ABOVE, 0.5)
+    guarantee, marked_delta = target_of(target, delta)
+    low, high = marked_delta * 10.0**-_DECADES_BELOW, min(marked_delta * 10.0**_DECADES_ABOVE, 0.5)
     figure = theme.figure("What is guaranteed", x="delta", y="epsilon")
     figure.update_xaxes(type="log", exponentformat="power", dtick=1)
     if attack:
@@ -100,17 +100,17 @@ def plot_privacy_profile(
     for (name, event), colour in zip(_parts(target, guarantee), theme.PARTS, strict=False):
         part = Guarantee(event, guarantee.neighboring_relation)
         theme.line(figure, _curve(part, low, high), name, colour, dash="dash")
-    epsilon = guarantee.epsilon(marked)
+    epsilon = guarantee.epsilon(marked_delta)
     if math.isfinite(epsilon):
         theme.points(
             figure,
-            [(marked, epsilon)],
+            [(marked_delta, epsilon)],
             "marked",
             theme.GUARANTEE,
             size=11,
             mode="markers+text",
             # Two short lines: one long line is cut off at the edge of a narrow figure.
-            text=[f"  epsilon {rounded_up(epsilon)} <br>  at delta {marked:g}"],
+            text=[f"  epsilon {rounded_up(epsilon)} <br>  at delta {marked_delta:g}"],
             textposition="top right",
             showlegend=False,
         )
@@ -162,9 +162,9 @@ def plot_renyi_divergence(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_renyi_divergence(search)
     """
-    guarantee, marked = target_of(target, delta)
+    guarantee, marked_delta = target_of(target, delta)
     curve = _renyi_curve(guarantee)
-    order = best_order(DEFAULT_ORDERS, guarantee.rdp(), marked)
+    order = best_order(DEFAULT_ORDERS, guarantee.rdp(), marked_delta)
     if order is None or not curve:
         raise InvalidArgumentError(
             "target",
@@ -186,7 +186,7 @@ def plot_renyi_divergence(
         theme.GUARANTEE,
         size=11,
         mode="markers+text",
-        text=[f"best order at delta {marked:g}  "],
+        text=[f"best order at delta {marked_delta:g}  "],
         textposition="top left",
         showlegend=False,
     )
@@ -247,7 +247,7 @@ def plot_epsilon_by_trials(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_epsilon_by_trials(search)
     """
-    guarantee, marked = target_of(target, delta)
+    guarantee, marked_delta = target_of(target, delta)
     if isinstance(target, Release):
         guarantee = target.search_guarantee
     composition = composition_of(target, guarantee)
@@ -263,19 +263,19 @@ def plot_epsilon_by_trials(
     spaced = np.rint(np.geomspace(1, ends[-1], _POINTS))
     counts = sorted({int(k) for k in (*spaced, *ends, *(ends[:-1] + 1), so_far or 1)})
     epsilons = [
-        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked)
+        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked_delta)
         for count in counts
     ]
     figure = theme.figure(
         f"What publishing {composition.unit} costs",
         x=composition.unit,
-        y=f"epsilon at delta {marked:g}",
+        y=f"epsilon at delta {marked_delta:g}",
         curator=isinstance(target, optuna.Study) and budget_of(target) is None,
     )
     rising = zip(counts, epsilons, strict=True)
     name = f"publishing that many {composition.unit}"
     theme.line(figure, rising, name, theme.NAIVE, markers=True)
-    largest_count, level = counts[-1], guarantee.epsilon(marked)
+    largest_count, level = counts[-1], guarantee.epsilon(marked_delta)
     name = f"{composition.level}: {rounded_up(level)}"
     across = [(0.5, level), (largest_count + 0.5, level)]
     theme.line(figure, across, name, theme.GUARANTEE, width=3)

@@ -173,5 +173,5 @@ def _check_choice(study: Study, plan: StudyPlan) -> None:
     for stage in range(settings.stages):
         trials = candidates_among(trials_of(study), settings, stage)
         if trials:
-            tested = with_utilities(study, plan, trials)
-            utilities_of(tested, settings, plan.design.direction)
+            candidates = with_utilities(study, plan, trials)
+            utilities_of(candidates, settings, plan.design.direction)

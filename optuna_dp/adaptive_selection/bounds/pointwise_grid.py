@@ -140,5 +140,5 @@ def _split(pair: DominatingPair, h: float, low: int, high: int) -> tuple[FloatAr
     np.add.at(mass, tap[inside] - low + 1, moved_mass[inside])
     infinite = float(moved_mass[~inside].sum())
     # A pair is normalised up to rounding; O-mass that is missing counts as infinite loss.
-    missing = max(0.0, 1.0 - pair.infinite_mass - infinite - float(mass.sum()))
-    return mass, infinite + missing
+    deficit = max(0.0, 1.0 - pair.infinite_mass - infinite - float(mass.sum()))
+    return mass, infinite + deficit

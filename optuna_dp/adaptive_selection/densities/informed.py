@@ -82,12 +82,12 @@ class FixedCandidates(Prior):
 
     def candidates(self, space: Space) -> Candidates:
         """All points, checked against the space."""
-        checked = self._checked
-        if checked is None or checked[0] != space:
+        cache = self._checked
+        if cache is None or cache[0] != space:
             # A copy, so that a space changed by its owner is checked again.
-            checked = (dict(space), candidates_from(self.params_list, space, "params_list"))
-            self._checked = checked
-        return checked[1]
+            cache = (dict(space), candidates_from(self.params_list, space, "params_list"))
+            self._checked = cache
+        return cache[1]
 
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
         """Draws ``n`` of the points, independently of each other."""

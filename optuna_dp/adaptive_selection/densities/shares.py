@@ -100,18 +100,18 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
     if len(weights) == 0:
         raise InvalidArgumentError("weights", weights, "at least one weight is needed")
     values = np.array([validation.positive(f"weights[{i}]", w) for i, w in enumerate(weights)])
-    scaled = values / values.max()
+    relative_weights = values / values.max()
     multiples = values / values.min()
     if np.all(multiples == np.rint(multiples)) and multiples.sum() < 2.0**_MASS_BITS:
         masses = multiples.astype(np.int64)
     else:
-        parts = scaled / scaled.sum() * 2.0**_MASS_BITS
+        parts = relative_weights / relative_weights.sum() * 2.0**_MASS_BITS
         if parts.min() < 1.0:
             raise InvalidArgumentError(
                 "weights",
                 float(values.min()),
                 f"the smallest weight must be at least {2.0**-_MASS_BITS:.1e} of the sum, "
-                f"it is {scaled.min() / scaled.sum():.1e}",
+                f"it is {relative_weights.min() / relative_weights.sum():.1e}",
                 "Leave the candidate out or raise its weight.",
             )
         masses = np.rint(parts).astype(np.int64)
@@ -172,20 +172,20 @@ def enforce(f: FloatArray, masses: IntArray, bounds: tuple[float, float]) -> Bou
     np.copyto(target, 0.0, where=np.isnan(target))
     shares = target.astype(np.int64)
     np.clip(shares, lower, upper, out=shares)
-    missing = total - int(shares.sum())
-    while missing != 0:
+    deficit = total - int(shares.sum())
+    while deficit != 0:
         # What is missing (or too much) is spread evenly over the candidates that can still move,
         # those strictly inside the bounds first, so that f = C and f = c stay where they are.
-        room = upper - shares if missing > 0 else shares - lower
+        room = upper - shares if deficit > 0 else shares - lower
         movable = np.flatnonzero((room > 0) & (shares > lower) & (shares < upper))
         if movable.size == 0:
             movable = np.flatnonzero(room > 0)
-        share, remainder = divmod(abs(missing), movable.size)
+        share, remainder = divmod(abs(deficit), movable.size)
         if share == 0:
             movable = movable[:remainder]
         change = np.full(movable.size, share, dtype=np.int64)
         change[:remainder] += 1
         change = np.minimum(change, room[movable])
-        shares[movable] += change if missing > 0 else -change
-        missing = total - int(shares.sum())
+        shares[movable] += change if deficit > 0 else -change
+        deficit = total - int(shares.sum())
     return BoundedDensity(shares, masses, unit, bounds)
