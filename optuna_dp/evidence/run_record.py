@@ -168,13 +168,13 @@ def _parsed(text: str) -> RunRecord:
     return RunRecord.from_json(json.loads(text))
 
 
-def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
-    """Returns the study's record, None if there is none.
+def read_run_record(attributes: Mapping[str, Any]) -> RunRecord | None:
+    """Returns the record among the system attributes of a study, None if there is none.
 
     Raises:
         ReleaseRefusedError: If workers have recorded different ones, or a record is corrupted.
     """
-    found = run_records(storage.get_study_system_attrs(study_id))
+    found = run_records(attributes)
     other = next((record for record in found if not record.same_cost(found[0])), None)
     if other is not None:
         # Lazy: only the words of a refusal need it.

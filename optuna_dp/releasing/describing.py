@@ -72,7 +72,7 @@ def describe(
         "trust": trust,
         "purpose": purpose,
     }
-    before = read_description(study)
+    before = read_description(storage.get_study_system_attrs(study_id))
     known = {} if before is None else before.to_json()
     new = DataDescription(**{**known, **{k: v for k, v in given.items() if v is not None}})
     if new == before:

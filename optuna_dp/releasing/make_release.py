@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.reading import evidence_from
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.records import RELEASED_KEY, own_slot
+from optuna_dp.protocol.records import RELEASED_KEY, checked_study, own_slot
+from optuna_dp.protocol.snapshot import StudySnapshot
 from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.optuna_internals import ArtifactStore
+    from optuna_dp.optuna_internals import ArtifactStore, FrozenStudy
 
 
 _logger = logging.getLogger("optuna_dp")
@@ -132,14 +133,16 @@ def _released(
     output_attributes: Sequence[str] | None,
     artifact_store: Any,
 ) -> Release:
+    snapshot = StudySnapshot.of(checked_study(study))
     try:
-        evidence = read_evidence(study)
+        evidence = evidence_from(snapshot)
     except ReleaseRefusedError as error:
-        if RELEASED_KEY not in storage_of(study).get_study_system_attrs(study_id_of(study)):
+        if RELEASED_KEY not in snapshot.attributes:
             raise
         fix = f"The study was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
-    _refuse_a_copy(study, evidence)
+    other_studies = _other_studies(study)
+    _refuse_a_copy(evidence, other_studies)
     procedure = procedure_of(evidence.plan.design)
     procedure.check_outputs(output_attributes, artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
@@ -150,12 +153,12 @@ def _released(
             "For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
     run, own = procedure.run(run), procedure.own_record()
-    record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
+    record = _run_record(snapshot, run, own, delta, neighboring_relation, output_attributes)
     if asked.failures not in (None, "chance", "lost"):
         raise InvalidArgumentError(
             "failures", asked.failures, "it must be None, 'chance' or 'lost'"
         )
-    description = _description(study, procedure.planned_records())
+    description = _description(snapshot, procedure.planned_records())
     outcome = procedure.outcome(evidence, record, asked)
     winner = outcome.trial
     artifact = None
@@ -177,22 +180,27 @@ def _released(
     )
     described = None if description is None else description.records
     warn_of_large_delta(found.delta, described or procedure.planned_records())
-    _check_as_before(study, evidence, found)
+    storage, study_id = storage_of(study), study_id_of(study)
+    mark = _mark_of(evidence, found)
+    # Read again: another worker may have released while this one computed.
+    recorded_mark = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+    _check_as_before(recorded_mark, mark)
     try:
-        _remember(study, evidence, found)
-        write_run_record(storage_of(study), study_id_of(study), record)
+        if recorded_mark is None:
+            storage.set_study_system_attr(study_id, RELEASED_KEY, mark)
+        write_run_record(storage, study_id, record)
     except Exception as error:
         if storage_failure(error) is None:
             raise
         _logger.warning(NO_MARK)
         warnings.warn(NO_MARK, UserWarning, stacklevel=4)
-    remind(evidence)
+    remind(evidence, other_studies)
     return found
 
 
-def _description(study: Study, planned_records: int | None) -> DataDescription | None:
+def _description(snapshot: StudySnapshot, planned_records: int | None) -> DataDescription | None:
     """What only people know, for the statement; refuses what contradicts the plan."""
-    found = read_description(study)
+    found = read_description(snapshot.attributes)
     if found is not None and found.contradicts(planned_records):
         raise ReleaseRefusedError(
             f"Its description says {found.records:,} records, but its plan was made for "
@@ -220,14 +228,14 @@ def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> byt
 
 
 def _run_record(
-    study: Study,
+    snapshot: StudySnapshot,
     run: Any,
     own: RunRecord | None,
     delta: float | None,
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    recorded = read_run_record(storage_of(study), study_id_of(study))
+    recorded = read_run_record(snapshot.attributes)
     if run is None and recorded is None and own is None:
         raise ReleaseRefusedError(
             "The cost of one run is not known.",
@@ -258,17 +266,24 @@ def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]
     return {name: shown[name] for name in record.output_attributes if name in shown}
 
 
-def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
+def _other_studies(study: Study) -> list[FrozenStudy]:
+    """Returns the other studies of a study's storage, with their attributes."""
+    studies = storage_of(study).get_all_studies()
+    return [other for other in studies if study_id_of(other) != study_id_of(study)]
+
+
+def _refuse_a_copy(evidence: Evidence, other_studies: Sequence[FrozenStudy]) -> None:
     """Refuses a second release under one plan: of a copy, before any choice is made from it.
 
     The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
-    storage, study_id = storage_of(study), study_id_of(study)
-    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
+    if RELEASED_KEY in evidence.snapshot.attributes:
         return
-    for other in storage.get_all_studies():
-        mark = storage.get_study_system_attrs(study_id_of(other)).get(RELEASED_KEY)
+    study = evidence.snapshot.study
+    storage, study_id = storage_of(study), study_id_of(study)
+    for other in other_studies:
+        mark = other.system_attrs.get(RELEASED_KEY)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
                 f"It and the study {other.study_name!r} are copies of one search, and "
@@ -314,21 +329,11 @@ def _mark_of(evidence: Evidence, found: Release) -> dict[str, str]:
     return {"nonce": evidence.plan.nonce, "digest": digest}
 
 
-def _check_as_before(study: Study, evidence: Evidence, found: Release) -> None:
-    """Refuses a release that is not what was released before."""
-    storage, study_id = storage_of(study), study_id_of(study)
-    mark = _mark_of(evidence, found)
-    before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
-    if before is not None and before != mark:
+def _check_as_before(recorded_mark: Any, mark: dict[str, str]) -> None:
+    """Refuses a release that is not what was released before, by the marks of the two."""
+    if recorded_mark is not None and recorded_mark != mark:
         raise ReleaseRefusedError(
             "It was released before, and has changed since.",
             fix="What was released first stands; a second choice from the same data is a second "
             "release and costs its own guarantee (a new study, Guarantee.compose).",
         )
-
-
-def _remember(study: Study, evidence: Evidence, found: Release) -> None:
-    """Writes down what was released, unless it stands there."""
-    storage, study_id = storage_of(study), study_id_of(study)
-    if RELEASED_KEY not in storage.get_study_system_attrs(study_id):
-        storage.set_study_system_attr(study_id, RELEASED_KEY, _mark_of(evidence, found))

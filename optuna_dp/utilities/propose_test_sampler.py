@@ -170,7 +170,7 @@ class ProposeTestSampler(UtilitySampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         super().before_trial(study, trial)
         plan = self._plan_of(study, trial)
-        if self._proposer is not None and final_choice(study, plan) is not None:
+        if self._proposer is not None and final_choice(trials_of(study), plan) is not None:
             storage_of(study).set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             self.stop(study)
 
@@ -206,7 +206,7 @@ class ProposeTestSampler(UtilitySampler):
         self._ended(study, first)
 
         def read() -> Choice | None:
-            recorded = choice_after(study, plan, stage - 1)
+            recorded = choice_after(trials_of(study), plan, stage - 1)
             if recorded is not None:
                 return recorded
             earlier = [t for t in trials_of(study) if first <= t.number < number]
@@ -233,7 +233,7 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
     """
     settings = UtilitySettings.from_json(plan.design.settings)
     assert isinstance(settings.plan, DoublingPlan)
-    recorded = choices(study, plan)
+    recorded = choices(trials_of(study), plan)
     trials = trials_of(study)
     known: list[FrozenTrial] = []
     before: tuple[int | None, ...] = ()
