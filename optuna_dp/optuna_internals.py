@@ -27,7 +27,7 @@ from optuna.storages._heartbeat import is_heartbeat_enabled
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
 from optuna.study import Study
-from optuna.study._frozen import FrozenStudy
+from optuna.study._frozen import FrozenStudy as FrozenStudy
 from optuna.trial import FrozenTrial, Trial
 
 if TYPE_CHECKING:

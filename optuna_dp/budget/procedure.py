@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import json_to_distribution
-from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.budget.last_runs import end_of
@@ -35,7 +34,6 @@ from optuna_dp.protocol.records import (
     ended,
     from_number,
     output,
-    trials_of,
     was_enqueued,
 )
 from optuna_dp.training.judgement import WORDS, has_output, judge
@@ -107,9 +105,8 @@ class Budget(Procedure):
 
     # What its studies have to show.
 
-    def slots(self, study: Study, plan: StudyPlan) -> int:
+    def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
         """See :class:`Procedure`; beyond what there is, as long as a last run is to come."""
-        trials = trials_of(study)
         last_runs = from_number(trials, self.settings.pilots)
         end = end_of(last_runs, self.settings.pilots, self.settings.paid)
         return max(len(trials) + 1, plan.slots) if end is None else end
@@ -234,7 +231,8 @@ class Budget(Procedure):
         failure = GIVEN_UP if request.give_up_last_run else FAILED
         remarks = [failure] if output(last_run) is None else []
         remarks += [BY_HAND] if was_enqueued(last_run) else []
-        has_other_runs = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
+        trials = evidence.snapshot.trials
+        has_other_runs = any(shows_a_run(t) and not began(t) for t in trials)
         if has_other_runs:
             _logger.warning("Trials that the release leaves out: %s.", OTHERS)
         winner = last_run if output(last_run) is not None else _as_it_was_to_be(last_run)

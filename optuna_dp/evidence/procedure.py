@@ -99,8 +99,11 @@ class Procedure(ABC):
 
     # What its studies have to show.
 
-    def slots(self, study: Study, plan: StudyPlan) -> int:
-        """Returns how many of the plan's slots the study has; fewer if it was to end early."""
+    def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
+        """Returns how many of the plan's slots the study has; fewer if it was to end early.
+
+        ``trials`` are all of the study's, by number.
+        """
         return plan.slots
 
     def check_plan(self, study: Study) -> None:

@@ -171,13 +171,13 @@ def _parsed(text: str) -> RunRecord:
     return RunRecord.from_json(json.loads(text))
 
 
-def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
-    """Returns the study's record, None if there is none.
+def read_run_record(attributes: Mapping[str, Any]) -> RunRecord | None:
+    """Returns the record among the system attributes of a study, None if there is none.
 
     Raises:
         ReleaseRefusedError: If workers have recorded different ones, or a record is corrupted.
     """
-    records = run_records(storage.get_study_system_attrs(study_id))
+    records = run_records(attributes)
     different = next((record for record in records if not record.same_cost(records[0])), None)
     if different is not None:
         # Lazy: only the words of a refusal need it.

@@ -8,7 +8,7 @@ written under a key that contains the digest of its content.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -170,16 +170,17 @@ def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
     storage.set_trial_state_values(trial_id, TrialState.FAIL)
 
 
-def vouched_unstarted(storage: BaseStorage, study_id: int, nonce: str) -> set[int]:
+def vouched_unstarted(attributes: Mapping[str, Any], nonce: str) -> set[int]:
     """Returns the numbers of the failed trials that the curator vouches never began.
+
+    ``attributes`` are the system attributes of the study, ``nonce`` is that of its plan.
 
     See :func:`optuna_dp.recover`.
     """
     prefix = f"{UNSTARTED_KEY}:"
-    attrs = storage.get_study_system_attrs(study_id)
     return {
         int(key.removeprefix(prefix))
-        for key, value in attrs.items()
+        for key, value in attributes.items()
         if key.startswith(prefix) and key.removeprefix(prefix).isdecimal() and value == nonce
     }
 

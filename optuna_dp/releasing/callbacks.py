@@ -25,7 +25,7 @@ from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, study_id_of
 from optuna_dp.protocol.ended_runs import ended_from_start
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import below_number, ended, trials_of
+from optuna_dp.protocol.records import below_number, ended
 from optuna_dp.releasing.reminders import ProgressLine, Reminder, say_what_is_open
 from optuna_dp.validation import open_unit
 
@@ -131,13 +131,12 @@ class PrivacyCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
-        storage, study_id = storage_of(study), study_id_of(study)
         opened_study = _opened(study)
         plan, procedure = opened_study.plan, opened_study.procedure
         record = self._record_for(procedure)
-        books = storage.get_study_system_attrs(study_id)
-        self._record_cost(study, books, record, ran=trial.number < plan.slots)
-        trials = trials_of(study)
+        snapshot = opened_study.snapshot
+        self._record_cost(study, snapshot.attributes, record, ran=trial.number < plan.slots)
+        trials = snapshot.trials
         slots = below_number(trials, plan.slots)
         # Said now, not when all runs have been charged for. Runs that have ended do not change.
         checked_runs = self._checked.get(plan.nonce, 0)
@@ -191,10 +190,10 @@ class PrivacyCallback:
         """
         if not isinstance(study, Study):
             raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
-        procedure = _opened(study).procedure
+        opened = _opened(study)
+        procedure = opened.procedure
         record = self._record_for(procedure)
-        books = storage_of(study).get_study_system_attrs(study_id_of(study))
-        _check_same_cost(record, run_records(books))
+        _check_same_cost(record, run_records(opened.snapshot.attributes))
         return procedure.guarantee(record)
 
     def _log_loss(

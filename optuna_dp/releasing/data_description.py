@@ -7,18 +7,14 @@ but one: a person with several records is protected less, and the cap says how m
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.json_records import Record
-from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import DESCRIPTION_KEY
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-
 
 NOT_STATED = "not stated by the curator (optuna_dp.describe)"
 
@@ -92,9 +88,12 @@ class DataDescription(Record):
         return statements | own_words
 
 
-def read_description(study: Study) -> DataDescription | None:
-    """Returns what :func:`optuna_dp.describe` has recorded, or None; refuses a damaged record."""
-    record: Any = storage_of(study).get_study_system_attrs(study_id_of(study)).get(DESCRIPTION_KEY)
+def read_description(attributes: Mapping[str, Any]) -> DataDescription | None:
+    """Returns what :func:`optuna_dp.describe` has recorded, or None; refuses a damaged record.
+
+    ``attributes`` are the system attributes of the study.
+    """
+    record = attributes.get(DESCRIPTION_KEY)
     if record is None:
         return None
     try:

@@ -72,7 +72,7 @@ def describe(
         "trust": trust,
         "purpose": purpose,
     }
-    stored_description = read_description(study)
+    stored_description = read_description(storage.get_study_system_attrs(study_id))
     stored_facts = {} if stored_description is None else stored_description.to_json()
     description = DataDescription(
         **{**stored_facts, **{k: v for k, v in facts.items() if v is not None}}

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.reading import evidence_from
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.records import RELEASED_KEY, own_slot
+from optuna_dp.protocol.records import RELEASED_KEY, checked_study, own_slot
+from optuna_dp.protocol.snapshot import StudySnapshot
 from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.optuna_internals import ArtifactStore
+    from optuna_dp.optuna_internals import ArtifactStore, FrozenStudy
 
 
 _logger = logging.getLogger("optuna_dp")
@@ -132,14 +133,16 @@ def _released(
     output_attributes: Sequence[str] | None,
     artifact_store: Any,
 ) -> Release:
+    snapshot = StudySnapshot.of(checked_study(study))
     try:
-        evidence = read_evidence(study)
+        evidence = evidence_from(snapshot)
     except ReleaseRefusedError as error:
-        if RELEASED_KEY not in storage_of(study).get_study_system_attrs(study_id_of(study)):
+        if RELEASED_KEY not in snapshot.attributes:
             raise
         fix = f"The study was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
-    _refuse_a_copy(study, evidence)
+    other_studies = _other_studies(study)
+    _refuse_a_copy(evidence, other_studies)
     procedure = procedure_of(evidence.plan.design)
     procedure.check_outputs(output_attributes, artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
@@ -150,12 +153,14 @@ def _released(
             "For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
     run, plan_record = procedure.run(run), procedure.own_record()
-    record = _run_record(study, run, plan_record, delta, neighboring_relation, output_attributes)
+    record = _run_record(
+        snapshot, run, plan_record, delta, neighboring_relation, output_attributes
+    )
     if request.failures not in (None, "chance", "lost"):
         raise InvalidArgumentError(
             "failures", request.failures, "it must be None, 'chance' or 'lost'"
         )
-    description = _description(study, procedure.planned_records())
+    description = _description(snapshot, procedure.planned_records())
     outcome = procedure.outcome(evidence, record, request)
     winner = outcome.trial
     artifact = None
@@ -177,22 +182,27 @@ def _released(
     )
     described_records = None if description is None else description.records
     warn_of_large_delta(result.delta, described_records or procedure.planned_records())
-    _check_as_before(study, evidence, result)
+    storage, study_id = storage_of(study), study_id_of(study)
+    mark = _mark_of(evidence, result)
+    # Read again: another worker may have released while this one computed.
+    stored_mark = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+    _check_as_before(stored_mark, mark)
     try:
-        _remember(study, evidence, result)
-        write_run_record(storage_of(study), study_id_of(study), record)
+        if stored_mark is None:
+            storage.set_study_system_attr(study_id, RELEASED_KEY, mark)
+        write_run_record(storage, study_id, record)
     except Exception as error:
         if storage_failure(error) is None:
             raise
         _logger.warning(NO_MARK)
         warnings.warn(NO_MARK, UserWarning, stacklevel=4)
-    remind(evidence)
+    remind(evidence, other_studies)
     return result
 
 
-def _description(study: Study, planned_records: int | None) -> DataDescription | None:
+def _description(snapshot: StudySnapshot, planned_records: int | None) -> DataDescription | None:
     """What only people know, for the statement; refuses what contradicts the plan."""
-    description = read_description(study)
+    description = read_description(snapshot.attributes)
     if description is not None and description.contradicts(planned_records):
         raise ReleaseRefusedError(
             f"Its description says {description.records:,} records, but its plan was made for "
@@ -220,14 +230,14 @@ def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> byt
 
 
 def _run_record(
-    study: Study,
+    snapshot: StudySnapshot,
     run: Any,
     plan_record: RunRecord | None,
     delta: float | None,
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    stored_record = read_run_record(storage_of(study), study_id_of(study))
+    stored_record = read_run_record(snapshot.attributes)
     if run is None and stored_record is None and plan_record is None:
         raise ReleaseRefusedError(
             "The cost of one run is not known.",
@@ -258,17 +268,24 @@ def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]
     return {name: attributes[name] for name in record.output_attributes if name in attributes}
 
 
-def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
+def _other_studies(study: Study) -> list[FrozenStudy]:
+    """Returns the other studies of a study's storage, with their attributes."""
+    studies = storage_of(study).get_all_studies()
+    return [other for other in studies if study_id_of(other) != study_id_of(study)]
+
+
+def _refuse_a_copy(evidence: Evidence, other_studies: Sequence[FrozenStudy]) -> None:
     """Refuses a second release under one plan: of a copy, before any choice is made from it.
 
     The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
-    storage, study_id = storage_of(study), study_id_of(study)
-    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
+    if RELEASED_KEY in evidence.snapshot.attributes:
         return
-    for sibling in storage.get_all_studies():
-        mark = storage.get_study_system_attrs(study_id_of(sibling)).get(RELEASED_KEY)
+    study = evidence.snapshot.study
+    storage, study_id = storage_of(study), study_id_of(study)
+    for sibling in other_studies:
+        mark = sibling.system_attrs.get(RELEASED_KEY)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
                 f"It and the study {sibling.study_name!r} are copies of one search, and "
@@ -314,21 +331,11 @@ def _mark_of(evidence: Evidence, result: Release) -> dict[str, str]:
     return {"nonce": evidence.plan.nonce, "digest": digest}
 
 
-def _check_as_before(study: Study, evidence: Evidence, result: Release) -> None:
-    """Refuses a release that is not what was released before."""
-    storage, study_id = storage_of(study), study_id_of(study)
-    mark = _mark_of(evidence, result)
-    stored_mark = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+def _check_as_before(stored_mark: Any, mark: dict[str, str]) -> None:
+    """Refuses a release that is not what was released before, by the marks of the two."""
     if stored_mark is not None and stored_mark != mark:
         raise ReleaseRefusedError(
             "It was released before, and has changed since.",
             fix="What was released first stands; a second choice from the same data is a second "
             "release and costs its own guarantee (a new study, Guarantee.compose).",
         )
-
-
-def _remember(study: Study, evidence: Evidence, result: Release) -> None:
-    """Writes down what was released, unless it stands there."""
-    storage, study_id = storage_of(study), study_id_of(study)
-    if RELEASED_KEY not in storage.get_study_system_attrs(study_id):
-        storage.set_study_system_attr(study_id, RELEASED_KEY, _mark_of(evidence, result))

@@ -14,8 +14,9 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
@@ -29,6 +30,9 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
 from optuna_dp.releasing.data_description import read_description
+
+if TYPE_CHECKING:
+    from optuna_dp.optuna_internals import FrozenStudy
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -64,9 +68,14 @@ def warn_of_scores(words: str) -> None:
     warnings.warn(words, ExactScoreWarning, stacklevel=3)
 
 
-def remind(evidence: Evidence) -> None:
-    """Says what the curator should think of, once a release is made."""
-    _warn_of_other_studies(evidence.study)
+def remind(evidence: Evidence, other_studies: Sequence[FrozenStudy]) -> None:
+    """Says what the curator should think of, once a release is made.
+
+    Args:
+        evidence: The runs that were released.
+        other_studies: The other studies of the same storage.
+    """
+    _warn_of_other_studies(storage_of(evidence.snapshot.study), other_studies)
     if not procedure_of(evidence.plan.design).runs_are_private:
         return  # Utilities have no noise, and are not released.
     scores = [score(run.trial) for run in evidence.runs]
@@ -85,7 +94,8 @@ def say_what_is_open(study: Study, logger: logging.Logger) -> None:
         logger: Where the callback says what is guaranteed.
     """
     try:
-        description = read_description(study)
+        attributes = storage_of(study).get_study_system_attrs(study_id_of(study))
+        description = read_description(attributes)
     except OptunaDPError:
         return  # A damaged record: the release refuses it.
     facts = ("dataset", "owner", "purpose", "unit", "sampling")
@@ -98,13 +108,9 @@ def say_what_is_open(study: Study, logger: logging.Logger) -> None:
         )
 
 
-def _warn_of_other_studies(study: Study) -> None:
+def _warn_of_other_studies(storage: BaseStorage, other_studies: Sequence[FrozenStudy]) -> None:
     """Reminds the curator that the best of several releases is not one release."""
-    storage = storage_of(study)
-    count = sum(
-        study_id_of(sibling) != study_id_of(study) and is_ours(storage, study_id_of(sibling))
-        for sibling in storage.get_all_studies()
-    )
+    count = sum(is_ours(storage, study_id_of(sibling)) for sibling in other_studies)
     if count:
         _logger.warning(
             "This storage holds %d other private stud%s. This guarantee covers one search only. "

@@ -78,15 +78,9 @@ def is_stated(what: Any) -> bool:
 def _is_nothing(event: Any) -> bool:
     """Returns whether an event is that of no step at all."""
     # Start-up time: samplers hold plans; dp-accounting is slow.
-    from dp_accounting import dp_event
+    from optuna_dp.accounting.kinds.foreign import kind_of
 
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return event.count == 0 or _is_nothing(event.event)
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return all(map(_is_nothing, event.events))
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return _is_nothing(event.event)
-    return isinstance(event, dp_event.NoOpDpEvent)
+    return kind_of(event).is_nothing
 
 
 def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:

@@ -80,10 +80,10 @@ class Choice(Record):
             raise ValueError("it holds a negative number")
 
 
-def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
-    """Returns what has been recorded, by stage."""
+def choices(trials: Sequence[FrozenTrial], plan: StudyPlan) -> dict[int, Choice]:
+    """Returns what has been recorded among all trials of a study, by stage."""
     choice_of_stage: dict[int, Choice] = {}
-    for trial in trials_of(study):
+    for trial in trials:
         if CHOICE_KEY in trial.system_attrs:
             choice = Choice.from_json(trial.system_attrs[CHOICE_KEY])
             if choice.nonce == plan.nonce:
@@ -91,20 +91,20 @@ def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
     return choice_of_stage
 
 
-def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
+def final_choice(trials: Sequence[FrozenTrial], plan: StudyPlan) -> Choice | None:
     """Returns the finished choice, or None."""
-    return next((c for c in choices(study, plan).values() if c.finished), None)
+    return next((c for c in choices(trials, plan).values() if c.finished), None)
 
 
-def choice_after(study: Study, plan: StudyPlan, stage: int) -> Choice | None:
+def choice_after(trials: Sequence[FrozenTrial], plan: StudyPlan, stage: int) -> Choice | None:
     """Returns what has been recorded after a stage, or the finished choice; None if neither."""
-    choice_of_stage = choices(study, plan)
+    choice_of_stage = choices(trials, plan)
     return next((c for c in choice_of_stage.values() if c.finished), choice_of_stage.get(stage))
 
 
-def end_of(study: Study, plan: StudyPlan) -> int:
+def end_of(trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
     """Returns the number of trials that hold candidates or answers; smaller if it ended early."""
-    final = final_choice(study, plan)
+    final = final_choice(trials, plan)
     if final is None:
         return plan.slots
     return UtilitySettings.from_json(plan.design.settings).first(final.stage + 1)
@@ -116,7 +116,7 @@ def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
     Raises:
         ReleaseRefusedError: If the utilities of a trial cannot be vouched for.
     """
-    stored_choice = choice_after(study, plan, stage)
+    stored_choice = choice_after(trials_of(study), plan, stage)
     if stored_choice is not None:
         return stored_choice
     previous_choice = settle(study, plan, stage - 1) if stage > 0 else None
@@ -129,7 +129,8 @@ def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
             state=TrialState.FAIL, system_attrs={CHOICE_KEY: choice.to_json(), UNSTARTED_KEY: True}
         ),
     )
-    return choices(study, plan)[stage]
+    # Read after it was written: of two workers that chose, both take the choice recorded first.
+    return choices(trials_of(study), plan)[stage]
 
 
 def candidates_among(
@@ -150,7 +151,7 @@ def read_trace(study: Study) -> tuple[LoopState, ...]:
     settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")
-    choice_of_stage = choices(study, plan)
+    choice_of_stage = choices(trials_of(study), plan)
     return tuple(
         settings.plan.states(
             choice_of_stage[max(choice_of_stage)].answers if choice_of_stage else ()

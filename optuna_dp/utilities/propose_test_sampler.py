@@ -172,7 +172,7 @@ class ProposeTestSampler(UtilitySampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         super().before_trial(study, trial)
         plan = self._plan_of(study, trial)
-        if self._proposer is not None and final_choice(study, plan) is not None:
+        if self._proposer is not None and final_choice(trials_of(study), plan) is not None:
             storage_of(study).set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             self.stop(study)
 
@@ -208,7 +208,7 @@ class ProposeTestSampler(UtilitySampler):
         self._ended(study, start)
 
         def read() -> Choice | None:
-            choice = choice_after(study, plan, stage - 1)
+            choice = choice_after(trials_of(study), plan, stage - 1)
             if choice is not None:
                 return choice
             batch = [t for t in trials_of(study) if start <= t.number < number]
@@ -235,7 +235,7 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
     """
     settings = UtilitySettings.from_json(plan.design.settings)
     assert isinstance(settings.plan, DoublingPlan)
-    choice_of_stage = choices(study, plan)
+    choice_of_stage = choices(trials_of(study), plan)
     trials = trials_of(study)
     proposals: list[FrozenTrial] = []
     previous_answers: tuple[int | None, ...] = ()

@@ -129,7 +129,7 @@ def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
 
     runs = runs_of(study)
     without = sum(score(trial) is None for trial in runs)
-    choice = final_choice(study, plan)
+    choice = final_choice(trials_of(study), plan)
     choice_text = "not made yet: after the last candidate, or by the release"
     if choice is not None:
         is_empty = choice.chosen is None
@@ -167,7 +167,7 @@ def _check_choice(study: Study, plan: StudyPlan) -> None:
     from optuna_dp.utilities.second_evaluations import with_utilities
     from optuna_dp.utilities.settings import UtilitySettings
 
-    if final_choice(study, plan) is not None:
+    if final_choice(trials_of(study), plan) is not None:
         return
     settings = UtilitySettings.from_json(plan.design.settings)
     for stage in range(settings.stages):

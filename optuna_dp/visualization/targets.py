@@ -42,7 +42,8 @@ def opened(study: Any) -> OpenedStudy:
 
 def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     """Returns what one run of a study costs: as its design says, or as the callback recorded."""
-    record = read_run_record(storage_of(study), study_id_of(study)) or procedure.own_record()
+    attributes = storage_of(study).get_study_system_attrs(study_id_of(study))
+    record = read_run_record(attributes) or procedure.own_record()
     if record is not None:
         return record
     raise PlanError(

@@ -332,7 +332,8 @@ class World:
         charged = found.guarantee.epsilon(DELTA)
         if self.procedure in ("noisy_max", "propose_test"):
             # An answer that was drawn and never recorded has been seen by nobody.
-            answers = [len(recorded.answers) for recorded in choices(self.study, plan).values()]
+            recorded = choices(self.study.trials, plan)
+            answers = [len(choice.answers) for choice in recorded.values()]
             assert len(self.drawn) >= max(answers), f"{self.name}: an answer that nobody drew"
             spent = composed(max(self.drawn, default=0.0), max(answers))
             assert charged >= spent * (1 - 1e-3), f"{self.name}: {charged} for {spent}"

@@ -144,7 +144,7 @@ def test_of_two_choices_made_at_once_everybody_takes_the_same() -> None:
     )
     study.add_trial(template)
     assert settle(study, plan, 0) == first
-    assert choices(study, plan) == {0: first}
+    assert choices(study.trials, plan) == {0: first}
     assert odp.release(study).params == study.trials[first.chosen or 0].params
 
 
