@@ -194,6 +194,55 @@ def budget(bench: Bench, plan: odp.BudgetPlan, first: float | None = None) -> Ou
     return bench.released(study, plan.guarantee)
 
 
+def default_model(size: Size) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """What a user of ``odp.train`` gives for a task: model, prediction, inputs, further arguments.
+
+    A softmax regression sees the constant; a network of PyTorch has biases of its own.
+    """
+    features = size.made_up().shape[1]
+    if not size.model.hidden:
+        model = odp.SoftmaxRegression(features, size.model.classes)
+        return model, model.predict, size.made_up(), {}
+    import torch  # The flights alone need it.
+    from torch import nn
+
+    network = nn.Sequential(
+        nn.Linear(features - 1, size.model.hidden),
+        nn.Tanh(),
+        nn.Linear(size.model.hidden, size.model.classes),
+    )
+
+    def predict(x: Array) -> Array:
+        with torch.no_grad():
+            return network(torch.as_tensor(x)).argmax(1).numpy()
+
+    inputs = odp.made_up_inputs(*size.schema).astype(np.float32)
+    return network, predict, inputs, {"loss": nn.functional.cross_entropy}
+
+
+def by_train(bench: Bench, plan: odp.BudgetPlan, **others: Any) -> Outcome:
+    """One run by ``odp.train``, as a user calls it: nothing is chosen but the model."""
+    task = bench.task
+    rows_of = [task.split(bench.repetition)[part] for part in range(2)]
+    kept = slice(None, -1 if task.size.model.hidden else None)
+    (x, y), (test_x, test_y) = ((task.x[rows, kept], task.y[rows]) for rows in rows_of)
+    rates = []
+
+    def objective(trial: optuna.Trial) -> float:
+        model, predict, inputs, named = default_model(task.size)
+        trained = odp.train(
+            odp.fidelity(trial), model, (x, y), inputs=inputs, score="accuracy", **named, **others
+        )
+        rates.append((trained.learning_rate, float(np.mean(predict(test_x) == test_y))))
+        return trained.score
+
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    bench.check(odp.release(study), plan.guarantee)
+    ((rate, accuracy),) = rates
+    return Outcome(accuracy, 1, 1.0, {"rate": float(f"{rate:.3g}")})
+
+
 def selection(
     task: Task, epsilon: float, mean: int, bounds: tuple[float, float] = (1.0, 1.0)
 ) -> Selection:
@@ -284,7 +333,14 @@ def no_privacy(bench: Bench, plan: Composed) -> Outcome:
     return ceiling(bench, replace(plan.runs[0], noise_multiplier=0.0), list(RATES_WITHOUT_NOISE))
 
 
+LINEAR = odp.Schedule("linear")
 _BOTH = {
+    "train": (partial(with_pilots, pilots=0), by_train),
+    "train_sgd": (partial(with_pilots, pilots=0), partial(by_train, optimizer="sgd")),
+    "train_sgd_linear": (
+        partial(with_pilots, pilots=0),
+        partial(by_train, optimizer="sgd", schedule=LINEAR),
+    ),
     "one_rule": (partial(with_pilots, pilots=0), partial(budget, first=RULE)),
     "one_rehearsed": (partial(with_pilots, pilots=0), budget),
     "randtune": (partial(selection, mean=10), randtune),
@@ -292,6 +348,7 @@ _BOTH = {
     "free_choice": (alone, free_choice),
 }
 ARMS = {
+    "train": Arm(*_BOTH["train"]),
     "one_rehearsed": Arm(*_BOTH["one_rehearsed"]),
     "usual_sgd": Arm(alone, partial(usual, rate=0.1)),
     "usual_adam": Arm(alone, partial(usual, rate=0.001, optimiser="adam")),
@@ -300,7 +357,7 @@ ARMS = {
     "pilots16": Arm(partial(with_pilots, pilots=(16, 4)), budget),
     "noisy_max": Arm(for_a_choice, noisy_max),
     "no_privacy": Arm(alone, no_privacy),
-    **{name: Arm(*parts) for name, parts in _BOTH.items() if name != "one_rehearsed"},
+    **{name: Arm(*parts) for name, parts in _BOTH.items() if name not in ("train", "one_rehearsed")},
     **{f"{name}_4x": Arm(*parts, larger=True) for name, parts in _BOTH.items()},
 }
 
