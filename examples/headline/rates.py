@@ -333,16 +333,18 @@ def no_privacy(bench: Bench, plan: Composed) -> Outcome:
     return ceiling(bench, replace(plan.runs[0], noise_multiplier=0.0), list(RATES_WITHOUT_NOISE))
 
 
-LINEAR = odp.Schedule("linear")
+def of_softmax(task: Rates, epsilon: float) -> odp.BudgetPlan | None:
+    """One run, where a network is trained by Adam already or takes too long."""
+    return None if task.size.model.hidden else with_pilots(task, epsilon, 0)
+
+
+ONE_RUN = partial(with_pilots, pilots=0)
+LINEAR = partial(by_train, optimizer="sgd", schedule=odp.Schedule("linear"))
 _BOTH = {
-    "train": (partial(with_pilots, pilots=0), by_train),
-    "train_sgd": (partial(with_pilots, pilots=0), partial(by_train, optimizer="sgd")),
-    "train_sgd_linear": (
-        partial(with_pilots, pilots=0),
-        partial(by_train, optimizer="sgd", schedule=LINEAR),
-    ),
-    "one_rule": (partial(with_pilots, pilots=0), partial(budget, first=RULE)),
-    "one_rehearsed": (partial(with_pilots, pilots=0), budget),
+    "train": (ONE_RUN, by_train),
+    "train_adam": (of_softmax, partial(by_train, optimizer="adam")),
+    "one_rule": (ONE_RUN, partial(budget, first=RULE)),
+    "one_rehearsed": (ONE_RUN, budget),
     "randtune": (partial(selection, mean=10), randtune),
     "pilots4": (partial(with_pilots, pilots=4), budget),
     "free_choice": (alone, free_choice),
@@ -357,6 +359,8 @@ ARMS = {
     "pilots16": Arm(partial(with_pilots, pilots=(16, 4)), budget),
     "noisy_max": Arm(for_a_choice, noisy_max),
     "no_privacy": Arm(alone, no_privacy),
+    "train_linear": Arm(of_softmax, LINEAR),
+    "train_linear_4x": Arm(ONE_RUN, LINEAR, larger=True),
     **{name: Arm(*parts) for name, parts in _BOTH.items() if name not in ("train", "one_rehearsed")},
     **{f"{name}_4x": Arm(*parts, larger=True) for name, parts in _BOTH.items()},
 }
