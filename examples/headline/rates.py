@@ -361,7 +361,11 @@ ARMS = {
     "no_privacy": Arm(alone, no_privacy),
     "train_linear": Arm(of_softmax, LINEAR),
     "train_linear_4x": Arm(ONE_RUN, LINEAR, larger=True),
-    **{name: Arm(*parts) for name, parts in _BOTH.items() if name not in ("train", "one_rehearsed")},
+    **{
+        name: Arm(*parts)
+        for name, parts in _BOTH.items()
+        if name not in ("train", "one_rehearsed")
+    },
     **{f"{name}_4x": Arm(*parts, larger=True) for name, parts in _BOTH.items()},
 }
 
