@@ -114,7 +114,7 @@ def noise_of_size(task: Task, size: float) -> float:
 
 
 def rate_of(run: odp.Fidelity, optimizer: str, decay: str, noise: float) -> float:
-    """The first rate for a noise of a weight in the last weights, without the closed rule's cap."""
+    """The first rate for a noise of a weight in the last weights, not capped."""
     tiny = 1e-9
     schedule = odp.Schedule(decay)
     return run.learning_rate(optimizer, noise_per_weight=tiny, schedule=schedule) * noise / tiny
