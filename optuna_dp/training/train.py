@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +30,7 @@ from optuna_dp.training.records import (
     read_records,
     refuse_as_inputs,
 )
-from optuna_dp.training.rehearsal import Rehearsal, rehearsed
+from optuna_dp.training.rehearsal import Rehearsal, default_optimizer, rehearsed
 from optuna_dp.training.run_endings import TrainedWeights, check_at_end
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
@@ -183,7 +184,9 @@ def train(
         score_size: The public number of disjoint records to score, fixed beforehand.
         optimizer: "sgd", "momentum", "adam" or "adamw", or a function that makes one:
             ``lambda parameters, learning_rate: torch.optim.RMSprop(parameters, learning_rate)``.
-            By default Adam.
+            By default plain SGD where a single matrix is trained, as in a softmax regression or
+            a last layer, and Adam elsewhere. If noise alone would allow SGD steps that a loss may
+            not bear, Adam is taken there too.
         learning_rate: The rate of the first step. By default it is rehearsed on ``inputs``: see
             :func:`optuna_dp.rehearse_module`.
         inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a
@@ -244,11 +247,16 @@ def train(
     refuse_as_inputs(inputs, all_records, *([scored.records] if scored and is_private else []))
     learner = _learner(model, functions, norm, physical_batch_size, device, optimizer)
     try:
-        kind = "adam" if optimizer is None else optimizer
+        kind = default_optimizer(learner) if optimizer is None else optimizer
         learner.try_out(all_records, None if scored is None else scored.records)
         rehearsal = None
         if learning_rate is None:
             rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            if optimizer is None and rehearsal.remarks:  # Steps of SGD would be too long.
+                kind = "adam"
+                rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            for remark in rehearsal.remarks:
+                warnings.warn(remark, UserWarning, stacklevel=3)  # Of the caller's line.
             learner.keep_in_mind()
         rate = (
             validation.positive("learning_rate", learning_rate)
