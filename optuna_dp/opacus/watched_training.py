@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -63,6 +64,7 @@ class WatchedTraining:
         weights: The weights that are trained.
         source: The records.
         pieces: In how many batches the records of one step are delivered.
+        remember: Keeps what the weights are at the end, so that no other run begins with them.
         most_shown: Largest number of records that the companion check may add to a batch.
 
     Attributes:
@@ -79,15 +81,18 @@ class WatchedTraining:
         weights: list[torch.nn.Parameter],
         source: RecordSource,
         pieces: int,
+        remember: Callable[[], None],
         most_shown: int = SHOWN_RECORDS,
     ) -> None:
         assert run.sample_rate is not None
         self.trial: Trial = claim.trial
-        self.accountant = RDPAccountant()
+        # The loop may read the first. What was spent is what the second says.
+        self.accountant, self._spent = RDPAccountant(), RDPAccountant()
+        self._process = os.getpid()
         self.batches = run.steps * pieces
         self._run, self._claim, self._rate = run, claim, run.sample_rate
         self._module, self._weights, self._pieces = module, weights, pieces
-        self._source = source
+        self._source, self._remember = source, remember
         self._generator = np.random.default_rng(secrets.randbits(256))
         self._draws = self._all_draws()
         self._check = CompanionCheck(
@@ -97,6 +102,7 @@ class WatchedTraining:
         self._loading: deque[int] = deque()
         self._current: Delivery | None = None
         self._sums: list[torch.Tensor] | None = None
+        self._norm = 0.0  # the largest that anything in the sums was clipped to
         self._steps = 0
         self._problem: str | None = None
         self._is_over = False
@@ -112,6 +118,7 @@ class WatchedTraining:
             is_new_pass: Whether the loop has just begun to go through the batches. It gets a batch
                 again then that it has not stepped on, so that a look at a batch costs nothing.
         """
+        self._check_process()
         if self._current is not None and not self._current.is_stepped:
             if not is_new_pass:
                 raise PlanError(
@@ -174,6 +181,7 @@ class WatchedTraining:
         Raises:
             PlanError: If there is none, or the training is not what the plan charges for.
         """
+        self._check_process()
         if self._is_over:
             raise PlanError(
                 f"Trial {self.trial.number} has ended, and so has its training. Take all steps "
@@ -202,17 +210,19 @@ class WatchedTraining:
         sums = self._clipped(optimizer, delivery)
         if self._pieces > 1:
             self._add(sums)
+            self._norm = max(self._norm, optimizer.max_grad_norm)
             if (delivery.number + 1) % self._pieces == 0:
                 self._noisy_step(optimizer)
             return
+        norm = optimizer.max_grad_norm
         if delivery.number == 0:
             # The second batch is computed at the same weights. Both steps follow then: the second
             # one has a gradient at the weights before the first, which costs no privacy.
-            self._sums = sums
+            self._sums, self._norm = sums, norm
             return
         if delivery.number == 1:
             self._noisy_step(optimizer)
-        self._sums = sums
+        self._sums, self._norm = sums, norm
         self._noisy_step(optimizer)
 
     def _clipped(self, optimizer: NoisyOptimizer, delivery: Delivery) -> list[torch.Tensor]:
@@ -234,13 +244,21 @@ class WatchedTraining:
     def _noisy_step(self, optimizer: NoisyOptimizer) -> None:
         assert self._sums is not None
         # Recorded first: a step that fails half-way has spent all the same.
-        self.accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=self._rate)
+        for accountant in (self.accountant, self._spent):
+            accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=self._rate)
         self._steps += 1
-        optimizer.noisy_step(self._sums)
-        self._sums = None
+        optimizer.noisy_step(self._sums, self._norm)
+        self._sums, self._norm = None, 0.0
         self._before = [fingerprint(parameter) for parameter in self._weights]
 
     # What is looked at.
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise PlanError(
+                "This process was forked while a training was under way. Noise is not to be drawn "
+                "twice, so only the process that began the training goes on."
+            )
 
     def _refuse(self, problem: str) -> NoReturn:
         """Ends the training for good: whoever catches the error gets it again."""
@@ -338,7 +356,8 @@ class WatchedTraining:
                 "was taken. Step the optimizer that make_private returned, once for each batch "
                 "that it returned. The first step takes effect with the second."
             )
-        note(self.trial, SPENT, event=event_to_json(spent_event(self.accountant)), final=True)
+        self._remember()
+        note(self.trial, SPENT, event=event_to_json(spent_event(self._spent)), final=True)
         if self._problem is not None:
             raise PlanError(self._problem)
         self._check_weights_held()

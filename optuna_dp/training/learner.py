@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.records import Records
@@ -16,6 +17,8 @@ from optuna_dp.training.records import Records
 # The norm that gradients are clipped to is smaller than the one that the noise is for by this
 # share, so that the rounding of a norm and of a factor never makes a record count for more.
 CLIPPING_MARGIN = 1e-5
+# Squares of smaller numbers vanish in double precision.
+_SMALLEST_CLIPPING_NORM = 1e-100
 # Set on what a run has trained, so that no other run goes on with it.
 TRAINED_BY = "optuna_dp_trained_by"
 _marking = threading.Lock()
@@ -147,6 +150,16 @@ class Learner(Rehearsable, Protocol):
 
     def close(self) -> None:
         """Puts the model back where it was, with its weights as they are."""
+
+
+def checked_clipping_norm(value: Any) -> float:
+    """Returns a clipping norm that gradients can be compared with, or raises an error."""
+    norm = validation.positive("clipping_norm", value)
+    if norm < _SMALLEST_CLIPPING_NORM:
+        raise InvalidArgumentError(
+            "clipping_norm", value, f"it must be at least {_SMALLEST_CLIPPING_NORM}"
+        )
+    return norm
 
 
 def mark_as_trained(parts: Iterable[Any], trial: int, frozen: Iterable[Any] = ()) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.learner import Learner
+from optuna_dp.training.learner import Learner, checked_clipping_norm
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.records import (
@@ -231,7 +231,7 @@ def train(
     process = os.getpid()
     trial = _checked_run(run).granted_trial()
     refuse_second(trial, TRAINING)
-    norm = validation.positive("clipping_norm", clipping_norm)
+    norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
     if type(schedule) is not Schedule:  # One of a script's own may have read records.
@@ -273,7 +273,7 @@ def train(
         training_claim.finish(steps=run.steps, noise=noise.word)
         remember(trial, learner, beginning)
         check_at_end(trial, TrainedWeights(trial, learner.weights_digest()))
-        value = None if not functions.has_score else _score(run, trial, learner, scored)
+        value = None if not functions.has_score else _score(run, trial, learner, scored, process)
     finally:
         learner.close()
     return Trained(model, value, rate, rehearsal)
@@ -503,16 +503,21 @@ def _take_steps(
             _show(step, run.steps)
         batch = poisson_sample(len(records), sample_rate)
         totals = learner.clipped_sum(records, batch)
-        if os.getpid() != process:
-            raise PlanError(
-                "This process was forked while a training was under way. Noise is not to be "
-                "drawn twice, so only the process that began the training goes on."
-            )
+        _refuse_fork(process)
         return [noise.added_to(total, scale) / batch_size for total in totals]
 
     take_steps(learner, gradient, run.steps, schedule)
     if show_progress:
         _show(run.steps, run.steps)
+
+
+def _refuse_fork(process: int) -> None:
+    """Refuses to draw noise in another process than the one that began the training."""
+    if os.getpid() != process:
+        raise PlanError(
+            "This process was forked while a training was under way. Noise is not to be drawn "
+            "twice, so only the process that began the training goes on."
+        )
 
 
 def _show(step: int, steps: int) -> None:
@@ -522,7 +527,13 @@ def _show(step: int, steps: int) -> None:
         print(f"\rprivate training: step {step} of {steps}", end=end, file=sys.stderr, flush=True)
 
 
-def _score(run: Fidelity, trial: Trial, learner: Learner, scored: _ScoredRecords | None) -> float:
+def _score(
+    run: Fidelity,
+    trial: Trial,
+    learner: Learner,
+    scored: _ScoredRecords | None,
+    process: int,
+) -> float:
     """Returns the score that a plan charges for; 0.0 if it charges for none."""
     if scored is None:
         return 0.0
@@ -537,6 +548,7 @@ def _score(run: Fidelity, trial: Trial, learner: Learner, scored: _ScoredRecords
     score_claim = claim(trial, SCORE, by=BY_ENGINE)
     values = learner.scores(scored.records)
     learner.check_unchanged()
+    _refuse_fork(process)
     value = private_mean(
         values,
         lower=0.0,
