@@ -110,6 +110,10 @@ def release(
     failures: Annotated[
         str | None, option("chance|lost", "Why so many runs in a row failed, if release asks.")
     ] = None,
+    vouched: Annotated[
+        str | None,
+        option("WORDS", "How you know that runs spent what is charged, if release asks."),
+    ] = None,
 ) -> None:
     """Release the result of a finished study.
 
@@ -127,7 +131,9 @@ def release(
             raise InvalidArgumentError(
                 "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
             )
-        result = release_study(load_study(storage, study), failures=cast(Any, failures))
+        result = release_study(
+            load_study(storage, study), failures=cast(Any, failures), vouched=vouched
+        )
         if publish_to is not None:
             # Not by the curator's own name for it, which may tell what was tried.
             publish(result, publish_to, publish_as or "release")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.evidence.conduct import check_at_once, conduct_of_all
+from optuna_dp.evidence.conduct import check_at_once, checked_vouched, conduct_of_all
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
@@ -17,6 +17,7 @@ from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSett
 from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
+from optuna_dp.training.judgement import NOT_CHECKED
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -124,8 +125,10 @@ class PrivateSelection(DrawnRuns):
     def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
         disclosed = check_failures(evidence, request.failures)
-        spending, run = {}, self.granted(0)
-        if run is not None:
+        run = self.granted(0)
+        if run is None:
+            spending = _conduct_by_word(request.vouched)
+        else:
             spending = conduct_of_all(
                 [entry.trial for entry in evidence.runs],
                 run,
@@ -133,8 +136,7 @@ class PrivateSelection(DrawnRuns):
                 request.vouched,
                 NEW_STUDY,
             )
-            request = replace(request, vouched=None)
-        outcome = super().outcome(evidence, record, replace(request, failures=None))
+        outcome = super().outcome(evidence, record, replace(request, failures=None, vouched=None))
         outcome = replace(outcome, spending=spending)
         if disclosed is None:
             return outcome
@@ -154,3 +156,17 @@ class PrivateSelection(DrawnRuns):
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
         return choose(evidence.runs, maximize=self.design.direction == "maximize")
+
+
+def _conduct_by_word(vouched: str | None) -> dict[str, Any]:
+    """Returns what is known of runs whose cost the curator states, and whose plan says nothing."""
+    checked_vouched(vouched)
+    if vouched is None:
+        raise ReleaseRefusedError(
+            "Nothing shows what its runs spent: the cost of a run was stated, and the sampler was "
+            "not told what a run is.",
+            fix="Say how you know what a run costs: release(study, run, vouched='...'). The "
+            "statement prints your words. Next time tell the sampler what a run is, "
+            "run=optuna_dp.RunPlan(...), and train by odp.train.",
+        )
+    return {"training": NOT_CHECKED, "vouched": vouched}

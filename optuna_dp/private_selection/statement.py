@@ -73,8 +73,8 @@ class SelectionDescription(Description):
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         """See :class:`Description`; in every run alike, since the number of runs is secret."""
-        run, spending = SelectionSettings.from_json(design.settings).run, content.get("spending")
-        if run is None or not spending:
+        spending = content.get("spending")
+        if not spending:
             return {}
         rows: dict[str, str] = {}
         if "training" in spending:

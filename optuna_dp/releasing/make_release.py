@@ -79,12 +79,13 @@ def release(
             succeed (a broken objective, a machine that died, stopping early), for a cause that
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
-        vouched: For a study whose plan says what a run is, if a run shows what nothing recorded
+        vouched: How you know that the guarantee covers the runs, in words that the statement
+            prints. It is needed where the sampler was not told what a run is (``run=``), so that
+            its cost is your word. It is also needed where a run shows what nothing recorded
             vouches for: it never asked :func:`optuna_dp.fidelity` what it may spend, handed in
             nothing that its training spent, returned another number than ``odp.train`` or
             ``run.score`` made, or has reported values, several values or attributes that nothing
-            pays for. How you know that the guarantee covers it, in words that the statement
-            prints.
+            pays for.
         give_up_last_run: For a study with a budget: the last run's score and model are not
             released, only its hyperparameters, which were chosen before it began.
 
@@ -109,7 +110,10 @@ def release(
         ...     direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
         ... )
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> odp.release(study, odp.gaussian(noise_multiplier=4)).guarantee.epsilon(delta=1e-5) < 2
+        >>> released = odp.release(
+        ...     study, odp.gaussian(noise_multiplier=4), vouched="a stand-in for a training"
+        ... )
+        >>> released.guarantee.epsilon(delta=1e-5) < 2
         True
     """
     asked_for: dict[str, Any] = {

@@ -52,7 +52,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         >>> import optuna, optuna_dp as odp
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4))
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why")
         >>> public = odp.publish(release, optuna.storages.InMemoryStorage(), "result")
         >>> len(public.trials)
         1

@@ -161,7 +161,7 @@ def verify(
         >>> import optuna, optuna_dp as odp
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4)).to_json()
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why").to_json()
         >>> odp.verify(release).ok
         True
         >>> release["statement"]["epsilon"] /= 2

@@ -44,6 +44,7 @@ from optuna_dp.protocol.recovery import recover
 from optuna_dp.releasing.make_release import release
 
 RUN = gaussian(noise_multiplier=4.0)
+_VOUCHED = "a test: nothing is trained"
 
 
 def exactly(count: int) -> TrialCount:
@@ -92,7 +93,7 @@ class SamplerContract(ABC):
                 study = self.study(self.make(Geometric(mean=4)))
                 study.optimize(self.objective, n_jobs=n_jobs)
                 self.check(study)
-                release(study, RUN)
+                release(study, RUN, vouched=_VOUCHED)
 
     def test_exactly_t_runs_in_a_file_that_two_samplers_share(self, tmp_path: Path) -> None:
         storage = JournalStorage(JournalFileBackend(str(tmp_path / "study.log")))
@@ -106,13 +107,13 @@ class SamplerContract(ABC):
         study.optimize(self.objective)
         second_study.optimize(self.objective)
         self.check(study, 7)
-        release(study, RUN)
+        release(study, RUN, vouched=_VOUCHED)
 
     def test_resuming_adds_no_run(self) -> None:
         study = self.study(self.make(exactly(5)))
         study.optimize(self.objective, n_trials=2)
         with pytest.raises(UnfinishedStudyError):
-            release(study, RUN)
+            release(study, RUN, vouched=_VOUCHED)
         study.optimize(self.objective)
         study.optimize(self.objective)
         self.check(study, 5)
@@ -136,7 +137,7 @@ class SamplerContract(ABC):
         study = self.study(self.make(exactly(3)))
         study.optimize(fails, catch=(RuntimeError,))
         self.check(study, 3)
-        assert release(study, RUN).params is None
+        assert release(study, RUN, vouched=_VOUCHED).params is None
 
     def test_a_killed_worker_costs_its_slot(self) -> None:
         study = self.study(self.make(exactly(4)))
@@ -155,7 +156,7 @@ class SamplerContract(ABC):
             study.optimize(self.objective)
         assert not [t for t in study.trials[1:] if t.params]
         with pytest.raises(ReleaseRefusedError):
-            release(study, RUN)
+            release(study, RUN, vouched=_VOUCHED)
 
     def test_an_enqueued_trial_is_refused(self) -> None:
         study = self.study(self.make(exactly(3)))
@@ -170,13 +171,13 @@ class SamplerContract(ABC):
         study.add_trial(create_trial(value=1e9))
         study.optimize(self.objective)
         with pytest.raises(ReleaseRefusedError):
-            release(study, RUN)
+            release(study, RUN, vouched=_VOUCHED)
 
     def test_an_added_trial_after_the_last_run_cannot_win(self) -> None:
         study = self.study(self.make(exactly(3)))
         study.optimize(self.objective)
         study.add_trial(create_trial(value=1e9))
-        result = release(study, RUN)
+        result = release(study, RUN, vouched=_VOUCHED)
         assert result.value is None or result.value < 1e9
 
     def test_a_seeded_study_repeats_and_cannot_be_released(self) -> None:
@@ -189,7 +190,7 @@ class SamplerContract(ABC):
             study.optimize(self.objective)
             params_by_study.append([t.params for t in study.trials if t.params])
             with pytest.raises(ReleaseRefusedError, match="seed"):
-                release(study, RUN)
+                release(study, RUN, vouched=_VOUCHED)
         assert params_by_study[0] == params_by_study[1]
 
     def test_without_a_seed_nothing_repeats(self) -> None:

@@ -99,7 +99,7 @@ def test_a_poisson_law_may_give_no_run_at_all() -> None:
     study.optimize(objective)
     assert slots_of(study) == 0
     assert [t.state for t in study.trials] == [TrialState.PRUNED]
-    assert odp.release(study, odp.gaussian(4.0)).params is None
+    assert odp.release(study, odp.gaussian(4.0), vouched="a test").params is None
 
 
 def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
@@ -128,7 +128,7 @@ def test_hyperbands_wrapped_study_works() -> None:
         study = study_of(sampler, pruner=pruner)
         study.optimize(reports)
         assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
-        odp.release(study, odp.gaussian(4.0))
+        odp.release(study, odp.gaussian(4.0), vouched="a test")
 
 
 def test_every_run_has_a_tie_break_of_its_own() -> None:
@@ -209,7 +209,7 @@ def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path:
     assert new_plan is not None
     assert new_plan.nonce != old_plan.nonce
     assert len(second.trials) == 5
-    odp.release(second, odp.gaussian(4.0))
+    odp.release(second, odp.gaussian(4.0), vouched="a test")
 
 
 def test_a_trial_object_made_anew_keeps_the_plan_and_its_slot() -> None:

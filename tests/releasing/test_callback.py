@@ -96,7 +96,7 @@ def test_what_the_callback_says_is_the_same_whatever_the_number_of_runs(
             guarantees.append(callback.guarantee(study))
             study.optimize(objective, callbacks=[callback])
         guarantees.append(callback.guarantee(study))
-        guarantees.append(odp.release(study).guarantee)
+        guarantees.append(odp.release(study, vouched="a test").guarantee)
         said.append([line.partition("has ended.")[2] for line in losses(lines)])
         counts.append(len(lines))
     assert all(guarantee == guarantees[0] for guarantee in guarantees)
@@ -264,7 +264,7 @@ def test_another_cost_stated_after_the_last_run_spoils_nothing() -> None:
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
     with pytest.raises(PlanError, match="another cost of a run"):
         study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(9.0))])
-    assert odp.release(study).guarantee.event.run == RUN
+    assert odp.release(study, vouched="a test").guarantee.event.run == RUN
 
 
 def test_an_enqueued_trial_ends_the_next_optimize_too() -> None:
@@ -327,7 +327,7 @@ def test_a_composition_is_the_same_cost_when_it_is_read_again() -> None:
     run = dp_event.ComposedDpEvent((odp.gaussian(4.0), odp.gaussian(9)))
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
-    assert odp.release(study, run) == odp.release(study)
+    assert odp.release(study, run, vouched="a test") == odp.release(study, vouched="a test")
 
 
 def test_bad_arguments() -> None:
