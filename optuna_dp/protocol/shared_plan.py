@@ -91,7 +91,8 @@ def check_same_design(
 ) -> None:
     """Refuses to run under a plan that is not this worker's own.
 
-    The slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it
+    A worker is refused before it takes a run, unless the study's first worker has not written the
+    plan yet. Then the slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it
     as a failed run instead would be unsound. A run may fail as one draw from the law that all runs
     share; this one would fail for certain, and which slots do is up to whoever starts workers. One
     that is started again and again takes every slot after the first s, and the best of min(T, s)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import weakref
 from abc import abstractmethod
 from typing import Any
 
@@ -34,7 +35,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record
-from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, trial_id_of, whole_study
+from optuna_dp.optuna_internals import (
+    is_in_optimize_loop,
+    storage_of,
+    study_id_of,
+    trial_id_of,
+    whole_study,
+)
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.asking import (
     BEYOND,
@@ -53,7 +60,7 @@ from optuna_dp.protocol.draws import (
     drawn_jointly,
     is_by_index,
 )
-from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
 from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
@@ -66,6 +73,7 @@ from optuna_dp.protocol.records import (
     did_nothing,
     direction_of,
     fail_unstarted,
+    leading_trial,
     own_slot,
 )
 from optuna_dp.protocol.retries import keep_from
@@ -93,8 +101,9 @@ class SlotSampler(OfThisPackage, BaseSampler):
         * No more slots are ever started than the plan has (a private selection ends with exactly
           as many), on every storage and with any number of workers; a trial without a slot ends
           before it has parameters.
-        * A worker that was configured differently ends before its objective is called; the study
-          then cannot be released.
+        * A worker that was configured differently ends before its objective is called, and before
+          it takes a run. If it began before the first worker had written the plan, it has taken
+          one; the study then cannot be released.
     """
 
     def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
@@ -104,6 +113,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._designs: dict[str, tuple[Design, str]] = {}
         self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
+        # Studies whose plan was found to be this sampler's: it does not change.
+        self._of_same_plan: weakref.WeakSet[Study] = weakref.WeakSet()
 
     # What a procedure supplies.
 
@@ -183,6 +194,17 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def reseed_rng(self) -> None:
         """Does nothing: no draw uses a state that workers could share."""
 
+    def check_before_asking(self, study: Study) -> None:
+        """See :class:`OfThisPackage`; looks once, as soon as the study has a plan."""
+        if study in self._of_same_plan:
+            return
+        leader = leading_trial(storage_of(study), study_id_of(study))
+        if leader is None or PLAN_KEY not in leader.system_attrs:
+            return
+        plan = self._parsed(leader.system_attrs[PLAN_KEY])
+        check_same_design(*self.own_design(study), plan, lost=" No run is lost.")
+        self._of_same_plan.add(study)
+
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Gives the trial its slot.
 
@@ -243,6 +265,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._mark(study, trial)
         storage.set_trial_system_attr(trial_id_of(trial), SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
+        self._of_same_plan.add(study)
         self.under_way.put(study, trial, Known(me, plan, record))
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
@@ -356,7 +379,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         return entry is not None and entry.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last_plan": None}
+        return {**self.__dict__, "_last_plan": None, "_of_same_plan": weakref.WeakSet()}
 
     def _parsed(self, record: Any) -> StudyPlan:
         """Returns the plan that a record holds; reads the very same record only once."""
