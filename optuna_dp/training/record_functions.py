@@ -96,14 +96,14 @@ class Scope(torch.nn.Module):
                     _REMEDY_FOR_BUFFERS,
                 )
         if not isinstance(number, torch.Tensor) or number.numel() != 1:
-            found = (
+            description = (
                 f"shape {tuple(number.shape)}"
                 if isinstance(number, torch.Tensor)
                 else type(number).__name__
             )
             raise InvalidArgumentError(
                 self.argument,
-                found,
+                description,
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
             )
@@ -129,8 +129,8 @@ def over_records(
     scope = Scope(model, function, argument)
 
     def of_record(weights: Mapping[str, torch.Tensor], *record: Any) -> torch.Tensor:
-        named = {**_frozen(model), **weights}
-        tensors = {f"model.{name}": tensor for name, tensor in named.items()}
+        parameters = {**_frozen(model), **weights}
+        tensors = {f"model.{name}": tensor for name, tensor in parameters.items()}
         # Tied weights have one name, and the tie is kept.
         return torch.func.functional_call(scope, tensors, record, tie_weights=True)
 
@@ -142,14 +142,16 @@ def over_records(
         )
         return number
 
-    one = torch.func.grad(of_record) if gradients else number_of_record
+    function_of_record = torch.func.grad(of_record) if gradients else number_of_record
 
     def of_chunk(weights: Mapping[str, torch.Tensor], *records: Any) -> Any:
         axes = (None, *(0 for _ in records))
         with without_fast_path(), warnings.catch_warnings():
             # PyTorch's own advice for its developers, where it takes records one after another.
             warnings.filterwarnings("ignore", "There is a performance drop")
-            return torch.func.vmap(one, in_dims=axes, randomness="different")(weights, *records)
+            return torch.func.vmap(function_of_record, in_dims=axes, randomness="different")(
+                weights, *records
+            )
 
     return of_chunk
 

@@ -56,8 +56,8 @@ def refuse_copies(trial: Trial, learner: TrainedModel) -> frozenset[bytes]:
         InvalidArgumentError: If some are.
     """
     with _lock:
-        known = _digests_of(trial)
-        by_size = {size: frozenset(digests) for size, digests in known.items()}
+        digests_by_size = _digests_of(trial)
+        by_size = {size: frozenset(digests) for size, digests in digests_by_size.items()}
     for size, digest in learner.used_digests(by_size):
         if digest in by_size[size]:
             raise InvalidArgumentError(
@@ -77,12 +77,12 @@ def remember(trial: Trial, learner: TrainedModel, beginning: frozenset[bytes]) -
         learner: Its model, after the last step.
         beginning: What :func:`refuse_copies` returned.
     """
-    left = list(learner.trained_digests(_largest(learner)))
+    trained_digests = list(learner.trained_digests(_largest(learner)))
     with _lock:
-        known = _digests_of(trial)
-        for size, digest in left:
+        digests_by_size = _digests_of(trial)
+        for size, digest in trained_digests:
             if digest not in beginning:
-                known[size].add(digest)
+                digests_by_size[size].add(digest)
 
 
 def _largest(learner: TrainedModel) -> list[int]:

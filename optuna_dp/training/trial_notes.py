@@ -50,8 +50,8 @@ def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
 def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
     """Returns a trial's own note, None if there is none."""
     record = trial.system_attrs.get(key)
-    own = isinstance(record, Mapping) and record.get("number") == trial.number
-    return record if own else None
+    is_own = isinstance(record, Mapping) and record.get("number") == trial.number
+    return record if is_own else None
 
 
 def stored_trial(trial: optuna.Trial) -> FrozenTrial:
@@ -107,13 +107,13 @@ def claim(trial: optuna.Trial, kind: str, *, by: str, **facts: Any) -> Claim:
         if _identity(trial, kind) in _claimed:
             raise PlanError(_SECOND[kind].format(number=trial.number))
         _claimed.add(_identity(trial, kind))
-    own = Claim(trial, f"{kind}:{secrets.token_hex(_TOKEN_BYTES)}", {"by": by, **facts})
-    note(trial, own.key, **own.facts)
-    others = [key for key in claims(stored_trial(trial), kind) if key != own.key]
-    if others:
-        own.withdraw()
+    new_claim = Claim(trial, f"{kind}:{secrets.token_hex(_TOKEN_BYTES)}", {"by": by, **facts})
+    note(trial, new_claim.key, **new_claim.facts)
+    earlier_claims = [key for key in claims(stored_trial(trial), kind) if key != new_claim.key]
+    if earlier_claims:
+        new_claim.withdraw()
         raise PlanError(_SECOND[kind].format(number=trial.number))
-    return own
+    return new_claim
 
 
 def refuse_second(trial: optuna.Trial, kind: str) -> None:
