@@ -144,6 +144,9 @@ def train(
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
           over all trained parameters together; one that is not finite counts as zero. So does a
           record that raises an error, and its score counts as 0: no record makes a run fail.
+        * What a model, a loss or a data set draws, as for dropout, comes from generators of
+          Python, numpy and PyTorch that the operating system has seeded. They are put back
+          afterwards.
         * Each of the ``run.steps`` steps has Gaussian noise of standard deviation
           ``run.noise_multiplier * clipping_norm`` in the sum, and divides it by the public
           ``run.batch_size``. Optimizer, schedule and averages see nothing else.

@@ -114,8 +114,8 @@ def test_a_plan_made_from_a_function_cannot_train() -> None:
         train(odp.fidelity(study.ask()))
 
 
-# A loss and a score, each of one record and of two.
-CALLS_AT_SET_UP = 4
+# A loss and a score, each of one record, of two, and five times to see if companions count.
+CALLS_AT_SET_UP = 14
 
 
 class KeepingLater(nn.Module):
