@@ -86,6 +86,7 @@ class _Trial:
         self._of_places = _TOLERANCE_OF_HALF_PLACES if is_half else _TOLERANCE_OF_PLACES
         self._seeds_kept: list[bool] = []
         self._draws_are_shared = False
+        self._is_drawn = False  # By the function, or by another thread.
 
     def result(self) -> Reliance:
         fault = self._fault()
@@ -93,10 +94,13 @@ class _Trial:
 
     def _seeded(self, first: Any, second: Any, seed: int = _SEEDS[0]) -> torch.Tensor:
         seed_generators(self._device, seed, seed)
-        before = shared_states()
+        before, of_torch = shared_states(), generator_states(self._device)[1]
         found = self._rows(_stacked(first, second)).detach().cpu()
         self._seeds_kept.append(torch.initial_seed() == seed)
         self._draws_are_shared |= repr(before) != repr(shared_states())
+        self._is_drawn |= self._draws_are_shared or any(
+            not torch.equal(state, generator.get_state()) for generator, state in of_torch
+        )
         return found
 
     def _fault(self) -> tuple[str, str] | None:
@@ -104,7 +108,13 @@ class _Trial:
         record, other = (_made_up(self._shapes, numbers, 0) for _ in range(2))
         beside_zeros = self._seeded(record, self._shapes)
         if not _equal(beside_zeros, self._seeded(record, self._shapes), self._tolerance):
-            return None
+            if self._is_drawn:
+                return None
+            return (
+                "what is computed of a record is not the same when it is computed again",
+                "A loss or a score must keep nothing, and draw from the generators of Python, "
+                "numpy or PyTorch only.",
+            )
         # A whole number may be no class and no token, and an index out of range stops a GPU.
         companions = [other]
         if self._device.type != "cuda":

@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
+# Of a list or a mapping that a data set keeps: transforms, and not the records.
+_MOST_LOOKED_AT = 64
 _TORCH_BITS, _NUMPY_BITS, _PYTHON_BITS = 63, 32, 128
 
 
@@ -156,6 +158,37 @@ def seed_generators(device: torch.device, shared: int, torch_seed: int | None = 
         for generator in _generators(device):
             generator.manual_seed(torch_seed)
             _shared.seeds[generator] = torch_seed
+
+
+def seed_kept_generators(holders: list[Any]) -> None:
+    """Seeds the generators that data sets keep in their attributes. They are not put back.
+
+    Args:
+        holders: Data sets, and whatever else; arrays are not looked into.
+    """
+    waiting, seen = list(holders), set[int]()
+    kept = []  # An id is of one object only as long as it exists.
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, torch.Tensor | np.ndarray | type):
+            continue
+        seen.add(id(value))
+        kept.append(value)
+        if isinstance(value, np.random.Generator):
+            bits = value.bit_generator
+            bits.state = type(bits)(secrets.randbits(_PYTHON_BITS)).state
+        elif isinstance(value, np.random.RandomState):
+            value.seed(secrets.randbits(_NUMPY_BITS))
+        elif isinstance(value, random.Random):
+            value.seed(secrets.randbits(_PYTHON_BITS))
+        elif isinstance(value, torch.Generator):
+            value.manual_seed(secrets.randbits(_TORCH_BITS))
+        elif isinstance(value, list | tuple):
+            waiting += value[:_MOST_LOOKED_AT]
+        elif isinstance(value, dict):
+            waiting += list(value.values())[:_MOST_LOOKED_AT]
+        else:
+            waiting += vars(value).values() if hasattr(value, "__dict__") else ()
 
 
 def while_no_training_computes() -> AbstractContextManager[None]:

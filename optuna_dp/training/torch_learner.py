@@ -23,17 +23,20 @@ from optuna_dp.training.gradient_norms import (
 )
 from optuna_dp.training.learner import (
     CLIPPING_MARGIN,
+    RECORDS_LOOKED_AT,
     Learner,
     by_chunk,
     mark_as_trained,
     trained_before,
+    usual_parts,
 )
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
-from optuna_dp.training.records import Records, mapped
+from optuna_dp.training.records import ArrayRecords, Records, mapped
 from optuna_dp.training.schema import features_of_order_one
 from optuna_dp.training.secret_draws import (
     SecretDraws,
     generators_kept,
+    seed_kept_generators,
     while_no_training_computes,
 )
 from optuna_dp.training.torch_memory import claim_memory
@@ -47,6 +50,7 @@ from optuna_dp.training.unchanged import (
     has_own_rule_for_batches,
     holder_of,
     mode_of_a_script,
+    operators_named_in,
     reachable,
     unwraps_records,
 )
@@ -56,8 +60,6 @@ _GRADIENT_BYTES = 256 * 2**20
 _MOST_RECORDS_AT_A_TIME = 1024
 # Of computing records while other threads set seeds.
 _ATTEMPTS = 8
-# Of a data set whose items may have different shapes, before the training.
-_RECORDS_LOOKED_AT = 16
 # Parts of a model whose inputs are plain features: of order one, as the documentation advises.
 _DENSE = (
     *(nn.Linear, nn.Dropout, nn.Flatten, nn.Identity),
@@ -106,6 +108,7 @@ class TorchLearner(TorchWeights, Learner):
             self._score = over_records(model, score, score_argument, gradients=False)
         self._norm = clipping_norm * (1.0 - CLIPPING_MARGIN)
         self._functions, self._optimizer_factory = functions, optimizer
+        self._operators = operators_named_in({"model": model, **functions})
         self._home = self._trained[0].device
         self._device = self._move(device)
         self.on_processor = self._device.type == "cpu"
@@ -133,11 +136,20 @@ class TorchLearner(TorchWeights, Learner):
 
     @property
     def _roots(self) -> dict[str, Any]:
-        return {"model": self._model, **self._functions, "global hooks": HOOKS_OF_MODULES}
+        return {
+            "model": self._model,
+            **self._functions,
+            "global hooks": HOOKS_OF_MODULES,
+            "operators": self._operators,
+        }
+
+    @property
+    def _roots_and_optimizer(self) -> dict[str, Any]:
+        return {**self._roots, "optimizer": [self._optimizer_factory, HOOKS_OF_OPTIMIZERS]}
 
     def try_out(self, records: Records, score_records: Records | None) -> None:
         holder = holder_of(
-            {**self._roots, "optimizer": [self._optimizer_factory, HOOKS_OF_OPTIMIZERS]},
+            self._roots_and_optimizer,
             [*records.holders(), *([] if score_records is None else score_records.holders())],
         )
         if holder is not None:
@@ -179,18 +191,17 @@ class TorchLearner(TorchWeights, Learner):
                     "it reaches behind torch.func, where it would see other records",
                     "A loss or a score must use its own record only.",
                 )
+        for argument, some in (("records", records), ("score_records", score_records)):
+            if some is not None:
+                self._check_reading(argument, some)
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):
-            if count == 2:
-                self._check_companions(records, score_records)
-            made_up = self._made_up(records, count)
             with while_no_training_computes(), errors_translated(self._loss_argument):
-                self._clipped(made_up)
+                self._clipped(self._made_up(records, count))
             if self._score is not None and score_records is not None:
-                made_up = self._made_up(score_records, count)
                 translated = errors_translated(self._score_argument)
                 with while_no_training_computes(), translated, self._evaluating():
-                    self._scores_of(made_up)
+                    self._scores_of(self._made_up(score_records, count))
             before, self._unchanged = self._unchanged, self._fingerprint()
             changed = difference(before, self._unchanged) if before else None
             if changed is not None:
@@ -202,6 +213,33 @@ class TorchLearner(TorchWeights, Learner):
                     "A model, a loss and a score must keep nothing. Running statistics: call "
                     ".eval() on that part of the model.",
                 )
+        self._check_companions(records, score_records)
+
+    def _check_reading(self, argument: str, records: Records) -> None:
+        """Refuses a data set that notes what it reads where the training would see it.
+
+        Everything is read twice, so that a table that is made once is no matter. The second time
+        ends with another record.
+        """
+        if isinstance(records, ArrayRecords):
+            return
+        self._read_some(records)
+        before = fingerprint(self._roots_and_optimizer, [])
+        self._read_some(records, -1)
+        changed = difference(before, fingerprint(self._roots_and_optimizer, []))
+        if changed is not None:
+            raise InvalidArgumentError(
+                argument,
+                f"a data set that changes {changed}",
+                "the model, the loss or the optimizer would see there what was read of other "
+                "records",
+                "A data set must return what belongs to a record, and note it nowhere else.",
+            )
+
+    def _read_some(self, records: Records, step: int = 1) -> None:
+        looked_at = np.arange(min(len(records), RECORDS_LOOKED_AT))[::step]
+        for _ in by_chunk(records.take, looked_at, 1):
+            pass
 
     def _check_companions(self, records: Records, score_records: Records | None) -> None:
         """Refuses a loss or a score of a made-up record that changes with the one beside it."""
@@ -248,18 +286,7 @@ class TorchLearner(TorchWeights, Learner):
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
         """Returns records of zeros; only the shapes of the first few records are used."""
-        looked_at = np.arange(min(len(records), _RECORDS_LOOKED_AT))
-        try:
-            found = records.take(looked_at)
-        except InvalidArgumentError:  # They differ in shape.
-            raise
-        except Exception:  # One of them is broken, and counts as zero.
-            one_by_one = (parts for _, parts in by_chunk(records.take, looked_at, 1))
-            whole = next((parts for parts in one_by_one if parts is not None), None)
-            if whole is None:
-                raise
-            found = whole
-        first = self.on_device(found)
+        first = self.on_device(usual_parts(records))
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
@@ -271,6 +298,10 @@ class TorchLearner(TorchWeights, Learner):
             raise trained_before()
         self._is_taken_over = True
         self._until_closed.enter_context(generators_kept(self._device))
+
+    def seed_readers(self, *records: Records) -> None:
+        for some in records:
+            seed_kept_generators(some.holders())
 
     def _used_parameters(self) -> list[nn.Parameter]:
         found = {id(part): part for _, part in reachable(self._roots)}

@@ -103,6 +103,26 @@ def test_the_same_with_a_parameter_without_axes() -> None:
     refused("changes with the records beside it", model=Scaled(), loss=by_an_operator)
 
 
+class Disturbed(nn.Module):
+    """In its sixth call something else draws as well, as another thread does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.dropout = nn.Linear(4, 3), nn.Dropout(0.5)
+        self.calls_before = threading.Semaphore(5)
+        self.calls_with = threading.Semaphore(1)
+
+    def forward(self, x: Any) -> Any:
+        is_later = not self.calls_before.acquire(blocking=False)
+        if is_later and self.calls_with.acquire(blocking=False):
+            torch.rand(4)
+        return self.layer(self.dropout(x))
+
+
+def test_a_draw_of_another_thread_does_not_refuse_a_training() -> None:
+    train(granted(N), Disturbed(), score=None)
+
+
 class LayerLeftOut(nn.Module):
     """It leaves a layer out for half of the records: there are few outcomes."""
 
@@ -256,13 +276,46 @@ def test_no_seed_of_a_script_repeats_what_records_draw() -> None:
     assert not torch.allclose(*steps)
 
 
-def test_no_seed_of_a_script_repeats_what_a_data_set_draws() -> None:
+def of_torch() -> float:
+    return float(torch.rand(()))
+
+
+class Keeping:
+    """A generator of its own, as data sets keep one in a transform."""
+
+    def __init__(self, generator: Any, draw: Any) -> None:
+        self.generator, self.draw = generator, draw
+
+    def __call__(self) -> float:
+        return float(self.draw(self.generator))
+
+
+KEPT = {
+    "numpy": lambda: Keeping(np.random.default_rng(0), lambda g: g.random()),
+    "numpy, old": lambda: Keeping(np.random.RandomState(0), lambda g: g.random()),
+    "python": lambda: Keeping(random.Random(0), lambda g: g.random()),
+    "torch": lambda: Keeping(
+        torch.Generator().manual_seed(0), lambda g: torch.rand((), generator=g)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [*(lambda draw=draw: draw for draw in (random.random, np.random.random, of_torch)),
+     *KEPT.values()],
+    ids=["random", "numpy.random", "torch.rand", *(f"kept: {name}" for name in KEPT)],
+)  # fmt: skip
+def test_no_seed_of_a_script_repeats_what_a_data_set_draws(make: Any) -> None:
     class Augmented(Dataset):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.transforms = [make()]
+
         def __len__(self) -> int:
             return N
 
         def __getitem__(self, index: int) -> Any:
-            return X[index] * random.random() * np.random.random() * torch.rand(()), Y[index]
+            return X[index] * (0.5 + self.transforms[0]()), Y[index]
 
     steps = []
     for _ in range(2):

@@ -523,6 +523,15 @@ def test_a_broken_first_record_does_not_refuse_a_training() -> None:
     assert claimed(run, TRAINING)[0]["finished"]
 
 
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_first_record_of_another_shape_does_not_refuse_a_training(softmax: bool) -> None:
+    records = [(X[i] if i not in (0, 9) else X[i, :3], Y[i]) for i in range(N)]
+    run = granted(N)
+    module, loss = (odp.SoftmaxRegression(4, 2), None) if softmax else (model(), cross_entropy)
+    train(run, module, records, loss=loss)
+    assert claimed(run, TRAINING)[0]["finished"]
+
+
 def test_training_records_are_no_public_records() -> None:
     run = granted(N, score=None)
     with pytest.raises(InvalidArgumentError, match="shares memory with the training's"):
