@@ -214,7 +214,7 @@ class BudgetSampler(SlotSampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(search_space, seed=seed)
-        if not isinstance(plan, BudgetPlan):
+        if type(plan) is not BudgetPlan:
             raise InvalidArgumentError(
                 "plan",
                 plan,

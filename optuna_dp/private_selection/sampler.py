@@ -42,7 +42,7 @@ class SelectionSampler(DrawnSlotSampler):
         seed: int | None,
     ) -> None:
         super().__init__(search_space, seed=seed)
-        if run is not None and not isinstance(run, RunPlan):
+        if run is not None and type(run) is not RunPlan:
             raise InvalidArgumentError(
                 "run",
                 run,

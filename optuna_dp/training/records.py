@@ -51,8 +51,9 @@ class ArrayRecords(Records):
     """
 
     def __init__(self, parts: tuple[Any, ...], name: str) -> None:
-        self._parts = parts
-        self._arrays = leaves(parts)
+        # A mapping of a script's own may hold other arrays later.
+        self._parts = tuple(mapped(lambda array: array, part) for part in parts)
+        self._arrays = leaves(self._parts)
         for array in self._arrays:
             if not _is_array(array) or not array.ndim:
                 raise InvalidArgumentError(
@@ -108,7 +109,8 @@ class DataSetRecords(Records):
 
     def __init__(self, data_set: Any, name: str) -> None:
         self._data_set = data_set
-        if not len(data_set):
+        self._length = len(data_set)  # It is drawn from as it is now.
+        if not self._length:
             raise InvalidArgumentError(name, data_set, "it must hold a record")
         origins = _origins(data_set, {})
         if len(np.unique(origins)) < len(origins):
@@ -121,7 +123,7 @@ class DataSetRecords(Records):
             )
 
     def __len__(self) -> int:
-        return len(self._data_set)
+        return self._length
 
     def has_some_of(self, other: DataSetRecords) -> bool:
         """Returns whether some records are in another data set as well, as far as can be seen."""

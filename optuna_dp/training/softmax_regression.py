@@ -21,6 +21,7 @@ from optuna_dp.training.learner import (
     by_chunk,
     mark_as_trained,
     trained_before,
+    usual_parts,
 )
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
@@ -132,16 +133,16 @@ class SoftmaxLearner(Learner):
         for argument, some in (("records", records), ("score_records", score_records)):
             if some is None:
                 continue
-            parts = some.take(np.zeros(1, dtype=np.int64))
-            shapes = [np.shape(part) for part in parts]
+            parts = usual_parts(some)
+            shapes = [np.shape(part)[1:] for part in parts]
             if (
-                shapes != [(1, self._model.features), (1,)]
+                shapes != [(self._model.features,), ()]
                 or np.asarray(parts[1]).dtype.kind not in "iu"
                 or np.asarray(parts[0]).dtype.kind not in "fiub"
             ):
                 raise InvalidArgumentError(
                     argument,
-                    f"parts of shapes {[shape[1:] for shape in shapes]}",
+                    f"parts of shapes {shapes}",
                     f"it must be (x, y), with x of shape (n, {self._model.features}) and y of "
                     "shape (n,), whole numbers from 0 on",
                 )
@@ -149,6 +150,9 @@ class SoftmaxLearner(Learner):
     def take_over(self, trial: int) -> None:
         mark_as_trained([self._model], trial)
         _claim_memory(self._trained)
+
+    def seed_readers(self, *records: Records) -> None:
+        """See :class:`Learner`."""
 
     def trained_sizes(self) -> list[int]:
         return [self._trained.nbytes]

@@ -145,6 +145,9 @@ def train(
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
           over all trained parameters together; one that is not finite counts as zero. So does a
           record that raises an error, and its score counts as 0: no record makes a run fail.
+        * What a model, a loss or a data set draws, as for dropout, comes from generators of
+          Python, numpy and PyTorch that the operating system has seeded. They are put back
+          afterwards, except for generators that a data set keeps in its attributes.
         * Each of the ``run.steps`` steps has Gaussian noise of standard deviation
           ``run.noise_multiplier * clipping_norm`` in the sum, and divides it by the public
           ``run.batch_size``. Optimizer, schedule and averages see nothing else.
@@ -267,6 +270,7 @@ def train(
         noise = _noise(secure_noise, learner, run)
         beginning = refuse_copies(trial, learner)
         learner.take_over(trial.number)
+        learner.seed_readers(all_records, *([] if scored is None else [scored.records]))
         training_claim = claim(trial, TRAINING, by=BY_ENGINE)
         _take_steps(run, learner, all_records, noise, norm, schedule, process, show_progress)
         learner.check_unchanged()
@@ -302,7 +306,7 @@ def _rehearsal(
 
 
 def _checked_run(run: Any) -> Fidelity:
-    if not isinstance(run, Fidelity):
+    if type(run) is not Fidelity:  # One of a script's own may say other numbers each time.
         raise InvalidArgumentError(
             "run", run, "it must be what optuna_dp.fidelity(trial) returned"
         )
