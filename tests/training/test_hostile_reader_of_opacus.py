@@ -16,7 +16,6 @@ from opacus_support import RECORDS, Begun, begin, cross_entropy, dense, parts, t
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
 
-
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
