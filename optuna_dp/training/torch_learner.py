@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from typing import Any, TypeVar
 
@@ -293,8 +293,9 @@ class TorchLearner(TorchWeights, Learner):
 
     def take_over(self, trial: int) -> None:
         # Frozen layers and teachers that another run has trained are refused as well.
-        mark_as_trained(self._trained, trial, self._used_parameters())
-        if not claim_memory(self._trained, self._used_parameters()):
+        used = self._used_tensors()
+        mark_as_trained(self._trained, trial, used)
+        if not claim_memory(self._trained, used):
             raise trained_before()
         self._is_taken_over = True
         self._until_closed.enter_context(generators_kept(self._device))
@@ -303,9 +304,11 @@ class TorchLearner(TorchWeights, Learner):
         for some in records:
             seed_kept_generators(some.holders())
 
-    def _used_parameters(self) -> list[nn.Parameter]:
-        found = {id(part): part for _, part in reachable(self._roots)}
-        return [part for part in found.values() if isinstance(part, nn.Parameter)]
+    def _used_tensors(self) -> list[torch.Tensor]:
+        """Returns all tensors that the training uses, as the anchors of a loss, and buffers."""
+        roots = {**self._roots, "optimizer": self._optimizer_factory}
+        found = {id(part): part for _, part in reachable(roots)}
+        return [part for part in found.values() if isinstance(part, torch.Tensor)]
 
     def trained_sizes(self) -> list[int]:
         return [weight.nbytes for weight in self._trained]
@@ -314,7 +317,7 @@ class TorchLearner(TorchWeights, Learner):
         return _digests(self._trained, sizes)
 
     def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        return _digests(self._used_parameters(), sizes)
+        return _digests(self._used_tensors(), sizes)
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[torch.Tensor]:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> list[torch.Tensor]:
@@ -431,7 +434,9 @@ class TorchLearner(TorchWeights, Learner):
             claim_memory(self._trained, [])
 
 
-def _digests(weights: list[nn.Parameter], sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+def _digests(
+    weights: Iterable[torch.Tensor], sizes: Collection[int]
+) -> Iterator[tuple[int, bytes]]:
     for weight in weights:
         if weight.nbytes in sizes:
             yield weight.nbytes, digest_of_values([weight])

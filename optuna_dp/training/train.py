@@ -505,6 +505,7 @@ def _take_steps(
     def gradient(step: int) -> list[Any]:
         if show_progress and step:
             _show(step, run.steps)
+        _refuse_fork(process)  # PyTorch computes no gradients in a fork, and may wait for ever.
         batch = poisson_sample(len(records), sample_rate)
         totals = learner.clipped_sum(records, batch)
         _refuse_fork(process)

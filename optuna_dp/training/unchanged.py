@@ -17,6 +17,7 @@ import secrets
 import sys
 import types
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -45,6 +46,10 @@ _NOT_FOLLOWED = ("optuna", "optuna_dp", "logging", "threading", "tqdm", "weakref
 # something.
 _NO_SCRIPTS = frozenset({*_LIBRARIES, *_NOT_FOLLOWED, *sys.stdlib_module_names})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+# Methods that a loss or a score of one record does not call. They may name the records.
+_NOT_CALLED = frozenset(
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__del__", "__repr__", "__str__"}
+)
 # What takes a tensor of one record back to that of all records which are computed with it.
 _UNWRAPPING = frozenset({"debug_unwrap", "get_unwrapped", "_functorch"})
 # What PyTorch calls for every module and every optimizer of the process.
@@ -116,7 +121,9 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
         records: The arrays and data sets of the records.
     """
     same = {id(record) for record in records}
-    intervals = [interval for record in records if (interval := _interval(record)) is not None]
+    intervals = _merged(
+        [interval for record in records if (interval := _interval(record)) is not None]
+    )
     for path, value in reachable(roots):
         if id(value) in same:
             return path
@@ -129,8 +136,9 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
 def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields what can be reached from some objects, with a name for each.
 
-    Attributes of objects and of their classes are followed, and the variables that functions
-    hold. Of a module that a function names, the variables that the function names as well.
+    Attributes of objects and of their classes are followed, their methods and properties, and the
+    variables that functions hold. Of a module that a function names or imports, the variables that
+    the function names as well.
 
     Args:
         roots: The objects, by name.
@@ -210,6 +218,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from held_by(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    elif isinstance(value, weakref.ReferenceType):
+        yield ".referent", value()
     elif isinstance(value, contextvars.ContextVar):
         yield ".value", value.get(None)
     elif isinstance(value, types.GeneratorType):
@@ -283,23 +293,31 @@ def held_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     if not _is_of(function, _LIBRARIES):
         for name in sorted(global_names):
             yield from _variable(name, function.__globals__.get(name), all_names)
+        package = function.__globals__.get("__package__") or ""
+        for name in sorted(all_names - global_names):
+            for imported in (name, f"{package}.{name}"):
+                if imported in sys.modules:
+                    yield from _variable(name, sys.modules[imported], all_names)
 
 
-def _variable(name: str, value: Any, names: frozenset[str]) -> Iterator[tuple[str, Any]]:
+def _variable(
+    name: str, value: Any, names: frozenset[str], outer: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, Any]]:
     """Yields what a function reaches by a variable.
 
     Args:
         name: The variable.
         value: Its value.
         names: All names of variables and attributes in the function.
+        outer: The modules that the path goes through, by their id.
     """
     if not isinstance(value, types.ModuleType):
         yield f".{name}", value
     elif _is_of_a_script(value.__name__):
         for inner in sorted(names & vars(value).keys()):
             part = vars(value)[inner]
-            if not isinstance(part, types.ModuleType):
-                yield f".{name}.{inner}", part
+            if id(part) not in outer:
+                yield from _variable(f"{name}.{inner}", part, names, outer | {id(value)})
 
 
 @functools.lru_cache(maxsize=1024)
@@ -341,16 +359,35 @@ def _methods(kind: type, called: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _class_data(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yields what a class holds besides its methods."""
+    """Yields what a class holds, its methods included."""
     for name, value in vars(kind).items():
-        if not name.startswith("__") and not hasattr(type(value), "__get__"):
+        if functions := _functions_of(value):
+            if name not in _NOT_CALLED:
+                yield from ((name, function) for function in functions)
+        elif not name.startswith("__") and not hasattr(type(value), "__get__"):
             yield name, value
 
 
+def _functions_of(value: Any) -> list[types.FunctionType]:
+    """Returns the functions behind what a class has as a method or a property."""
+    if isinstance(value, property):
+        functions: tuple[Any, ...] = (value.fget, value.fset)
+    elif isinstance(value, staticmethod | classmethod):
+        functions = (value.__func__,)
+    elif isinstance(value, functools.cached_property | functools.partialmethod):
+        functions = (value.func,)
+    else:
+        functions = (value,)
+    return [function for function in functions if isinstance(function, types.FunctionType)]
+
+
 def _class_values(kind: type) -> Iterator[tuple[str, Any]]:
-    kinds = (*_SCALARS, torch.Tensor, np.ndarray, list, dict, set, types.FunctionType)
+    kinds = (*_SCALARS, torch.Tensor, np.ndarray, list, dict, set)
     for name, value in vars(kind).items():
-        if isinstance(value, kinds) and not (name.startswith("__") and name != "__call__"):
+        if functions := _functions_of(value):
+            if name not in _NOT_CALLED:
+                yield from ((name, function) for function in functions)
+        elif isinstance(value, kinds) and not name.startswith("__"):
             yield name, value
 
 
@@ -429,6 +466,17 @@ def _interval(value: Any) -> tuple[Any, int, int] | None:
             return None
         return (str(value.device), start, start + storage.nbytes()) if start else None
     return None
+
+
+def _merged(intervals: list[tuple[Any, int, int]]) -> list[tuple[Any, int, int]]:
+    """Returns the same memory in fewer pieces: records of a list are views of few arrays."""
+    pieces: list[tuple[Any, int, int]] = []
+    for device, start, end in sorted(set(intervals)):
+        if pieces and pieces[-1][0] == device and start <= pieces[-1][2]:
+            device, start, last = pieces.pop()
+            end = max(end, last)
+        pieces.append((device, start, end))
+    return pieces
 
 
 def _overlap(first: tuple[Any, int, int], second: tuple[Any, int, int]) -> bool:
