@@ -2,7 +2,8 @@
 
 Each study runs by ``study.optimize`` of a function that does nothing. What is printed is the
 median over blocks of 20 trials after so many, in milliseconds of the processor, and the ratio of
-each number to the first. Beside them Optuna's own sampler of the same kind. On a database a study would take hours to get there. So it runs in memory first, and the
+each number to the first. Beside them Optuna's own sampler of the same kind. On a database a study
+would take hours to get there. So it runs in memory first, and the
 database is given copies of its trials between the measurements::
 
     python examples/benchmarks/growth.py                       # in memory, two minutes

@@ -202,7 +202,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         if leader is None or PLAN_KEY not in leader.system_attrs:
             return
         plan = self._parsed(leader.system_attrs[PLAN_KEY])
-        check_same_design(*self.own_design(study), plan, lost=" No run is lost.")
+        check_same_design(*self.own_design(study), plan, consequence=" No run is lost.")
         self._of_same_plan.add(study)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
