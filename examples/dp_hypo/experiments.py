@@ -32,6 +32,7 @@ from simulate import (
     adaptive,
     best_so_far,
     fashion,
+    fashion_e2,
     interval,
     like_figure_2,
     like_figure_3,
@@ -153,6 +154,14 @@ def figure1(results: Results) -> None:
         "fashion | Uniform, at the noise of GP",
         lambda rng: curves_and_tables(
             lambda n, m: uniform(fashion(0.71).noisier(0.1), m, n, rng), many, 500
+        ),
+    )
+    # E.2, whose landscape is fitted to real runs.
+    arms("fashion E.2", fashion_e2(0.6), fashion_e2(0.65), both, 32)
+    results.add(
+        "fashion E.2 | Uniform, at the noise of GP",
+        lambda rng: curves_and_tables(
+            lambda n, m: uniform(fashion_e2(0.65), m, n, rng), many, 500
         ),
     )
     # Black box: the same runs for all; losses, so the scores are negative.

@@ -17,6 +17,7 @@ STATIC = HERE.parents[1] / "docs" / "_static"
 PANELS = {
     "left": "digits, real runs (as MNIST)",
     "fashion": "Fashion-MNIST, the paper's network, real runs",
+    "fashion E.2": "Fashion-MNIST, E.2, a process on real runs",
     "middle": "shaped like Figure 2 (as CIFAR-10)",
     "right": "shaped like Figure 3 (as federated)",
 }
@@ -127,13 +128,14 @@ def figure_1(results: Path, static: Path) -> None:
 
 def landscape_figure(static: Path) -> None:
     import matplotlib.pyplot as plt
-    from simulate import fashion, like_figure_2, like_figure_3, measured
+    from simulate import fashion, fashion_e2, like_figure_2, like_figure_3, measured
 
     shown = [
         measured("digits", 0.7),
         measured("digits", 4.0),
         measured("breast_cancer", 2.0),
         fashion(0.64),
+        fashion_e2(0.65),
         like_figure_2(0.65),
         like_figure_3(),
     ]

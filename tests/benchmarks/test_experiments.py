@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "dp_hypo"))
 
+import fashion_e2
 import figures
 import landscapes
 import simulate
@@ -35,6 +36,21 @@ def test_a_landscape_at_its_own_grid_is_its_table() -> None:
     mean, spread = landscape.at(landscape.grid)
     np.testing.assert_allclose(mean, landscape.mean.ravel(), atol=1e-12)
     np.testing.assert_allclose(spread, landscape.spread.ravel(), atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", fashion_e2.RUNS)
+def test_the_landscape_of_setting_e2_passes_near_its_runs(noise: float) -> None:
+    rate, norm, right = np.array(fashion_e2.read()[f"noise {noise:g}"]).T
+    assert len(right) == fashion_e2.RUNS[noise]
+    low, high = fashion_e2.LOG_RATES[[0, -1]]
+    assert ((np.log10(rate) > low) & (np.log10(rate) < high)).all()
+    landscape = simulate.fashion_e2(noise)
+    assert landscape.mean.shape == (50, 50)
+    places = np.stack([(np.log10(rate) - low) / (high - low), (norm - 2.0) / 98.0], axis=1)
+    mean, spread = landscape.at(places)
+    error = np.sqrt(np.mean((mean - right / 10_000) ** 2))
+    assert error < 0.06  # accuracies are between 0.05 and 0.7
+    assert spread.mean() < 0.1
 
 
 def test_best_so_far() -> None:
