@@ -175,7 +175,7 @@ def selection_study() -> tuple[odp.Release, float]:
         lambda trial: trial.suggest_float("x", 0, 1) + 0.1 * rng.normal(), callbacks=[callback]
     )
     odp.release(study, vouched="a test").guarantee.bounds(DELTA)
-    return odp.release(study), SELECTION
+    return odp.release(study, vouched="a test"), SELECTION
 
 
 SELECTION = odp.selection_guarantee(

@@ -83,7 +83,7 @@ def test_nothing_shown_beside_a_release_changes_it(show_beside: Show, wrong: str
         honest = odp.release(study, run, vouched="a test")
         epsilon = honest.guarantee.epsilon(1e-5)
         show_beside(WRONG.get(wrong, fails))
-        assert odp.release(study, run) == honest
+        assert odp.release(study, run, vouched="a test") == honest
         assert odp.release(study, run).guarantee.epsilon(1e-5) == epsilon
 
 

@@ -48,7 +48,7 @@ planned = set(sys.modules)
 study = optuna.create_study(direction="maximize", sampler=sampler)
 callbacks = [] if run is None else [odp.PrivacyCallback(run)]
 study.optimize(objective)
-release = odp.release(study, run)
+release = odp.release(study, run, vouched=None if run is None else "a test")
 release.guarantee.epsilon(delta=1e-6)
 print("\\n".join(n for n in sys.modules if n.startswith("optuna_dp") and n not in planned))
 """

@@ -23,6 +23,7 @@ from budget.budget_support import budget
 from optuna.trial import Trial, TrialState, create_trial
 from scipy import stats
 from support import ask, tell
+from support import release as released_by
 
 import optuna_dp as odp
 from optuna_dp.budget.settings import PROCEDURE as BUDGET
@@ -227,7 +228,7 @@ class World:
 
     def releases(self, life: Life) -> None:
         with contextlib.suppress(OptunaDPError):
-            odp.release(life.study, self.run)
+            released_by(life.study, self.run)
 
     OFTEN = (some_runs, some_runs, all_runs, no_time, two_jobs, failures, asks_and_tells)
     RARELY = (
@@ -248,7 +249,7 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
         # Enqueued trials end a worker each; then the rest of the runs are made.
         world.optimize(life, well)
         try:
-            found = odp.release(study, world.run, vouched="a test")
+            found = released_by(study, world.run)
             break
         except UnfinishedStudyError:
             if world.kind == "budget":  # No pilot may have a score; then a person has to choose.
@@ -260,7 +261,7 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 odp.recover(study, fail=[error.trial_number or 0])
                 continue
             if "in a row failed" in text:
-                found = odp.release(study, RUN, failures="chance")
+                found = released_by(study, RUN, failures="chance")
                 check_release(life, found)
                 return "chance"
             copied = re.search(r"It (?:is a copy of|and) the study '(.+?)'", text)
@@ -270,12 +271,12 @@ def release_or_take_the_way_out(world: World, life: Life) -> str:
                 same = optuna.load_study(study_name=original, storage=study._storage)
                 theirs = [other for other in world.lives if other.study.study_name == original]
                 if not any(other.spoilt for other in theirs):
-                    odp.release(same, world.run, failures="chance")
+                    released_by(same, world.run, failures="chance")
                 return "copy"
             assert life.spoilt, text
             fresh = Life(optuna.create_study(direction="maximize", sampler=world.sampler))
             world.optimize(fresh, well)
-            check_release(fresh, odp.release(fresh.study, world.run, vouched="a test"))
+            check_release(fresh, released_by(fresh.study, world.run))
             return "new study"
     else:
         raise AssertionError("not finished")

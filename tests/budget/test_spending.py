@@ -238,12 +238,20 @@ def test_to_vouch_takes_words(vouched: Any) -> None:
         odp.release(study_with(honest), vouched=vouched)
 
 
-@pytest.mark.parametrize("option", [{"vouched": "why"}, {"give_up_last_run": True}])
-def test_only_budgets_take_them(option: Any) -> None:
+def test_only_budgets_give_up_a_last_run() -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(2)))
     study.optimize(never_asks)
     with pytest.raises(InvalidArgumentError, match="plan says what runs are"):
-        odp.release(study, odp.gaussian(4.0), **option, vouched="a test")
+        odp.release(study, odp.gaussian(4.0), vouched="why", give_up_last_run=True)
+
+
+def test_nobody_vouches_for_a_choice_over_partitions() -> None:
+    candidates = [{"x": 0.0}, {"x": 1.0}]
+    sampler = odp.NoisyMaxSampler(candidates=candidates, n_partitions=1000, epsilon=1.0)
+    study = study_of(sampler)
+    study.optimize(lambda t: odp.report_utilities(t, [t.suggest_float("x", 0, 1)] * 1000))
+    with pytest.raises(InvalidArgumentError, match="plan says what runs are"):
+        odp.release(study, vouched="why")
 
 
 # -- what was spent ---------------------------------------------------------------------------

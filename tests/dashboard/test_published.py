@@ -13,6 +13,7 @@ import pytest
 from optuna.artifacts import get_all_artifact_meta
 from optuna.trial import TrialState
 from support import RUN, study_of
+from support import release as released_by
 
 import optuna_dp as odp
 
@@ -54,7 +55,7 @@ class Told(odp.DPHyPOSampler):
 
 @pytest.mark.parametrize("kind", PLOTS)
 def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> None:
-    release = odp.release(KINDS[kind](), vouched="a test")
+    release = released_by(KINDS[kind]())
     file = tmp_path / "public.db"
     before = datetime.datetime.now()
     public = odp.publish(release, f"sqlite:///{file}", "result")
@@ -130,7 +131,7 @@ def same_release(kind: str, secret: int) -> Any:
 
     study = study_of(sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)] if private else [])
-    release = odp.release(study, vouched="a test")
+    release = released_by(study)
     assert release.params == {"x": 0.5}
     return release
 

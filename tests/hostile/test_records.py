@@ -12,6 +12,7 @@ from budget.budget_support import budget
 from hypothesis import given
 from hypothesis import strategies as st
 from support import RUN, exactly, finished_study, study_of
+from support import release as released_by
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
@@ -177,7 +178,7 @@ def test_a_study_with_one_damaged_record_is_released_unharmed_or_refused(name: s
     """
     study = finished_study(SPACE_STUDIES[name](), lambda t: (t.suggest_float("x", -1, 1) + 1) / 2)
     run = None if name in ("noisy_max", "budget") else RUN
-    expected = odp.release(study, run, vouched="a test")
+    expected = released_by(study, run)
     places = [
         (t.number, key) for t in study.trials for key in t.system_attrs if key.startswith(OURS)
     ]
@@ -200,7 +201,7 @@ def test_a_study_with_one_damaged_record_is_released_unharmed_or_refused(name: s
                 assert found == expected, (place, record)
 
     check()
-    assert odp.release(study, run) == expected
+    assert released_by(study, run) == expected
 
 
 @few

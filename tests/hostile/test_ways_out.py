@@ -419,8 +419,8 @@ def a_copy() -> odp.Release:
     optuna.copy_study(from_storage=where, to_storage=where, **names)
     odp.release(study, RUN, vouched="a test")
     with met("Release 'original' again: the result is the same"):
-        odp.release(optuna.load_study(study_name="copy", storage=where), RUN)
-    return odp.release(study, RUN)
+        odp.release(optuna.load_study(study_name="copy", storage=where), RUN, vouched="a test")
+    return odp.release(study, RUN, vouched="a test")
 
 
 def a_copy_that_went_on() -> odp.Release:
@@ -445,7 +445,7 @@ def a_result_that_changed() -> odp.Release:
     stored = study._storage._get_trial(study.best_trial._trial_id)  # type: ignore[attr-defined]
     stored.user_attrs["seen"] = 1
     with met("What was released first stands; a second choice"):
-        odp.release(study, RUN, output_attributes=["seen"])
+        odp.release(study, RUN, output_attributes=["seen"], vouched="a test")
     one = new_study_of_tune()
     assert isinstance(one.guarantee.compose(one.guarantee), odp.Guarantee)
     return one

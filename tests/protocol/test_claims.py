@@ -43,7 +43,7 @@ def released(study: optuna.Study, name: str) -> odp.Release:
     return (
         odp.release(study, RUN, vouched="a test")
         if name in ("rand_tune", "dp_hypo")
-        else odp.release(study, vouched="a test")
+        else odp.release(study)
     )
 
 

@@ -77,7 +77,7 @@ def test_it_can_be_told_in_pieces_until_the_release() -> None:
     odp.describe(study, dataset="new")  # says nothing new
     with pytest.raises(InvalidArgumentError, match="stands"):
         odp.describe(study, dataset="another")
-    assert odp.release(study, RUN).to_json() == release.to_json()
+    assert odp.release(study, RUN, vouched="a test").to_json() == release.to_json()
 
 
 @pytest.mark.parametrize(

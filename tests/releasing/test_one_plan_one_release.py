@@ -60,7 +60,7 @@ def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
     odp.release(study, RUN, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="second choice would cost"):
         odp.release(copy, RUN)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 @pytest.mark.parametrize("kind", ["budget", "rand_tune"])
@@ -90,7 +90,7 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
     for one in copies[:2]:
         with pytest.raises(ReleaseRefusedError, match="both have made more runs"):
             odp.release(one, run)
-    odp.release(study, run)
+    odp.release(study, run, vouched="a test")
 
 
 def test_a_copy_of_a_released_study_gives_the_same_release() -> None:
@@ -99,7 +99,7 @@ def test_a_copy_of_a_released_study_gives_the_same_release() -> None:
     study.optimize(objective)
     found = odp.release(study, RUN, vouched="a test")
     copy = copy_of(study, sampler)
-    assert odp.release(copy, RUN).params == found.params
+    assert odp.release(copy, RUN, vouched="a test").params == found.params
 
 
 def stored(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:

@@ -82,7 +82,9 @@ def test_the_size_of_a_published_file_is_the_same_for_every_number_of_runs(tmp_p
     for count in (3, 60):
         study = study_of(odp.RandTuneSampler(trials=exactly(count)))
         study.optimize(lambda trial: 0.5 + 0.0 * trial.suggest_float("x", 0, 1))
-        release = dataclasses.replace(odp.release(study, RUN), params={"x": 0.5}, design=design)
+        release = dataclasses.replace(
+            odp.release(study, RUN, vouched="a test"), params={"x": 0.5}, design=design
+        )
         odp.publish(release, f"sqlite:///{tmp_path / str(count)}.db", "result")
         sizes.add((tmp_path / f"{count}.db").stat().st_size)
     assert len(sizes) == 1

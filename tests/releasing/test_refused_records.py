@@ -168,7 +168,7 @@ def test_another_delta_is_for_display_only() -> None:
         assert found.delta == delta
         assert f"delta = {delta:g}" in found.statement()
     with pytest.raises(InvalidArgumentError, match=r"delta=1\.5"):
-        odp.release(study, delta=1.5)
+        odp.release(study, delta=1.5, vouched="a test")
 
 
 def test_workers_that_recorded_different_events() -> None:
@@ -202,7 +202,7 @@ def test_continuing_a_study_after_its_release() -> None:
     study = finished_study()
     first = odp.release(study, RUN, vouched="a test")
     study.optimize(objective)  # Adds a trial that ends before it has parameters.
-    assert odp.release(study, RUN) == first
+    assert odp.release(study, RUN, vouched="a test") == first
     trial = study.ask()
     study.tell(trial, 1e9)
     assert odp.release(study, RUN).value == first.value

@@ -26,6 +26,7 @@ RELEASE_KEYS = {
     "artifact_sha256",
     "distributions",
     "statement",
+    "spending",
 }
 STATEMENT_KEYS = {
     "format",
@@ -199,7 +200,7 @@ def test_only_named_attributes_leave() -> None:
     release = odp.release(study, RUN, output_attributes=["threshold"], vouched="a test")
     assert release.attributes == {"threshold": 0.25}
     assert "0.77" not in json.dumps(release.to_json())
-    assert odp.release(finished_study(sampler, speaks), RUN).attributes == {}
+    assert odp.release(finished_study(sampler, speaks), RUN, vouched="a test").attributes == {}
 
 
 def test_the_artifact_of_the_winner_only_and_without_its_name(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_the_artifact_of_the_winner_only_and_without_its_name(tmp_path: Path) ->
     assert release.params is not None
     assert release.artifact == repr(release.params["x"]).encode()
     assert "model_of_trial" not in json.dumps(release.to_json())
-    assert odp.release(study, RUN).artifact is None
+    assert odp.release(study, RUN, vouched="a test").artifact is None
 
 
 def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
         return objective(trial)
 
     with pytest.raises(ReleaseRefusedError, match="one artifact per run"):
-        odp.release(finished_study(function=saves), RUN, artifact_store=store)
+        odp.release(finished_study(function=saves), RUN, artifact_store=store, vouched="a test")
 
 
 def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ def test_the_statement_says_what_bounds_the_density() -> None:
     alone = odp.release(finished_study(), RUN, vouched="a test").statement()
     assert "every run is drawn from the prior itself" in alone
     bounded = odp.DPHyPOSampler(trials=exactly(2), density_bounds=(0.5, 3.0), candidates=4)
-    text = odp.release(finished_study(bounded), RUN).statement()
+    text = odp.release(finished_study(bounded), RUN, vouched="a test").statement()
     assert "joint density is within [0.5, 3] times the prior" in text
 
 
@@ -314,7 +315,9 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
     assert all(value is None for value in release.to_json()["statement"]["rdp"]["epsilons"])
     assert "No such bound is known" in release.statement()
     assert "infinite" not in release.statement()
-    usual = odp.release(finished_study(odp.RandTuneSampler(trials=odp.Geometric(2))), RUN)
+    usual = odp.release(
+        finished_study(odp.RandTuneSampler(trials=odp.Geometric(2))), RUN, vouched="a test"
+    )
     assert "| order | epsilon |" in usual.statement()
 
 

@@ -13,6 +13,7 @@ import optuna
 import pytest
 from budget.budget_support import budget
 from support import asking
+from support import release as released_by
 from typer.testing import CliRunner
 
 import optuna_dp as odp
@@ -53,7 +54,7 @@ def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> Non
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
     study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)))
     run = odp.pure_dp(0.1)  # Quickly accounted for.
-    release = odp.release(study, run if kind in PRIVATE_RUNS else None, vouched="a test")
+    release = released_by(study, run if kind in PRIVATE_RUNS else None)
     release = release.with_training(run) if trained else release
     found = odp.verify(json.loads(json.dumps(release.to_json())))
     assert found.ok, str(found)

@@ -280,8 +280,8 @@ class World:
     def release(self) -> odp.Release:
         no_event = self.procedure in ("budget", "noisy_max", "propose_test")
         run = None if no_event else odp.gaussian(self.noise)
-        options = {} if run is None else {"failures": "chance"}
-        return odp.release(self.study, run, **options, vouched="a test")  # type: ignore[arg-type]
+        options = {} if run is None else {"failures": "chance", "vouched": "a test"}
+        return odp.release(self.study, run, **options)  # type: ignore[arg-type]
 
     def end(self) -> str:
         """Brings the study to its release, or to a refusal that may be; compares the ledger."""
@@ -289,7 +289,7 @@ class World:
             self.bury()
             self.optimize(self.worker(), well=True)
             try:
-                found = self.release(vouched="a test")
+                found = self.release()
             except UnfinishedStudyError:
                 if self.procedure == "budget" and plan_of(self.study) is not None:
                     self.study.enqueue_trial({"x": 0.5})  # No pilot may have a score.

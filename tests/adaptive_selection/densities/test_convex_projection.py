@@ -211,7 +211,7 @@ def test_a_study_is_run_and_released(projection: odp.ConvexProjection) -> None:
     assert released.design.settings["search"]["projection"] == projection.describe()
     default = study_of(sampler_with("kl"))
     default.optimize(objective)
-    assert odp.release(default, RUN).guarantee == released.guarantee
+    assert odp.release(default, RUN, vouched="a test").guarantee == released.guarantee
 
 
 @pytest.mark.parametrize(
