@@ -93,10 +93,10 @@ def trial_id_of(trial: Trial | FrozenTrial) -> int:
 @uses(
     "optuna.study.study._ThreadLocalStudyAttribute",
     "in_optimize_loop",
-    since="3.0",
+    since="3.1",
     without="Study.stop raises an error under ask and tell, instead of doing nothing",
 )
-@uses("optuna.study.Study", "_thread_local", since="3.0", without="the same")
+@uses("optuna.study.Study", "_thread_local", since="3.1", without="Study.stop raises an error")
 def is_in_optimize_loop(study: Study) -> bool:
     """Returns whether this thread is inside of ``study.optimize``."""
     return bool(study._thread_local.in_optimize_loop)
@@ -239,7 +239,7 @@ def address_of(storage: GrpcStorageProxy) -> tuple[str, int]:
     since="4.3",
     without="a storage of one process cannot be served to workers elsewhere",
 )
-@uses("optuna.storages._grpc.auto_generated", "api_pb2_grpc", since="4.2", without="the same")
+@uses("optuna.storages._grpc.auto_generated", "api_pb2_grpc", since="4.2", without="no serving")
 def serve_storage(storage: BaseStorage, server: Any) -> None:
     """Lets a server of gRPC answer for a storage."""
     # An extra: needs grpcio.
@@ -251,10 +251,17 @@ def serve_storage(storage: BaseStorage, server: Any) -> None:
 
 
 @uses("optuna.storages.GrpcStorageProxy", "_setup", since="4.3", without="the secret is not sent")
-@uses("optuna.storages.GrpcStorageProxy", "_channel", since="4.3", without="the same")
-@uses("optuna.storages.GrpcStorageProxy", "_stub", since="4.2", without="the same")
-@uses("optuna.storages.GrpcStorageProxy", "_cache", since="4.2", without="the same")
-@uses("optuna.storages._grpc.client", "GrpcClientCache", since="4.2", without="the same")
+@uses(
+    "optuna.storages.GrpcStorageProxy", "_channel", since="4.3", without="the secret is not sent"
+)
+@uses("optuna.storages.GrpcStorageProxy", "_stub", since="4.2", without="the secret is not sent")
+@uses("optuna.storages.GrpcStorageProxy", "_cache", since="4.2", without="the secret is not sent")
+@uses(
+    "optuna.storages._grpc.client",
+    "GrpcClientCache",
+    since="4.2",
+    without="the secret is not sent",
+)
 class InterceptedProxy(GrpcStorageProxy):
     """Optuna's gRPC client whose every request passes an interceptor."""
 
