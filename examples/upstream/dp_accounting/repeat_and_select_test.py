@@ -1,14 +1,20 @@
 """Tests for repeat_and_select."""
 
+import importlib.util
 import itertools
 import math
+import unittest
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
-from dp_accounting import dp_event, privacy_accountant
-from dp_accounting.pld import privacy_loss_distribution
-from dp_accounting.rdp import rdp_privacy_accountant
+
+try:
+  from absl.testing import absltest, parameterized
+  from dp_accounting import dp_event, privacy_accountant
+  from dp_accounting.pld import privacy_loss_distribution
+  from dp_accounting.rdp import rdp_privacy_accountant
+except ImportError as error:  # pytest shows the reason
+  raise unittest.SkipTest('Tests of a request for dp-accounting.') from error
 
 import repeat_and_select
 
@@ -178,6 +184,9 @@ class NumbersTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(*_COUNTS[:-1])
+  @unittest.skipUnless(
+    importlib.util.find_spec('optuna_dp'), 'It is compared with optuna-dp.'
+  )
   def test_agrees_with_optuna_dp(self, mean, shape):
     # The only test that needs it. Its grids are others, and it has a second
     # bound, which is smaller by up to half a percent here.
