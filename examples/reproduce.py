@@ -33,6 +33,7 @@ SCRIPTS = (
     ("dp_hype/figure_3.py", "--quick", "--output", ("plotly", "flwr")),
     ("dp_hype/distributions.py", "--quick", "--output", ("plotly",)),
     ("dp_hype/digits.py", "--quick", "--output", ("plotly", "flwr")),
+    ("dp_hype/fashion_votes.py", "--quick", "--output", ("matplotlib",)),
 )
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 
-def differences(mine: dict[str, Any], plan: dict[str, Any]) -> str:
+def differences(record: dict[str, Any], plan: dict[str, Any]) -> str:
     """Says in words where a worker's record differs from the plan's; empty if nowhere.
 
     The outermost fields come first. Three are shown; lists are only named,
     because those of a plan hold whole events.
     """
-    mine, plan = _flat(mine), _flat(plan)
-    names = sorted(set(mine) | set(plan), key=lambda name: (name.count("."), name))
-    differing = [name for name in names if mine.get(name) != plan.get(name)]
-    lists = [name for name in differing if isinstance(mine.get(name, plan.get(name)), list)]
-    both = {n: f" is {mine.get(n)!r} here and {plan.get(n)!r} in the plan" for n in differing}
-    both |= dict.fromkeys(lists, " differs")
-    return "; ".join(n + words for n, words in list(both.items())[:3])
+    record, plan = _flat(record), _flat(plan)
+    names = sorted(set(record) | set(plan), key=lambda name: (name.count("."), name))
+    differing_names = [name for name in names if record.get(name) != plan.get(name)]
+    lists = [
+        name for name in differing_names if isinstance(record.get(name, plan.get(name)), list)
+    ]
+    words_of = {
+        n: f" is {record.get(n)!r} here and {plan.get(n)!r} in the plan" for n in differing_names
+    }
+    words_of |= dict.fromkeys(lists, " differs")
+    return "; ".join(n + words for n, words in list(words_of.items())[:3])
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

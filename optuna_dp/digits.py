@@ -144,7 +144,7 @@ class BudgetObjective:
             noise = trial.suggest_float("noise_per_weight", 0.03, 3.0, log=True)
             rate = run.learning_rate(noise_per_weight=noise)
         model = odp.SoftmaxRegression(x.shape[1], _CLASSES)
-        trained = odp.train(
+        training = odp.train(
             run,
             model,
             (x, y),
@@ -154,8 +154,8 @@ class BudgetObjective:
             inputs=_INPUTS,
         )
         self.weights = model.weights
-        assert trained.score is not None
-        return trained.score
+        assert training.score is not None
+        return training.score
 
 
 def train(
@@ -181,8 +181,8 @@ def train(
     rate = batch / n if sample_rate is None else sample_rate
     weights = np.zeros((x.shape[1], _CLASSES))
     for _ in range(_steps(epochs, n) if steps is None else steps):
-        drawn = rng.random(n) < rate
-        features, labels = x[drawn], y[drawn]
+        mask = rng.random(n) < rate
+        features, labels = x[mask], y[mask]
         logits = features @ weights
         errors = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         errors /= errors.sum(axis=1, keepdims=True)

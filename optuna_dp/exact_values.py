@@ -38,10 +38,10 @@ def is_share(value: float) -> bool:
         return False
     if _is_half(value):
         return True
-    chance, most = (1.6e-3, 300) if _is_single(value) else (1e-6, _MOST)
+    chance, largest = (1.6e-3, 300) if _is_single(value) else (1e-6, _MOST)
     # There are about 0.3 m^2 fractions between two whole numbers with denominators up to m.
     likely = math.sqrt(chance / max(0.3 * _gap(value), 1e-300))
-    return _denominator(value) <= max(1, min(most, int(likely)))
+    return _denominator(value) <= max(1, min(largest, int(likely)))
 
 
 def common_unit(values: Sequence[float]) -> int | None:
@@ -94,9 +94,9 @@ def _denominator(value: float) -> int:
 
 def _simplest(low: Fraction, high: Fraction) -> Fraction:
     """Returns the fraction of the smallest denominator between two numbers (Stern and Brocot)."""
-    whole = math.floor(low)
-    if whole == low:
-        return Fraction(whole)
-    if whole + 1 <= high:
-        return Fraction(whole + 1)
-    return whole + 1 / _simplest(1 / (high - whole), 1 / (low - whole))
+    integer = math.floor(low)
+    if integer == low:
+        return Fraction(integer)
+    if integer + 1 <= high:
+        return Fraction(integer + 1)
+    return integer + 1 / _simplest(1 / (high - integer), 1 / (low - integer))

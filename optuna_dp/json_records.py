@@ -65,9 +65,9 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values; :meth:`from_json` reads them back exactly."""
         record = dict(self.constants)
-        for key, one in _stored_fields(type(self)).items():
-            write, value = one.metadata.get("write") or plain, getattr(self, one.name)
-            if value is not None or not one.metadata.get("optional"):
+        for key, field in _stored_fields(type(self)).items():
+            write, value = field.metadata.get("write") or plain, getattr(self, field.name)
+            if value is not None or not field.metadata.get("optional"):
                 record[key] = write(value)
         return record
 
@@ -79,10 +79,10 @@ class Record:
             OptunaDPError: If ``data`` is anything else; a :class:`PlanError` unless a class says
                 otherwise.
         """
-        wanted = {
-            key: one
-            for key, one in _stored_fields(cls).items()
-            if not one.metadata.get("optional") or (isinstance(data, dict) and key in data)
+        fields_by_key = {
+            key: field
+            for key, field in _stored_fields(cls).items()
+            if not field.metadata.get("optional") or (isinstance(data, dict) and key in data)
         }
         for name, value in cls.constants.items():
             if isinstance(data, dict) and name in data and not _same(data[name], value):
@@ -91,16 +91,16 @@ class Record:
                     f"its {name} is {data[name]!r}, and this optuna-dp reads {value!r}",
                     "Use the version of optuna-dp that wrote it.",
                 )
-        names = sorted({*cls.constants, *wanted})
+        names = sorted({*cls.constants, *fields_by_key})
         if not isinstance(data, dict) or set(data) != set(names):
             holds = sorted(map(str, data)) if isinstance(data, dict) else f"a {_kind(data)}"
             raise cls.refusal(data, f"it holds {holds} instead of {names}")
         values = {}
-        for key, one in wanted.items():
-            hint = _hints(cls)[one.name]  # type: ignore[arg-type]  # classes are hashable
-            read = one.metadata.get("read") or functools.partial(_read, hint)
+        for key, field in fields_by_key.items():
+            hint = _hints(cls)[field.name]  # type: ignore[arg-type]  # classes are hashable
+            reader = field.metadata.get("read") or functools.partial(_read, hint)
             try:
-                values[one.name] = read(data[key])
+                values[field.name] = reader(data[key])
             except PlanError:
                 raise  # A record within this one has said what is wrong with it.
             except (KeyError, TypeError, ValueError, OverflowError, OptunaDPError) as error:
@@ -139,9 +139,9 @@ def plain(value: Any) -> Any:
 def _stored_fields(cls: type[Any]) -> dict[str, Field[Any]]:
     """The fields of a class by their names in records."""
     return {
-        one.metadata.get("key") or one.name: one
-        for one in fields(cls)
-        if one.init and not one.metadata.get("not stored")
+        field.metadata.get("key") or field.name: field
+        for field in fields(cls)
+        if field.init and not field.metadata.get("not stored")
     }
 
 
@@ -159,7 +159,7 @@ def _read(hint: Any, value: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
             return None
-        (hint,) = (each for each in arguments if each is not type(None))
+        (hint,) = (argument for argument in arguments if argument is not type(None))
         return _read(hint, value)
     if origin is typing.Literal:
         if value not in arguments:
@@ -170,7 +170,9 @@ def _read(hint: Any, value: Any) -> Any:
             raise ValueError(f"a list was expected, not a {_kind(value)}")
         if arguments[1:] == (Ellipsis,):
             arguments = arguments[:1] * len(value)
-        return tuple(_read(each, item) for each, item in zip(arguments, value, strict=True))
+        return tuple(
+            _read(argument, item) for argument, item in zip(arguments, value, strict=True)
+        )
     if hint is float and (value in ("inf", "-inf") or type(value) in (int, float)):
         if value != value:
             raise ValueError("a number was expected, not NaN")
@@ -186,6 +188,6 @@ def _kind(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else type(value).__name__
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, reference: Any) -> bool:
     """Equal and of one type: True is not 1 here."""
-    return type(one) is type(other) and bool(one == other)
+    return type(value) is type(reference) and bool(value == reference)

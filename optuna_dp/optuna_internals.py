@@ -27,7 +27,7 @@ from optuna.storages._heartbeat import is_heartbeat_enabled
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
 from optuna.study import Study
-from optuna.study._frozen import FrozenStudy
+from optuna.study._frozen import FrozenStudy as FrozenStudy
 from optuna.trial import FrozenTrial, Trial
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def wrapped_pruner(pruner: PatientPruner) -> BasePruner | None:
     since="3.0",
     without="a proposer compares the ranges of all pilots at each proposal, which takes longer",
 )
-def give_search_space(sampler: TPESampler, shared: IntersectionSearchSpace) -> None:
+def give_search_space(sampler: TPESampler, shared_space: IntersectionSearchSpace) -> None:
     """Hands a new sampler what an earlier one knew of the space that all trials share."""
-    sampler._search_space = shared
+    sampler._search_space = shared_space
 
 
 # -- storages --------------------------------------------------------------------------------
@@ -216,10 +216,10 @@ def has_heartbeat(storage: BaseStorage) -> bool:
     since="3.0",
     without="proposers of a budget cannot be asked",
 )
-def copy_in_memory(storage: InMemoryStorage, copied: Callable[[Any], Any]) -> InMemoryStorage:
-    """Returns a storage of its own; ``copied`` copies the storage, and each study in it."""
-    fork: InMemoryStorage = copied(storage)
-    fork._studies = {key: copied(study) for key, study in storage._studies.items()}
+def copy_in_memory(storage: InMemoryStorage, copy_of: Callable[[Any], Any]) -> InMemoryStorage:
+    """Returns a storage of its own; ``copy_of`` copies the storage, and each study in it."""
+    fork: InMemoryStorage = copy_of(storage)
+    fork._studies = {key: copy_of(study) for key, study in storage._studies.items()}
     return fork
 
 

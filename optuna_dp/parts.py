@@ -103,11 +103,13 @@ def register(part: Part) -> None:
     Raises:
         ValueError: If another part has the same name, or adds something of the same name.
     """
-    for other in _registered.values():
+    for registered in _registered.values():
         for table in ("modules", "procedures", "events", "laws"):
-            twice = getattr(part, table).keys() & getattr(other, table).keys()
-            if twice:
-                raise ValueError(f"{part.name} and {other.name} both add {sorted(twice)}")
+            duplicates = getattr(part, table).keys() & getattr(registered, table).keys()
+            if duplicates:
+                raise ValueError(
+                    f"{part.name} and {registered.name} both add {sorted(duplicates)}"
+                )
     if part.name in _registered:
         raise ValueError(f"{part.name} is registered twice")
     _registered[part.name] = part

@@ -28,18 +28,18 @@ clock = Clock()
 
 
 def poll(
-    read: Callable[[], T | None], on_pause: Callable[[float], None] = lambda waited: None
+    reader: Callable[[], T | None], on_pause: Callable[[float], None] = lambda waited: None
 ) -> T:
-    """Calls ``read`` until it returns something, at growing intervals and without an end.
+    """Calls ``reader`` until it returns something, at growing intervals and without an end.
 
     Args:
-        read: Returns None for "not yet".
+        reader: Returns None for "not yet".
         on_pause: Called before each pause with the seconds waited so far; may raise.
     """
     start = clock.now()
     pause = _FIRST_PAUSE
-    while (found := read()) is None:
+    while (answer := reader()) is None:
         on_pause(clock.now() - start)
         clock.sleep(pause)
         pause = min(1.5 * pause, _LONGEST_PAUSE)
-    return found
+    return answer

@@ -165,8 +165,8 @@ def private_mean(
         raise InvalidArgumentError(
             "values", type(values).__name__, "it must hold one number per validation record"
         )
-    known = np.where(np.isnan(numbers), low if nan_as == "lower" else high, numbers)
-    clamped = np.clip(known, low, high)
+    numbers_or_bound = np.where(np.isnan(numbers), low if nan_as == "lower" else high, numbers)
+    clamped = np.clip(numbers_or_bound, low, high)
     middle, contribution = low / 2 + high / 2, (high - low) / 2
     # Clipped once more: rounding must not carry a value beyond one contribution.
     units = np.clip(np.rint((clamped - middle) / contribution * UNITS), -UNITS, UNITS)

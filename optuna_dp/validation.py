@@ -58,15 +58,15 @@ def open_unit(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, minimum: int = 0) -> int:
     """Returns ``value`` as an int of at least ``minimum``; refuses fractions and booleans."""
-    allowed = f"it must be a whole number >= {minimum}"
+    requirement = f"it must be a whole number >= {minimum}"
     try:
         result = operator.index(value)
     except TypeError:
-        raise InvalidArgumentError(name, value, allowed) from None
+        raise InvalidArgumentError(name, value, requirement) from None
     if isinstance(value, bool) or result < minimum:
-        raise InvalidArgumentError(name, value, allowed)
+        raise InvalidArgumentError(name, value, requirement)
     if result > _LARGEST_WHOLE:
-        raise InvalidArgumentError(name, value, f"{allowed} and at most 2**63 - 1")
+        raise InvalidArgumentError(name, value, f"{requirement} and at most 2**63 - 1")
     return result
 
 
@@ -176,12 +176,12 @@ def _unexpected(
             return InvalidArgumentError(name, value, *answers.get(name, default))
     places = [p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
     if len(args) > len(places):
-        first = next(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        keyword = next(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
         return InvalidArgumentError(
             f"argument {len(places) + 1}",
             args[len(places)],
             f"odp.{function} takes it by name, so that none is taken for another",
-            f"Write {first}=... . The names are {names}.",
+            f"Write {keyword}=... . The names are {names}.",
         )
     return None
 

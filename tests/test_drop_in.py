@@ -50,7 +50,7 @@ def objective(trial: optuna.Trial) -> float:
 def test_the_sampler_is_one_argument_of_create_study(drawn: int) -> None:
     study = optuna.create_study(sampler=odp.DPHyPOSampler())
     study.optimize(objective)
-    release = odp.release(study, RUN)
+    release = odp.release(study, RUN, vouched="a test")
     assert release.params == study.best_params
     assert release.guarantee.epsilon(delta=1e-5) < np.inf
 
@@ -66,7 +66,7 @@ def test_an_existing_script_needs_a_sampler_and_a_callback(
     exec(private, names)
     study = names["study"]
     assert f"{study.best_params} {study.best_value} {drawn}" in capsys.readouterr().out
-    release = odp.release(study)
+    release = odp.release(study, vouched="a test")
     assert (release.params, release.value) == (study.best_params, study.best_value)
     exec(SCRIPT, {})  # It still is an ordinary script.
 
@@ -94,7 +94,7 @@ def test_the_callback_shows_the_loss_that_it_tracks(drawn: int) -> None:
     assert re.search(r"epsilon [\d.]+ at delta 1e-05 \(Renyi divergence at most [\d.]+ at", line)
     early = callback.guarantee(study)
     study.optimize(objective, callbacks=[callback])
-    assert callback.guarantee(study) == early == odp.release(study).guarantee
+    assert callback.guarantee(study) == early == odp.release(study, vouched="a test").guarantee
     divergences = early.rdp([2.0, 4.0, 8.0])
     assert np.all(np.diff(divergences) >= 0.0)
     assert np.all(np.isfinite(divergences))
@@ -118,7 +118,7 @@ def test_densities_are_projected_by_cvxpy_and_stay_within_the_bounds(drawn: int)
         ]
         assert len(ratios) == drawn - 2
         assert all(0.75 <= ratio <= 2.0 for ratio in ratios)
-        odp.release(study)
+        odp.release(study, vouched="a test")
 
 
 def answer_of(app: Any, path: str) -> Any:

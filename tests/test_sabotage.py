@@ -174,7 +174,7 @@ def selection_study() -> tuple[odp.Release, float]:
     study.optimize(
         lambda trial: trial.suggest_float("x", 0, 1) + 0.1 * rng.normal(), callbacks=[callback]
     )
-    odp.release(study).guarantee.bounds(DELTA)
+    odp.release(study, vouched="a test").guarantee.bounds(DELTA)
     return odp.release(study), SELECTION
 
 

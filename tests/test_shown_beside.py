@@ -80,7 +80,7 @@ def test_nothing_shown_beside_a_guarantee_changes_it(show_beside: Show) -> None:
 @pytest.mark.parametrize("wrong", [*WRONG, "fails"])
 def test_nothing_shown_beside_a_release_changes_it(show_beside: Show, wrong: str) -> None:
     for study, run in ((finished_study(), RUN), (finished(), None)):
-        honest = odp.release(study, run)
+        honest = odp.release(study, run, vouched="a test")
         epsilon = honest.guarantee.epsilon(1e-5)
         show_beside(WRONG.get(wrong, fails))
         assert odp.release(study, run) == honest

@@ -1,7 +1,8 @@
 """Trainings of PyTorch models by ``odp.train``, for tasks of the comparison.
 
-Rate, schedule, averaging and optimizer are what ``odp.train`` takes by itself. A rate for Adam
-depends on the model and the number of steps, and on no record, so each is rehearsed once.
+Rate, schedule and averaging are what ``odp.train`` takes by itself. The optimizer is Adam for last
+layers too, as the stored landscapes were made. A rate for Adam depends on the model and the number
+of steps, and on no record, so each is rehearsed once.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def trained_by_train(architecture_of: Callable[[Params], Architecture], records:
                 model,
                 (torch.as_tensor(kind.inputs(x)), torch.as_tensor(y)),
                 loss=nn.functional.cross_entropy,
+                optimizer="adam",
                 learning_rate=rate,
                 secure_noise=False,
             )

@@ -6,7 +6,6 @@ python results.py        # results.md, compared.svg, the tables of docs/explanat
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections import defaultdict
 from pathlib import Path
 
@@ -87,61 +86,6 @@ def figure(path: Path, arms: list[str], to: Path) -> None:
     shown.tight_layout()
     shown.savefig(to, metadata={"Date": None} if to.suffix == ".svg" else None)
     plt.close(shown)
-
-
-def panels(path: Path, tasks: dict[str, str], arms: dict[str, tuple], to: Path) -> None:
-    """Draws test scores by total epsilon, a panel a task; needs matplotlib.
-
-    The figure has no background and its words are grey, to be read on white and on black.
-
-    Args:
-        path: What was found.
-        tasks: Titles by name.
-        arms: Colour, marker, line and words by name; the first is drawn bold.
-        to: The figure, which names what it was drawn from.
-    """
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    plt.style.use(STYLE)
-    cells = read(path)
-    drawn, axes = plt.subplots(1, len(tasks), figsize=(5.2, 3.7), squeeze=False)
-    for axis, (task, title) in zip(axes[0], tasks.items(), strict=True):
-        here = sorted((at for at in cells if at[0] == task), key=lambda at: float(at[1]))
-        for i, (arm, (colour, marker, line, words)) in enumerate(arms.items()):
-            found = [cells[at].get(arm, {}) for at in here]
-            kept = [
-                (place, *interval(np.array([*runs.values()])))
-                for place, runs in enumerate(found)
-                if runs
-            ]
-            shift = 0.03 * (i - 2.5)
-            axis.errorbar(
-                [place + shift for place, _, _ in kept],
-                [mean for _, mean, _ in kept],
-                [half if np.isfinite(half) else 0.0 for _, _, half in kept],
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                linewidth=1.4 if i else 2.2,
-                markersize=5,
-                label=words,
-            )
-        axis.set_title(title, fontsize=10)
-        axis.set_xticks(range(len(here)), [epsilon for _, epsilon in here])
-        axis.set_xlim(-0.3, len(here) - 0.7)
-        axis.set_xlabel("total epsilon")
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    axes[0][0].set_ylabel("test accuracy, per cent")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="lower center", ncols=2, fontsize=9, frameon=False)
-    drawn.tight_layout(rect=(0, 0.2, 1, 1))
-    made_of = f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-    drawn.savefig(to, metadata={"Date": None, "Description": made_of}, transparent=True)
-    plt.close(drawn)
 
 
 HERE = Path(__file__).parent

@@ -58,13 +58,18 @@ def network() -> nn.Module:
 
 
 class Trainings:
-    """Trainings on all of Fashion-MNIST's training records."""
+    """Trainings on Fashion-MNIST's training records.
 
-    def __init__(self, steps: int | None = None) -> None:
+    Args:
+        steps: Steps of one training; None for one epoch.
+        records: The first so many of the 60,000; None for all.
+    """
+
+    def __init__(self, steps: int | None = None, records: int | None = None) -> None:
         images = load()
         self.records = (
-            torch.tensor(scaled(images.train_images))[:, None],
-            torch.tensor(images.train_labels.astype(np.int64)),
+            torch.tensor(scaled(images.train_images[:records]))[:, None],
+            torch.tensor(images.train_labels[:records].astype(np.int64)),
         )
         self.test_images = torch.tensor(scaled(images.test_images))[:, None]
         self.test_labels = torch.tensor(images.test_labels.astype(np.int64))

@@ -76,7 +76,7 @@ def study(name: str, mean: int, noise: float) -> float:
     sampler = odp.RandTuneSampler(SPACE, trials=odp.Geometric(mean))
     held = optuna.create_study(direction="maximize", sampler=sampler)
     held.optimize(objective)
-    params = odp.release(held, event(name, noise)).params
+    params = odp.release(held, event(name, noise), vouched="DP-SGD of our own").params
     assert params is not None
     task, weights = models(name, params, AGAIN, noise)
     return float(np.mean(correct(task, weights) / len(task.valid_y)))

@@ -14,11 +14,13 @@ are not private.
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from landscape import DELTA, bare_run
 from optuna.distributions import FloatDistribution
 from partitions import utilities
 from rehearsed import rehearsed as in_numpy
-from results import panels, table
+from results import STYLE, interval, read, table
 from scipy.stats import norm as normal
 from task import Array, Params, Predict, Task
 from tasks import EPSILONS, Size, load, rows, size_of
@@ -194,6 +196,55 @@ def budget(bench: Bench, plan: odp.BudgetPlan, first: float | None = None) -> Ou
     return bench.released(study, plan.guarantee)
 
 
+def default_model(size: Size) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """What a user of ``odp.train`` gives for a task: model, prediction, inputs, further arguments.
+
+    A softmax regression sees the constant; a network of PyTorch has biases of its own.
+    """
+    features = size.made_up().shape[1]
+    if not size.model.hidden:
+        model = odp.SoftmaxRegression(features, size.model.classes)
+        return model, model.predict, size.made_up(), {}
+    import torch  # The flights alone need it.
+    from torch import nn
+
+    network = nn.Sequential(
+        nn.Linear(features - 1, size.model.hidden),
+        nn.Tanh(),
+        nn.Linear(size.model.hidden, size.model.classes),
+    )
+
+    def predict(x: Array) -> Array:
+        with torch.no_grad():
+            return network(torch.as_tensor(x)).argmax(1).numpy()
+
+    inputs = odp.made_up_inputs(*size.schema).astype(np.float32)
+    return network, predict, inputs, {"loss": nn.functional.cross_entropy}
+
+
+def by_train(bench: Bench, plan: odp.BudgetPlan, **others: Any) -> Outcome:
+    """One run by ``odp.train``, as a user calls it: nothing is chosen but the model."""
+    task = bench.task
+    rows_of = [task.split(bench.repetition)[part] for part in range(2)]
+    kept = slice(None, -1 if task.size.model.hidden else None)
+    (x, y), (test_x, test_y) = ((task.x[rows, kept], task.y[rows]) for rows in rows_of)
+    rates = []
+
+    def objective(trial: optuna.Trial) -> float:
+        model, predict, inputs, named = default_model(task.size)
+        trained = odp.train(
+            odp.fidelity(trial), model, (x, y), inputs=inputs, score="accuracy", **named, **others
+        )
+        rates.append((trained.learning_rate, float(np.mean(predict(test_x) == test_y))))
+        return trained.score
+
+    study = optuna.create_study(direction="maximize", sampler=odp.BudgetSampler(plan))
+    study.optimize(objective, callbacks=[odp.PrivacyCallback()])
+    bench.check(odp.release(study), plan.guarantee)
+    ((rate, accuracy),) = rates
+    return Outcome(accuracy, 1, 1.0, {"rate": float(f"{rate:.3g}")})
+
+
 def selection(
     task: Task, epsilon: float, mean: int, bounds: tuple[float, float] = (1.0, 1.0)
 ) -> Selection:
@@ -284,14 +335,24 @@ def no_privacy(bench: Bench, plan: Composed) -> Outcome:
     return ceiling(bench, replace(plan.runs[0], noise_multiplier=0.0), list(RATES_WITHOUT_NOISE))
 
 
+def of_softmax(task: Rates, epsilon: float) -> odp.BudgetPlan | None:
+    """One run, where a network is trained by Adam already or takes too long."""
+    return None if task.size.model.hidden else with_pilots(task, epsilon, 0)
+
+
+ONE_RUN = partial(with_pilots, pilots=0)
+LINEAR = partial(by_train, optimizer="sgd", schedule=odp.Schedule("linear"))
 _BOTH = {
-    "one_rule": (partial(with_pilots, pilots=0), partial(budget, first=RULE)),
-    "one_rehearsed": (partial(with_pilots, pilots=0), budget),
+    "train": (ONE_RUN, by_train),
+    "train_adam": (of_softmax, partial(by_train, optimizer="adam")),
+    "one_rule": (ONE_RUN, partial(budget, first=RULE)),
+    "one_rehearsed": (ONE_RUN, budget),
     "randtune": (partial(selection, mean=10), randtune),
     "pilots4": (partial(with_pilots, pilots=4), budget),
     "free_choice": (alone, free_choice),
 }
 ARMS = {
+    "train": Arm(*_BOTH["train"]),
     "one_rehearsed": Arm(*_BOTH["one_rehearsed"]),
     "usual_sgd": Arm(alone, partial(usual, rate=0.1)),
     "usual_adam": Arm(alone, partial(usual, rate=0.001, optimiser="adam")),
@@ -300,34 +361,158 @@ ARMS = {
     "pilots16": Arm(partial(with_pilots, pilots=(16, 4)), budget),
     "noisy_max": Arm(for_a_choice, noisy_max),
     "no_privacy": Arm(alone, no_privacy),
-    **{name: Arm(*parts) for name, parts in _BOTH.items() if name != "one_rehearsed"},
+    "train_linear": Arm(of_softmax, LINEAR),
+    "train_linear_4x": Arm(ONE_RUN, LINEAR, larger=True),
+    **{
+        name: Arm(*parts)
+        for name, parts in _BOTH.items()
+        if name not in ("train", "one_rehearsed")
+    },
     **{f"{name}_4x": Arm(*parts, larger=True) for name, parts in _BOTH.items()},
 }
 
 # What the page shows: each table's first arm is what the others are compared with.
 TABLES = (
-    ["one_rehearsed", "usual_sgd", "randtune", "dp_hypo", "noisy_max", "pilots4", "free_choice"],
-    ["one_rehearsed_4x", "one_rule_4x", "pilots4_4x"],
+    ["train", "one_rehearsed", "usual_sgd", "randtune", "dp_hypo", "noisy_max", "pilots4"],
+    ["train_4x", "one_rehearsed_4x", "one_rule_4x", "pilots4_4x"],
+    ["train", "train_adam", "train_linear", "free_choice", "no_privacy"],
+    ["train_4x", "train_adam_4x", "train_linear_4x", "free_choice_4x"],
+    # What a search around the rate adds to one run with the same steps.
+    ["one_rehearsed", "randtune", "dp_hypo", "noisy_max", "pilots4", "free_choice"],
 )
-# For the page's sentences: what a larger batch adds, and what comes without privacy.
-PAIRS = (["one_rehearsed", "one_rehearsed_4x", "no_privacy"], ["one_rule", "one_rule_4x"])
-# Arm -> (colour, marker, line, what the legend says); the first is drawn bold.
-DRAWN = {
-    "one_rehearsed_4x": ("#e8590c", "o", "-", "one run, 4 x the computing"),
-    "free_choice_4x": ("#7a7a7a", "", ":", "free choice (not private)"),
-    "one_rehearsed": ("#f2a65a", "o", "-", "one run"),
-    "pilots4": ("#8f7fe8", "^", "-", "4 pilots, one run"),
-    "randtune": ("#3d85e0", "s", "-", "RandTune, 10 runs"),
-    "usual_sgd": ("#7a7a7a", "x", "-", "one run, usual rate"),
+# For the page's sentences: what a larger batch adds.
+PAIRS = (["train", "train_4x"], ["one_rehearsed", "one_rehearsed_4x"])
+# Arm -> (colour, marker, line); the first is drawn bold.
+STYLES = {
+    "odp.train, one run": ("#e8590c", "o", "-"),
+    "free choice (not private)": ("#7a7a7a", "", ":"),
+    "pilots or a short list, one run": ("#8f7fe8", "^", "-"),
+    "RandTune, 10 runs": ("#3d85e0", "s", "-"),
+    "usual rate (fine-tuning: from scratch)": ("#7a7a7a", "x", "-"),
 }
+SEARCHED_ARMS = dict(
+    zip(STYLES, ("train_4x", "free_choice_4x", "pilots4", "randtune", "usual_sgd"), strict=True)
+)
 PANELS = {"digits_rate": "digits", "flights_rate": "flights"}
+FASHION = HERE.parent / "fashion_mnist" / "results.json"
+LISTS = HERE.parent / "compare" / "network_lists.json"
+FASHION_ARMS = dict(zip(STYLES, ("whitened", None, "list", None, None), strict=True))
+LIST_ARMS = dict(
+    zip(
+        STYLES,
+        (
+            None,  # The points of all others are beyond it.
+            "free choice (not private)",
+            "short list, none",
+            "RandTune 10",
+            "one run: poor default",
+        ),
+        strict=True,
+    )
+)
+# By the arm's words: epsilon, mean, half of the interval.
+Lines = dict[str, list[tuple[str, float, float]]]
+
+
+def of_searches(path: Path, task: str) -> Lines:
+    """The lines of a task of this file."""
+    cells = sorted((float(at[1]), cell) for at, cell in read(path).items() if at[0] == task)
+    return {
+        words: [
+            (f"{epsilon:g}", *interval(np.array([*cell[arm].values()])))
+            for epsilon, cell in cells
+            if arm in cell
+        ]
+        for words, arm in SEARCHED_ARMS.items()
+    }
+
+
+def of_fashion() -> Lines:
+    """The lines of examples/fashion_mnist: means, where there are several searches."""
+    found: dict[tuple[str, float], list[float]] = {}
+    for row in json.loads(FASHION.read_text()):
+        found.setdefault((row["arm"], row["epsilon"]), []).append(row["accuracy"])
+    return {
+        words: [
+            (f"{epsilon:g}", float(np.mean(values)), 0.0)
+            for (own, epsilon), values in sorted(found.items(), key=lambda item: item[0][1])
+            if own == arm
+        ]
+        for words, arm in FASHION_ARMS.items()
+    }
+
+
+def of_fine_tuning() -> Lines:
+    """The lines of the fine-tuning task of examples/compare; needs PyTorch."""
+    import network_lists
+    from landscape import Landscape, stored_name
+    from task import from_file
+
+    name = str(network_lists.NETWORK_TASKS / "text.py")
+    task, land = from_file(Path(name)).task(), Landscape.read(stored_name(name), beyond=True)
+    lines: Lines = {words: [] for words in STYLES}
+    for row in json.loads(LISTS.read_text())["cells"]:
+        if row["task"] != task.name:
+            continue
+        cell = network_lists.Cell(task, land, row["epsilon"])
+        lora = float(cell.alone()[land.place(task.good)])
+        for words, arm in LIST_ARMS.items():
+            beyond = row["points"][arm] if arm else 0.0
+            lines[words].append((f"{row['epsilon']:g}", lora + beyond, 0.0))
+    return lines
+
+
+def made_of() -> str:
+    """What the figure is drawn from."""
+    files = (HERE / "searches.csv", FASHION, LISTS)
+    return ", ".join(f"{file.name} {sha256(file.read_bytes()).hexdigest()}" for file in files)
+
+
+def draw(to: Path) -> None:
+    """Draws test accuracy by total epsilon, a panel a task; needs matplotlib and PyTorch."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.style.use(STYLE)
+    drawn, axes = plt.subplots(2, 2, figsize=(6.4, 6.2))
+    panels = {title: of_searches(HERE / "searches.csv", task) for task, title in PANELS.items()}
+    panels["Fashion-MNIST"] = of_fashion()
+    panels["fine-tuning (LoRA), text"] = of_fine_tuning()
+    for axis, (title, lines) in zip(axes.flat, panels.items(), strict=True):
+        epsilons = [epsilon for epsilon, _, _ in lines[next(iter(STYLES))]]
+        for place, (words, (colour, marker, line)) in enumerate(STYLES.items()):
+            axis.errorbar(
+                [epsilons.index(at) + 0.03 * (place - 2) for at, _, _ in lines[words]],
+                [mean for _, mean, _ in lines[words]],
+                [half if np.isfinite(half) else 0.0 for _, _, half in lines[words]],
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                linewidth=1.4 if place else 2.2,
+                markersize=5,
+                label=words,
+            )
+        axis.set_title(title, fontsize=10)
+        axis.set_xticks(range(len(epsilons)), epsilons)
+        axis.set_xlim(-0.3, len(epsilons) - 0.7)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("test accuracy, per cent")
+    for axis in axes[1]:
+        axis.set_xlabel("total epsilon")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="lower center", ncols=2, fontsize=9, frameon=False)
+    drawn.tight_layout(rect=(0, 0.12, 1, 1))
+    drawn.savefig(to, metadata={"Date": None, "Description": made_of()}, transparent=True)
+    plt.close(drawn)
 
 
 def main() -> None:
     path, static = HERE / "searches.csv", HERE.parents[1] / "docs" / "_static"
     for arms in (*TABLES, *PAIRS):
         print(table(path, arms) + "\n")
-    panels(path, PANELS, DRAWN, static / "headline.svg")
+    draw(static / "headline.svg")
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ RECORDS, REPETITIONS = 1348, 24
 INPUTS = np.hstack([odp.made_up_inputs(*[(0, 1)] * 64), np.ones((256, 1))])
 LINEAR = odp.Schedule("linear")
 ARMS = {
-    "odp.train as it is": {"inputs": INPUTS},
-    "SGD": {"inputs": INPUTS, "optimizer": "sgd"},
-    "SGD, without inputs": {"optimizer": "sgd"},
-    "SGD, linear decay": {"inputs": INPUTS, "optimizer": "sgd", "schedule": LINEAR},
+    "as it is (SGD), `inputs=` of the pixels": {"inputs": INPUTS},
+    "as it is, without `inputs`": {},
+    "Adam": {"inputs": INPUTS, "optimizer": "adam"},
+    "a linear decay": {"inputs": INPUTS, "schedule": LINEAR},
 }
 
 

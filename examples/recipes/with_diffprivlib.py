@@ -52,7 +52,11 @@ def main():
     sampler = odp.RandTuneSampler(trials=RUNS)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(EVENT)])
-    release = odp.release(study, artifact_store=MODELS)  # release.artifact: the best run's model
+    release = odp.release(
+        study,
+        artifact_store=MODELS,  # release.artifact: the best run's model
+        vouched="diffprivlib's training has the epsilon that it was given, and no seed",
+    )
     print(release.params, release.value, release.guarantee.epsilon(delta=1e-5))
     print(release.statement())
 

@@ -22,12 +22,12 @@ lo(p), hi(x)           bounds of a run's mass above p given that the prior's is 
 Phi(t)                 the convex function whose mean under O bounds the selection's delta
 =====================  ===========================================================================
 
-Modules: ``events`` (what one run costs), ``kinds`` (those that dp-accounting does not have) and
-``event_json``; ``supported_events`` (what can be judged); ``dominating_pairs``; ``run_profile``
-(one run's pair, with ``plds`` below it) and ``run_rdp`` (its Renyi-DP curve, with ``rdp_curves``
-below it); ``epsilon_methods`` and ``guarantee``. The bounds of selections stand in
-``private_selection.bounds``. ``discretisation`` and ``reading_points`` choose grids, of which any
-is sound.
+Modules: ``events`` (what one run costs), ``kinds`` (those that dp-accounting does not have, and
+``kinds.foreign`` for those that it has) and ``event_json``; ``supported_events`` (what can be
+judged); ``dominating_pairs``; ``run_profile`` (one run's pair, with ``plds`` below it) and
+``run_rdp`` (its Renyi-DP curve, with ``rdp_curves`` below it); ``epsilon_methods`` and
+``guarantee``. The bounds of selections stand in ``private_selection.bounds``. ``discretisation``
+and ``reading_points`` choose grids, of which any is sound.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from optuna_dp.accounting import supported_events
 from optuna_dp.accounting.bounds import Method, ProfileMethod, PureMethod
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.accounting.kinds.foreign import kind_of
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.run_profile import known_by_curve, pair_of
 from optuna_dp.arrays import FloatArray
@@ -117,7 +117,7 @@ def _renyi(key: str, relation: str) -> Method:
 
 def curve_may_be_smallest(event: Any, relation: str) -> bool:
     """Returns whether the Renyi curve of an event may say less than its profile."""
-    if isinstance(event, OwnEvent) and event.curve_may_be_smaller:
+    if kind_of(event).curve_may_be_smaller:
         return True
     parts = supported_events.children(event)
     if parts:
@@ -128,7 +128,7 @@ def curve_may_be_smallest(event: Any, relation: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _voting(key: str, relation: str) -> Mapping[str, Method]:
     event = event_from_json(json.loads(key))
-    event_methods = event.methods(relation, pair_of) if isinstance(event, OwnEvent) else None
+    event_methods = kind_of(event).methods(relation, pair_of)
     if event_methods is None:
         pair = pair_of(event, relation)
         event_methods = {"profile": ProfileMethod(pair, pair.reversed())}

@@ -9,29 +9,12 @@ from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.pld import PLDAccountant
 
 from optuna_dp.accounting import events
+from optuna_dp.accounting.kinds.foreign import kind_of
 
 
 def in_words(event: Any) -> str:
     """Returns what was done to the data, as one line of text."""
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        inner = in_words(event.event)
-        return inner if event.count == 1 else f"{event.count} times [{inner}]"
-    if isinstance(event, dp_event.ComposedDpEvent):
-        parts = [e for e in event.events if not isinstance(e, dp_event.NoOpDpEvent)]
-        return "; then ".join(map(in_words, parts)) or "nothing"
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        inner = in_words(event.event)
-        # Of all of it: without brackets the last part alone would seem to be on the sample.
-        inner = inner if isinstance(event.event, dp_event.GaussianDpEvent) else f"[{inner}]"
-        return f"{inner} on a Poisson sample of {event.sampling_probability:.6g}"
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return f"Gaussian noise of {event.noise_multiplier:g} times the sensitivity"
-    if isinstance(event, dp_event.LaplaceDpEvent):
-        return f"Laplace noise of {event.noise_multiplier:g} times the sensitivity"
-    if isinstance(event, dp_event.ZCDpEvent):
-        return f"a {event.rho:g}-zCDP mechanism"
-    words = event.words(in_words) if hasattr(event, "words") else repr(event)
-    return str(words)
+    return kind_of(event).words(in_words)
 
 
 def differences_of_runs(left: Any, right: Any) -> str:

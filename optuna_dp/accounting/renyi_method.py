@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from optuna_dp.accounting import run_rdp
 from optuna_dp.accounting.bounds import Method
-from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.accounting.kinds.foreign import kind_of
 from optuna_dp.accounting.rdp_curves import rdp_to_delta, rdp_to_epsilon
 from optuna_dp.arrays import FloatArray
 
@@ -39,6 +39,6 @@ class RdpMethod(Method):
 
 def renyi_method(event: Any, relation: str) -> RdpMethod:
     """Returns the bound of an event."""
-    reason = event.why_no_curve() if isinstance(event, OwnEvent) else None
+    reason = kind_of(event).why_no_curve()
     orders = run_rdp.orders_for(event)
     return RdpMethod(orders, run_rdp.rdp_of(event, relation, orders), reason)

@@ -3,7 +3,8 @@
 How the cost of each kind of event is computed:
 
 * what dp-accounting's PLD accountant takes: its pessimistic PLD, read at epsilon >= 0;
-* kinds of our own say what their pair is (:class:`optuna_dp.accounting.kinds.base.OwnEvent`);
+* kinds of our own and some of dp-accounting's say what their pair is
+  (:class:`optuna_dp.accounting.kinds.base.EventKind`);
 * events with an RDP curve only: the profile that the curve implies. In a composition their curves
   are added first and converted once. That is sound although the steps interleave adaptively:
   a step with a dominating pair is a garbling of it, with the same kernel on D and on D' given the
@@ -30,7 +31,8 @@ from optuna_dp.accounting import events, plds, sampled_gaussian, supported_event
 from optuna_dp.accounting.discretisation import interval_for
 from optuna_dp.accounting.dominating_pairs import LARGEST_EPSILON, DominatingPair
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.kinds.base import OwnEvent, Part
+from optuna_dp.accounting.kinds.base import Part
+from optuna_dp.accounting.kinds.foreign import kind_of, never_touches
 from optuna_dp.accounting.plds import DEFAULT_INTERVAL
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.errors import UnsupportedEventError
@@ -85,17 +87,14 @@ def pair_of_key(key: str, relation: str) -> DominatingPair:
 
 
 def _leaves(event: Any, count: int, relation: str) -> Iterator[tuple[Any, int]]:
-    if count == 0 or supported_events.never_touches(event) or pure_of(event, relation) == 0.0:
+    if count == 0 or never_touches(event) or pure_of(event, relation) == 0.0:
         return
-    if first_choice(event) is not None:
-        yield event, count  # The order within it matters.
-    elif isinstance(event, dp_event.SelfComposedDpEvent):
-        yield from _leaves(event.event, count * event.count, relation)
-    elif isinstance(event, dp_event.ComposedDpEvent):
-        for child in event.events:
-            yield from _leaves(child, count, relation)
-    else:
-        yield event, count
+    applications = kind_of(event).applications()
+    if applications is None or first_choice(event) is not None:
+        yield event, count  # Where a composition begins with a choice, the order in it matters.
+        return
+    for part in applications:
+        yield from _leaves(part.event, count * part.times, relation)
 
 
 def counted(event: Any, relation: str) -> dict[str, Part]:
@@ -109,27 +108,16 @@ def counted(event: Any, relation: str) -> dict[str, Part]:
 
 def known_by_curve(leaf: Any, relation: str) -> bool:
     """Returns whether an event without parts has a Renyi-DP curve and no profile."""
-    if isinstance(leaf, OwnEvent):
-        return leaf.known_by_curve
-    return not (
-        first_choice(leaf) is not None
-        or _is_on_a_sample(leaf, relation)
-        or supported_events.has_profile(leaf, relation)
-    )
-
-
-def _is_on_a_sample(event: Any, relation: str) -> bool:
-    # Under other relations it has a Renyi curve, or was refused.
-    return relation == "add_or_remove_one" and supported_events.sampled_by_pair(event, relation)
+    return first_choice(leaf) is None and kind_of(leaf).known_by_curve(relation)
 
 
 def first_choice(event: Any) -> tuple[Any, Any] | None:
     """Returns the choice with which a composition begins and what follows, if it does."""
     start = event
     for _ in range(2):  # The first part of a composition may itself be one event, repeated.
-        if isinstance(start, dp_event.ComposedDpEvent | dp_event.SelfComposedDpEvent):
+        if kind_of(start).applications() is not None:
             start = next(iter(supported_events.children(start)), None)
-    if not isinstance(start, OwnEvent) or not start.cheaper_first:
+    if not kind_of(start).cheaper_first:
         return None
     # Lazy: only choices among utilities need it.
     from optuna_dp.accounting.kinds.bounded_range import choice_and_rest
@@ -160,9 +148,7 @@ def parts_of(event: Any, relation: str) -> list[Part]:
         elif known_by_curve(leaf, relation):
             rdp_only.append(dp_event.SelfComposedDpEvent(leaf, count))
         else:
-            parts.append(
-                leaf.part(count, relation) if isinstance(leaf, OwnEvent) else Part(leaf, count)
-            )
+            parts.append(kind_of(leaf).part(count, relation))
     if precision > 0.0:
         parts.append(Part(dp_event.GaussianDpEvent(precision**-0.5), 1))
     if rdp_only:
@@ -184,22 +170,14 @@ def pair_of_part(key: str, relation: str) -> DominatingPair | None:
             composed(parts, relation), plds.fft_slack(sum(part.times for part in parts))
         )
         return _smaller(in_order, unordered)
-    if isinstance(event, OwnEvent):
-        return event.pair(relation, pair_of)
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        pair: DominatingPair = event.event.pair_of_many(event.count)
-        return pair
-    if _is_on_a_sample(event, relation):
-        # No sampler of this package draws samples.
-        from optuna_dp.accounting.sampled_pairs import sampled
-
-        return sampled(pair_of(event.event, relation), event.sampling_probability)
-    if isinstance(event, dp_event.ComposedDpEvent | dp_event.RandomizedResponseDpEvent):
+    kind = kind_of(event)
+    pair = kind.pair(relation, pair_of)
+    if pair is None and kind.applications() is not None:
         # Lazy: only runs described by known bounds need it.
-        from optuna_dp.accounting.known_bounds import pair_of_what_is_known
+        from optuna_dp.accounting.known_bounds import pair_of_curve
 
-        return pair_of_what_is_known(event, relation)
-    return None
+        return pair_of_curve(event, relation)  # Of all events that are known by a curve only.
+    return pair
 
 
 def _smaller(left: DominatingPair, right: DominatingPair) -> DominatingPair:

@@ -23,7 +23,7 @@ from scipy import special
 
 from optuna_dp.accounting import events, sampled_gaussian, supported_events
 from optuna_dp.accounting.event_json import canonical_key, event_from_json
-from optuna_dp.accounting.kinds.base import OwnEvent
+from optuna_dp.accounting.kinds.foreign import has_rdp, kind_of
 from optuna_dp.accounting.pure import pure_of
 from optuna_dp.accounting.rdp_curves import (
     DEFAULT_ORDERS,
@@ -86,8 +86,7 @@ def orders_for(event: Any) -> FloatArray:
 
 
 def _given_orders(event: Any) -> Iterator[float]:
-    if isinstance(event, OwnEvent):
-        yield from event.given_orders
+    yield from kind_of(event).given_orders
     for part in supported_events.children(event):
         yield from _given_orders(part)
 
@@ -102,22 +101,12 @@ def _rdp(event: Any, relation: str, orders: FloatArray) -> FloatArray:
         # Cached as well: the same training is a part of many trees, and its series takes long.
         return _rdp_cached(canonical_key(child), relation, tuple(orders.tolist()))
 
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        if event.count == 0:
-            return np.zeros_like(orders)
-        return np.asarray(event.count * of(event.event))
-    if isinstance(event, dp_event.ComposedDpEvent):
-        total = np.zeros_like(orders)
-        for child in event.events:
-            with np.errstate(over="ignore"):  # to inf: nothing is known
-                total = total + of(child)
-        return total
-    event_curve = event.curve(orders, relation, of) if isinstance(event, OwnEvent) else None
+    event_curve = kind_of(event).curve(orders, relation, of)
     if event_curve is not None:
         return event_curve
     pure = pure_of(event, relation)
     bound = pure_rdp(pure, orders)
-    if supported_events.has_rdp(event, relation):
+    if has_rdp(event, relation):
         native = _halve_gaussians(event) if relation == "replace_one" else event
         # The series of a sampled Gaussian ends at whole orders, and is long at large ones.
         long = np.zeros(orders.shape, dtype=bool)

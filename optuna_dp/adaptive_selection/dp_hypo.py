@@ -147,9 +147,9 @@ class DPHyPOSampler(SelectionSampler):
 
     def _promised(self, startup_runs: int | None) -> int:
         """Returns how many runs are promised to come from the prior."""
-        wanted = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
+        count = None if startup_runs is None else whole("startup_runs", startup_runs, 0)
         if self._schedule == "any":
-            if wanted:
+            if count:
                 raise InvalidArgumentError(
                     "startup_runs",
                     startup_runs,
@@ -157,7 +157,7 @@ class DPHyPOSampler(SelectionSampler):
                     'Runs from the prior lower the cost with schedule="batch" only.',
                 )
             return 0
-        return 0 if wanted == 0 else max(wanted or 0, self._batch_size)
+        return 0 if count == 0 else max(count or 0, self._batch_size)
 
     def _in_words(self) -> dict[str, Any]:
         return {
@@ -214,7 +214,7 @@ class DPHyPOSampler(SelectionSampler):
         return completed_batches(
             study,
             number - number % self._batch_size,
-            own=lambda trial: self._asked_by_this_thread(study, trial),
+            is_own=lambda trial: self._asked_by_this_thread(study, trial),
         )
 
 

@@ -110,14 +110,14 @@ def _single(event: Any, count: int) -> _Step:
 
 def _merge_gaussians(steps: list[_Step]) -> list[_Step]:
     """Plain Gaussian releases compose to one: the squares of the distances add up."""
-    merged, others = {"gaussian": 0.0, "zcdp": 0.0}, []
+    merged, unmerged = {"gaussian": 0.0, "zcdp": 0.0}, []
     for step in steps:
         if step.kind in merged and step.sampling == 1.0:
             merged[step.kind] += step.count / step.scale**2
         elif step.sampling > 0.0 and step.count > 0:
-            others.append(step)
+            unmerged.append(step)
     plain = [_Step(k, 1.0 / math.sqrt(v), 1.0, 1) for k, v in merged.items() if v > 0.0]
-    return plain + others
+    return plain + unmerged
 
 
 def _compose(steps: list[_Step], *, replace: bool) -> DominatingPair:
@@ -143,11 +143,11 @@ def _centres(step: _Step, replace: bool) -> tuple[float, float]:
 def _edges(step: _Step, replace: bool, n: int) -> FloatArray:
     """Returns n interior bin edges, even in the output, that cover all but ~1e-20 of the mass."""
     reach = (9.5 if step.kind != "laplace" else 0.0) * step.scale
-    first, last = _centres(step, replace)[1], 1.0
+    low_centre, high_centre = _centres(step, replace)[1], 1.0
     if step.kind == "laplace":
         # Beyond the centres the loss is constant: one bin on either side loses nothing.
-        return np.linspace(min(first, 0.0), last, n)
-    return np.linspace(first - reach, last + reach, n)
+        return np.linspace(min(low_centre, 0.0), high_centre, n)
+    return np.linspace(low_centre - reach, high_centre + reach, n)
 
 
 def _loss(x: FloatArray, step: _Step, replace: bool) -> FloatArray:
@@ -196,11 +196,11 @@ def _pair(on: FloatArray, off: FloatArray, infinite: float, null: float) -> Domi
     # So does what one law hardly has: it joins the outputs of lowest or of highest loss.
     low, high = ~solid & (on <= off), ~solid & (on > off)
     masses = []
-    for law, rest in ((on, infinite), (off, null)):
+    for law, atom in ((on, infinite), (off, null)):
         merged = _sums(group, law[solid][order])
         merged[0] += law[low].sum()
         merged[-1] += law[high].sum()
-        masses.append(merged * ((1.0 - rest) / merged.sum()))  # a matter of rounding
+        masses.append(merged * ((1.0 - atom) / merged.sum()))  # a matter of rounding
     on, off = masses
     return DominatingPair(
         losses=np.log(on) - np.log(off), mass=on, infinite_mass=infinite, null_mass=null
@@ -277,9 +277,9 @@ def _lattice_width(steps: list[_Step], replace: bool) -> float:
     points = _POINTS_PER_ROOT_OF_STEPS * math.sqrt(sum(step.count for step in steps))
     width = max(highest + lowest, 1e-6) / min(max(points, _FEWEST_POINTS), _MOST_POINTS)
     # Losses that are constants rather than continuous should fall on the lattice.
-    fixed = [s.scale for s in steps if s.kind == "response"]
-    fixed += [1.0 / s.scale for s in steps if s.kind == "laplace" and s.sampling == 1.0]
-    return fixed[0] / math.ceil(fixed[0] / width) if fixed and fixed[0] > 0.0 else width
+    scales = [s.scale for s in steps if s.kind == "response"]
+    scales += [1.0 / s.scale for s in steps if s.kind == "laplace" and s.sampling == 1.0]
+    return scales[0] / math.ceil(scales[0] / width) if scales and scales[0] > 0.0 else width
 
 
 def _low_side(
@@ -293,8 +293,8 @@ def _low_side(
     lattices: list[tuple[int, FloatArray, int]] = []
     for step in steps:
         index, mass, infinite = _round_down(step, replace, width, reverse)
-        first = int(index.min())
-        lattices.append((first, _sums(index - first, mass), step.count))
+        lowest = int(index.min())
+        lattices.append((lowest, _sums(index - lowest, mass), step.count))
         finite *= (1.0 - infinite) ** step.count
     k, total = _convolve(lattices, width)
     return (k[k > 0], total[k > 0]), 1.0 - finite
@@ -314,11 +314,11 @@ def _round_down(
     loss = _loss(x, step, replace)
     k = np.arange(math.floor(loss[0] / width), math.ceil(loss[-1] / width) + 1)
     sign = -1.0 if reverse else 1.0
-    tried = []
+    roundings = []
     for part in (1e-4, 1e-3, 1e-2, 0.1, 0.5):
         edges = np.unique(np.interp((k + 0.5 + sign * part) * width, loss, x))
-        tried.append(_floor(*_atoms(step, replace, edges, reverse), width))
-    return min(tried, key=lambda rounded: rounded[3])[:3]
+        roundings.append(_floor(*_atoms(step, replace, edges, reverse), width))
+    return min(roundings, key=lambda rounded: rounded[3])[:3]
 
 
 def _floor(
@@ -338,14 +338,14 @@ def _convolve(
     """Returns the lattice indices and masses of the sum of all steps' losses."""
     orders = np.concatenate([-np.logspace(-2, 2.5, 60)[::-1], np.logspace(-2, 2.5, 60)]) * width
     log_mgf = np.zeros(orders.size)
-    first = 0
+    offset = 0
     for start, mass, count in lattices:
         # A block of neighbours counts as if it stood at its outer end: an upper bound.
         block = mass.size // _BLOCKS + 1
         ends = orders[:, None, None] * np.add.outer([0, block - 1], np.arange(0, mass.size, block))
         log_mgf += count * special.logsumexp(ends.max(axis=1), b=_merge(mass, block), axis=1)
-        first += start * count
-    # Chernoff: all but _ALIASED_MASS of the sum lies in [low, high] (counted from ``first``).
+        offset += start * count
+    # Chernoff: all but _ALIASED_MASS of the sum lies in [low, high] (counted from ``offset``).
     reach = (log_mgf - math.log(_ALIASED_MASS)) / orders
     low = max(0, math.floor(float(np.max(reach[orders < 0.0]))))
     high = math.ceil(float(np.min(reach[orders > 0.0])))
@@ -357,4 +357,4 @@ def _convolve(
     total = np.roll(fft.irfft(spectrum, size), -(low % size))[: high - low + 1]
     noise = max(0.0, -float(total.min()))
     total[total < 4.0 * noise] = 0.0
-    return (first + low + np.arange(total.size)).astype(np.float64), total
+    return (offset + low + np.arange(total.size)).astype(np.float64), total

@@ -35,20 +35,22 @@ def choices_and_others(event: Any, count: int = 1) -> tuple[dict[float, int], li
     if not isinstance(event, dp_event.ComposedDpEvent):
         return {}, [_times(event, count)]
     choices: dict[float, int] = {}
-    others: list[Any] = []
+    events: list[Any] = []
     for child in event.events:
-        found, rest = choices_and_others(child, count)
-        others += rest
-        for epsilon, times in found.items():
+        child_choices, child_events = choices_and_others(child, count)
+        events += child_events
+        for epsilon, times in child_choices.items():
             choices[epsilon] = choices.get(epsilon, 0) + times
-    return choices, others
+    return choices, events
 
 
-def attack_with_choices(choices: dict[float, int], rest: DominatingPair, delta: float) -> float:
+def attack_with_choices(
+    choices: dict[float, int], attainable: DominatingPair, delta: float
+) -> float:
     """Returns an epsilon that choices of these ranges, and an attainable rest, exceed at delta."""
-    best = max(rest.epsilon(delta), rest.reversed().epsilon(delta))
+    best = max(attainable.epsilon(delta), attainable.reversed().epsilon(delta))
     for share in _ENDS:
-        pair: DominatingPair | None = rest
+        pair: DominatingPair | None = attainable
         for epsilon, count in choices.items():
             pair = None if pair is None else _product(pair, epsilon, share * epsilon, count)
         if pair is not None:

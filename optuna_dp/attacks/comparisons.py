@@ -84,26 +84,26 @@ def _epsilons(key: str, relation: str, delta: float) -> Mapping[str, float]:
 def _methods(key: str, relation: str) -> Mapping[str, Method]:
     event = event_from_json(json.loads(key))
     bounds = event.density_bounds
-    found: dict[str, Method] = {}
+    methods: dict[str, Method] = {}
     if koskela_applies(event.trials, bounds):
         pair = pair_of(event.run, relation)
         backward = pair.reversed()
-        found["koskela"] = ProfileMethod(_Koskela(pair, event), _Koskela(backward, event))
+        methods["koskela"] = ProfileMethod(_Koskela(pair, event), _Koskela(backward, event))
     if bounds != (1.0, 1.0):
         orders = run_rdp.orders_for(event)
         run = run_rdp.rdp_of(event.run, relation, orders)
-        found["theorem_1"] = RdpMethod(
+        methods["theorem_1"] = RdpMethod(
             orders,
             theorem1_as_printed(orders, run, event.trials, bounds),
             why_no_rdp(event.trials) or "it covers negative binomial laws only",
         )
-    return found
+    return methods
 
 
 def koskela_applies(trials: TrialCount, density_bounds: tuple[float, float] = (1.0, 1.0)) -> bool:
     """Returns whether the bound covers this law of T and these density bounds."""
-    known = isinstance(trials, NegativeBinomial | Poisson | Binomial)
-    return known and tuple(density_bounds) == (1.0, 1.0)
+    is_covered = isinstance(trials, NegativeBinomial | Poisson | Binomial)
+    return is_covered and tuple(density_bounds) == (1.0, 1.0)
 
 
 def koskela_delta(pair: DominatingPair, trials: TrialCount, epsilons: npt.ArrayLike) -> FloatArray:
@@ -129,8 +129,8 @@ def koskela_delta(pair: DominatingPair, trials: TrialCount, epsilons: npt.ArrayL
     eps = np.asarray(epsilons, dtype=np.float64)
     log_ratio = _log_ratio(pair, trials)
     inner = np.asarray(pair.delta(eps - log_ratio)) if np.isfinite(log_ratio) else 1.0
-    none = float(trials.pmf(0)) * -np.expm1(np.minimum(eps, 0.0))
-    return np.asarray(np.minimum(1.0, trials.mean * inner + none), dtype=np.float64)
+    no_run = float(trials.pmf(0)) * -np.expm1(np.minimum(eps, 0.0))
+    return np.asarray(np.minimum(1.0, trials.mean * inner + no_run), dtype=np.float64)
 
 
 def _log_ratio(pair: DominatingPair, trials: TrialCount) -> float:

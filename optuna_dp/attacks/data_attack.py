@@ -43,15 +43,15 @@ def data_attack(
     inside = np.minimum(np.interp(events, high, high_prime), 1.0 - block)
     result = []
     for top, event, best in ((tops, events, np.max), (block, inside, np.min)):
-        stay, rest = 1.0 - top, np.maximum(1.0 - top - event, 0.0)
+        stay, complement = 1.0 - top, np.maximum(1.0 - top - event, 0.0)
         factor = best(stay @ vertices.T, axis=1)
-        seen = np.zeros(tops.shape[0])
-        unseen = np.zeros(tops.shape[0])
+        after_event = np.zeros(tops.shape[0])
+        before_event = np.zeros(tops.shape[0])
         for p in pmf[::-1]:
-            seen = p + factor * seen
-            values = event * seen[:, None] + rest * unseen[:, None]
-            unseen = best(values @ vertices.T, axis=1)
-        result.append(unseen)
+            after_event = p + factor * after_event
+            values = event * after_event[:, None] + complement * before_event[:, None]
+            before_event = best(values @ vertices.T, axis=1)
+        result.append(before_event)
     return result[0], result[1]
 
 
@@ -78,10 +78,10 @@ def search_data(
     """Returns the best attack found by a seeded evolution over (beta, theta), if there is one."""
     pmf, tail = truncated(trials, delta, math.log(big_c / c) * 2.0 + 5.0)
     w = (1.0 - c) / (big_c - c)
-    small, rest = (w, 1.0 - 2.0 * w) if w < 0.5 else (1.0 - w, 2.0 * w - 1.0)
+    small, remainder = (w, 1.0 - 2.0 * w) if w < 0.5 else (1.0 - w, 2.0 * w - 1.0)
     # One lambda for the event, one for the block, each small enough to have density C (or, if
     # that is more than half of the space, the complements of sets that are), and the others.
-    prior = (small, small, rest) if rest > 1e-9 else (0.5, 0.5)
+    prior = (small, small, remainder) if remainder > 1e-9 else (0.5, 0.5)
     vertices = policy_vertices(prior, c, big_c)
     size = len(prior)
     # A few mechanisms at a time for laws with long tails.
@@ -103,12 +103,12 @@ def search_data(
         # The best stay, unchanged; the others are their offspring, ever closer to them.
         parents = order[rng.integers(0, keep, population - keep)]
         width = 1.5 * 0.9**generation
-        new = []
+        offspring = []
         for values in (tops, events):
             child = values[parents] * np.exp(rng.normal(0.0, width, (parents.size, size)))
             fresh = rng.random(child.shape) < 0.05
             child[fresh] = np.exp(rng.uniform(math.log(delta), 0.0, int(fresh.sum())))
             child[rng.random(child.shape) < 0.05] = 0.0
-            new.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
-        tops, events = new
+            offspring.append(np.concatenate([values[order], np.minimum(child, 1.0)]))
+        tops, events = offspring
     return best

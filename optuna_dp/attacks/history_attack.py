@@ -25,8 +25,8 @@ def policy_vertices(prior: npt.ArrayLike, c: float, big_c: float) -> FloatArray:
     w = np.asarray(prior, dtype=np.float64)
     points = set()
     for free in range(w.size):
-        for others in itertools.product((c, big_c), repeat=w.size - 1):
-            f = np.insert(np.asarray(others, dtype=np.float64), free, 0.0)
+        for extremes in itertools.product((c, big_c), repeat=w.size - 1):
+            f = np.insert(np.asarray(extremes, dtype=np.float64), free, 0.0)
             f[free] = (1.0 - float(f @ w)) / w[free]
             if c - 1e-12 <= f[free] <= big_c + 1e-12:
                 points.add(tuple(np.round(f * w, 14).tolist()))
@@ -47,18 +47,18 @@ def shares_of(mass: FloatArray, tops: npt.ArrayLike, events: npt.ArrayLike) -> F
     size = np.maximum(mass, 1e-300)
     # From the lowest losses up, and from the highest down; O-mass counted from the same end.
     above = np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
-    for given, before, first in ((blocks, ends - mass, 0), (parts, above, 1)):
+    for masses, before, offset in ((blocks, ends - mass, 0), (parts, above, 1)):
         reached = np.zeros(blocks.shape[0])
-        taken = np.zeros(shares.shape[:2])
+        assigned = np.zeros(shares.shape[:2])
         for level in range(blocks.shape[1]):
-            reached = reached + given[:, level]
+            reached = reached + masses[:, level]
             now = np.clip((reached[:, None] - before) / size, 0.0, 1.0)
             # O-null outputs may be ranked anywhere: they help in a block, if there is one.
-            now = np.where(mass > 0.0, now, (reached[:, None] > 0.0) & (first == 0))
-            if first:
+            now = np.where(mass > 0.0, now, (reached[:, None] > 0.0) & (offset == 0))
+            if offset:
                 now = np.minimum(now, 1.0 - shares[:, :, ::2].sum(axis=2))
-            shares[:, :, -1 - 2 * level - first] = np.maximum(now - taken, 0.0)
-            taken = np.maximum(taken, now)
+            shares[:, :, -1 - 2 * level - offset] = np.maximum(now - assigned, 0.0)
+            assigned = np.maximum(assigned, now)
     shares[:, :, 0] += np.maximum(1.0 - shares.sum(axis=2), 0.0)
     return shares
 
@@ -137,11 +137,11 @@ class HistoryAttack:
         up, systems = np.zeros((shares.shape[0], n)), []
         for rank in range(ranks - 2, -1, -1):
             up += moves[rank + 1] @ values[rank + 1]
-            own = gamma * gain if rank % 2 else np.zeros(n)
+            reward = gamma * gain if rank % 2 else np.zeros(n)
             for _ in range(30):
                 weights = self._vertices[choices[rank]]
                 system = _Steps(weights, stays[rank], keep)
-                values[rank] = system.worth(own + keep * np.einsum("zi,iz->z", weights, up))
+                values[rank] = system.worth(reward + keep * np.einsum("zi,iz->z", weights, up))
                 now = self._choice(up + stays[rank] @ values[rank])
                 if np.array_equal(now, choices[rank]):
                     break
@@ -223,23 +223,23 @@ class HistoryAttack:
         """
         n = self.z.size
         parts = (shares * mass[:, None]).transpose(2, 0, 1)  # (ranks, lambdas, outputs)
-        both = np.stack([parts, np.cumsum(parts, axis=0)])
+        masses = np.stack([parts, np.cumsum(parts, axis=0)])
         # Row z is the masses shifted by z: a window of what stands between two rows of zeros.
-        padded = np.zeros((*both.shape[:3], both.shape[3] + 2 * (n - 1)))
-        padded[..., n - 1 : 1 - n] = both
+        padded = np.zeros((*masses.shape[:3], masses.shape[3] + 2 * (n - 1)))
+        padded[..., n - 1 : 1 - n] = masses
         rows = sliding_window_view(padded, n, axis=-1)[..., self._first :: -1, :][..., :n, :]
         # Written where those before were: new memory takes longer than what is put in it.
         room = mass is self.on, rows.shape
         if room not in self._room:
             self._room[room] = np.empty(rows.shape)
-        made = self._room[room]
-        made[...] = rows
+        windows = self._room[room]
+        windows[...] = rows
         # What would leave the lattice stays at its ends.
-        sums = np.zeros((*both.shape[:3], both.shape[3] + 1))
-        np.cumsum(both, axis=-1, out=sums[..., 1:])
-        made[..., 0] += sums[..., self._short]
-        made[..., -1] += sums[..., -1:] - sums[..., self._long]
-        return made[0], made[1]
+        sums = np.zeros((*masses.shape[:3], masses.shape[3] + 1))
+        np.cumsum(masses, axis=-1, out=sums[..., 1:])
+        windows[..., 0] += sums[..., self._short]
+        windows[..., -1] += sums[..., -1:] - sums[..., self._long]
+        return windows[0], windows[1]
 
     def _add_gradient(
         self, gradient: FloatArray, weights: FloatArray, visits: FloatArray, values: FloatArray

@@ -53,26 +53,31 @@ def search_history(
     prior = (share, 1.0 - 2.0 * share, share) if share < 0.5 - 1e-9 else (0.5, 0.5)
 
     def climb(
-        points: float, tops: FloatArray, events: FloatArray, level: float, own: bool, most: int
+        points: float,
+        tops: FloatArray,
+        events: FloatArray,
+        level: float,
+        own_law: bool,
+        moves: int,
     ) -> _Climbed:
         world = HistoryAttack(pair, (c, big_c), prior, reach, points)
 
         def outcome(shares: FloatArray, epsilon: float) -> Outcome:
-            if geometric or not own:
+            if geometric or not own_law:
                 return world.geometric(shares, gamma, epsilon)
-            found = world.finite(shares, pmf, epsilon)
-            return replace(found, off=found.off + tail)
+            result = world.finite(shares, pmf, epsilon)
+            return replace(result, off=result.off + tail)
 
         # Masses too weak for an epsilon lose less the less they are: up from there lies nothing.
         for lower in _LOWER:
-            found = _climb(world.on, outcome, tops, events, delta, level - lower, most)
-            if math.isfinite(found[0]):
+            climbed = _climb(world.on, outcome, tops, events, delta, level - lower, moves)
+            if math.isfinite(climbed[0]):
                 break
-        return found
+        return climbed
 
     # Long laws are searched under the geometric law of their mean, which is solved at once.
-    own = geometric or pmf.size <= _SHORT
-    tries = 60 if geometric or not own else max(6, _SLOTS // pmf.size)
+    own_law = geometric or pmf.size <= _SHORT
+    tries = 60 if geometric or not own_law else max(6, _SLOTS // pmf.size)
     middle = min(max(start.blocks[-1] if start.blocks else 0.5, 1e-6), 0.999)
     part = min(max(start.masses[-1] if start.masses else delta, 1e-300), 0.999)
     size = (len(prior), 1)
@@ -82,28 +87,28 @@ def search_history(
             np.minimum(middle * np.array(lower[: len(prior)]), 0.999).reshape(size),
             np.minimum(part * np.array(upper[: len(prior)]), 0.999).reshape(size),
             plain,
-            own,
+            own_law,
             tries // 2,
         )
         for lower, upper in _STARTS
     ]
     single = max(looks, key=_level)
     # With each rank cut in two, and then on a finer lattice.
-    found = climb(_COARSE, *_cut(single)[1:], max(single[0], plain), own, tries)
-    best = max(single, found, key=_level)
+    refined = climb(_COARSE, *_cut(single)[1:], max(single[0], plain), own_law, tries)
+    best = max(single, refined, key=_level)
     if geometric:
         # Ranks in one part may gain more there than those in two.
-        begins = [single] if best is single else [single, found]
-        fine = [climb(_FINE, *each[1:], max(each[0], plain), own, tries) for each in begins]
+        begins = [single] if best is single else [single, refined]
+        fine = [climb(_FINE, *begin[1:], max(begin[0], plain), own_law, tries) for begin in begins]
         best = max([best, *fine], key=_level)
         if best[1].shape[1] == 1:  # where ranks in two parts were no better
             world = HistoryAttack(pair, (c, big_c), prior, reach, _FINE)
             for parts, moves in ((1, 120), (2, 60)):
                 begin = best if parts == 1 else _cut(best)
                 level = best[0] if math.isfinite(best[0]) else plain
-                moved = _polished(world, gamma, begin, level, delta, moves)
-                best = max(best, moved, key=_level)
-    elif not own:
+                polished = _polished(world, gamma, begin, level, delta, moves)
+                best = max(best, polished, key=_level)
+    elif not own_law:
         best = climb(_COARSE, *best[1:], plain, True, 2)
     level, tops, events = best
     if not math.isfinite(level):
@@ -118,7 +123,7 @@ def _climb(
     events: FloatArray,
     delta: float,
     level: float,
-    most: int,
+    moves: int,
 ) -> tuple[float, FloatArray, FloatArray]:
     """Returns what an ascent from one mechanism reaches: (epsilon, tops, events).
 
@@ -132,48 +137,48 @@ def _climb(
         events: Shape (lambdas, m).
         delta: Of the epsilon.
         level: The epsilon to begin with.
-        most: How many mechanisms may be tried.
+        moves: How many mechanisms may be tried.
     """
     shares = shares_of(mass, tops, events)
-    found = outcome(shares, level)
+    result = outcome(shares, level)
     part = 1.0
-    for _ in range(most):
-        height = found.on - math.exp(level) * found.off
-        best = found.gradient.argmax(axis=2)[:, :, None]
-        wanted = np.zeros_like(shares)
-        np.put_along_axis(wanted, best, 1.0, axis=2)
-        tried = (1.0 - part) * shares + part * wanted
-        new = outcome(tried, level)
+    for _ in range(moves):
+        height = result.on - math.exp(level) * result.off
+        best = result.gradient.argmax(axis=2)[:, :, None]
+        target = np.zeros_like(shares)
+        np.put_along_axis(target, best, 1.0, axis=2)
+        proposal = (1.0 - part) * shares + part * target
+        new = outcome(proposal, level)
         if new.on - math.exp(level) * new.off <= height + 1e-6 * abs(height):
             part *= 0.5
             if part < 1e-3:
                 break
             continue
-        shares, found, part = tried, new, min(1.0, 2.0 * part)
-        shown = shown_epsilon(found.on, found.off, delta)
-        if shown > level + 1e-7:
-            level = shown
-            found = outcome(shares, level)
+        shares, result, part = proposal, new, min(1.0, 2.0 * part)
+        reached = shown_epsilon(result.on, result.off, delta)
+        if reached > level + 1e-7:
+            level = reached
+            result = outcome(shares, level)
     # Said again by masses alone, as it is reported.
     masses = np.einsum("ijr,j->ir", shares, mass)
     tops, events = masses[:, :0:-2], masses[:, -2::-2]
     shares = shares_of(mass, tops, events)
     for _ in range(2):
-        found = outcome(shares, level)
-        level = shown_epsilon(found.on, found.off, delta)
+        result = outcome(shares, level)
+        level = shown_epsilon(result.on, result.off, delta)
         if not math.isfinite(level):
             break
     return level, tops, events
 
 
-def _cut(found: _Climbed) -> _Climbed:
+def _cut(attack: _Climbed) -> _Climbed:
     """Returns the same with each rank cut in two."""
-    tops, events = (np.concatenate([masses, masses], axis=1) / 2.0 for masses in found[1:])
-    return found[0], tops, events
+    tops, events = (np.concatenate([masses, masses], axis=1) / 2.0 for masses in attack[1:])
+    return attack[0], tops, events
 
 
-def _level(found: _Climbed) -> float:
-    return found[0]
+def _level(attack: _Climbed) -> float:
+    return attack[0]
 
 
 def _polished(
@@ -208,23 +213,23 @@ def _polished(
         return of.on - math.exp(level) * of.off
 
     tops, events = start[1].copy(), start[2].copy()
-    found, step, tried = outcome(level), _FIRST, 0
-    while step > _LAST and tried < moves:
-        moved = False
+    best, step, evaluations = outcome(level), _FIRST, 0
+    while step > _LAST and evaluations < moves:
+        is_better = False
         for masses, seed in zip((tops, events), _SEEDS, strict=True):
             for at in np.ndindex(masses.shape):
                 old = float(masses[at])
                 ways = [min(old * math.exp(way * step), 0.999) for way in (1.0, -1.0)]
                 for new in ways if old > 1e-12 else [seed * step]:
                     masses[at] = new
-                    other = outcome(level)
-                    tried += 1
-                    if height(other) > height(found) + 1e-6 * delta:
-                        found, moved = other, True
+                    neighbour = outcome(level)
+                    evaluations += 1
+                    if height(neighbour) > height(best) + 1e-6 * delta:
+                        best, is_better = neighbour, True
                         break
                     masses[at] = old
-                if shown(found) > level:
-                    level = shown(found)
-                    found = outcome(level)
-        step = step if moved else 0.5 * step
-    return shown(found), tops, events
+                if shown(best) > level:
+                    level = shown(best)
+                    best = outcome(level)
+        step = step if is_better else 0.5 * step
+    return shown(best), tops, events

@@ -106,9 +106,9 @@ def strongest_policy_attack(
         if policy == "history":
             if direction != plain.direction:
                 continue  # the larger of the two directions costs more, with and without a policy
-            found = search_history(one_way, trials, c, big_c, plain)
+            attack = search_history(one_way, trials, c, big_c, plain)
         else:
-            found = search_data(one_way, trials, c, big_c, target)
-        if found is not None and found[0] > best.epsilon:
-            best = PolicyAttack(found[0], target, policy, direction, *found[1:])
+            attack = search_data(one_way, trials, c, big_c, target)
+        if attack is not None and attack[0] > best.epsilon:
+            best = PolicyAttack(attack[0], target, policy, direction, *attack[1:])
     return best

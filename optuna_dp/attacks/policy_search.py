@@ -34,9 +34,9 @@ def rows(table: FloatArray) -> Masses:
 
 def truncated(trials: TrialCount, delta: float, epsilon: float) -> tuple[FloatArray, float]:
     """Returns (P[T = 1..N], P[T > N]) with a tail that hardly matters to the attack."""
-    wanted = 1e-4 * delta * math.exp(-max(epsilon, 0.0))
+    tail_limit = 1e-4 * delta * math.exp(-max(epsilon, 0.0))
     n = 1
-    while float(trials.tail(n)) > wanted and n < _LONGEST_RUN:
+    while float(trials.tail(n)) > tail_limit and n < _LONGEST_RUN:
         n = n + max(1, n // 8)
     if trials.maximum is not None:
         n = min(n, trials.maximum)

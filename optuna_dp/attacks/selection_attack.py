@@ -73,13 +73,13 @@ def strongest_attack(pair: DominatingPair, trials: TrialCount, delta: float) -> 
 @functools.lru_cache(maxsize=64)
 def _strongest(pair: DominatingPair, trials: TrialCount, target: float) -> SelectionAttack:
     """The planner asks for the same selection with several density bounds, or after pilots."""
-    found = []
+    attacks = []
     for direction, one_way in (("forward", pair), ("reverse", pair.reversed())):
         search = AttackSearch(one_way, trials)
         eps = _largest_epsilon(search, target)
         masses, blocks = search.best(eps)[1:]
-        found.append(SelectionAttack(eps, target, direction, masses, blocks))
-    return max(found, key=lambda attack: attack.epsilon)
+        attacks.append(SelectionAttack(eps, target, direction, masses, blocks))
+    return max(attacks, key=lambda attack: attack.epsilon)
 
 
 def _largest_epsilon(search: AttackSearch, delta: float) -> float:
@@ -109,8 +109,10 @@ class AttackSearch:
         near_one = 1.0 - np.logspace(-6, -1, 40)
         self._q = np.unique(np.concatenate([[0.0], np.logspace(-9, -0.05, _GRID), near_one]))
         self._g = np.minimum(1.0, np.interp(self._q, self._low, self._low_prime))
-        own = self._high[:: max(1, self._high.size // 60)]
-        a = np.concatenate([np.logspace(-15, 0, _GRID), own[(own > 0.0) & (own < 1.0)], near_one])
+        vertices = self._high[:: max(1, self._high.size // 60)]
+        a = np.concatenate(
+            [np.logspace(-15, 0, _GRID), vertices[(vertices > 0.0) & (vertices < 1.0)], near_one]
+        )
         self._a = np.unique(a)
         b = self._beyond(self._a)
         o, o_prime = np.diff(self._a, prepend=0.0), np.diff(b, prepend=0.0)
@@ -135,15 +137,15 @@ class AttackSearch:
     def best(self, eps: float) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
         """Returns (delta, masses, blocks) of the best attack found at ``eps``."""
         totals = self._totals(eps)
-        last, column = (int(i) for i in np.unravel_index(totals.argmax(), totals.shape))
-        delta = self._with_none(float(totals[last, column]), eps)
-        if totals[last, column] <= 0.0:
+        row_of_best, column = (int(i) for i in np.unravel_index(totals.argmax(), totals.shape))
+        delta = self._with_none(float(totals[row_of_best, column]), eps)
+        if totals[row_of_best, column] <= 0.0:
             return delta, (), ()
         columns = [column]
-        for row in totals[:last][::-1]:
+        for row in totals[:row_of_best][::-1]:
             columns.append(int(row[: columns[-1] + 1].argmax()))
         blocks = self._q[columns[::-1]]
-        return delta, tuple(self._a[: last + 1].tolist()), tuple(blocks.tolist())
+        return delta, tuple(self._a[: row_of_best + 1].tolist()), tuple(blocks.tolist())
 
     def _with_none(self, top: float, eps: float) -> float:
         """Adds what T = 0 tells at a negative eps."""

@@ -29,11 +29,11 @@ def strongest_known_attack(event: Any, relation: str, delta: float) -> float:
     """
     if isinstance(event, PrivateSelectionDpEvent):
         return _selection(event, relation, delta)
-    choices, others = choices_and_others(event)
+    choices, events = choices_and_others(event)
     try:
         if choices:
-            rest = _attainable(canonical_key(dp_event.ComposedDpEvent(others)), relation)
-            return max(attack_with_choices(choices, pair, delta) for pair in rest)
+            pairs_of_rest = _attainable(canonical_key(dp_event.ComposedDpEvent(events)), relation)
+            return max(attack_with_choices(choices, pair, delta) for pair in pairs_of_rest)
         if sampled_by_pair(event, relation):
             inner = _attainable(canonical_key(event.event), relation)
             pairs = tuple(sampled(pair, event.sampling_probability) for pair in inner)
@@ -50,17 +50,17 @@ def _selection(event: PrivateSelectionDpEvent, relation: str, delta: float) -> f
         pairs = _attainable(canonical_key(event.run), relation)
     except UnsupportedEventError:
         return 0.0
-    found = [strongest_attack(pair, event.trials, delta).epsilon for pair in pairs]
+    epsilons = [strongest_attack(pair, event.trials, delta).epsilon for pair in pairs]
     # The policies of these attacks adapt from the second run on; start-up runs forbid it.
     if event.density_bounds != (1.0, 1.0) and event.startup_runs == 0:
         policy: Literal["history", "data"] = "data" if event.policy == "data" else "history"
-        found += [
+        epsilons += [
             strongest_policy_attack(
                 pair, event.trials, event.density_bounds, delta, policy=policy
             ).epsilon
             for pair in pairs
         ]
-    return max(found)
+    return max(epsilons)
 
 
 @functools.lru_cache(maxsize=16)

@@ -59,14 +59,14 @@ def with_outputs(
     trials: Sequence[FrozenTrial], fidelity_of: Callable[[int], Fidelity]
 ) -> list[Pilot]:
     """Returns the pilots that have an output, by number."""
-    found = []
+    pilots = []
     for trial in trials:
         values = output(trial)
         if values is None or not began(trial):
             continue
         record = SlotRecord.from_json(trial.system_attrs[SLOT_KEY])
         params, distributions = stored_form(trial)
-        found.append(
+        pilots.append(
             Pilot(
                 rung=fidelity_of(trial.number).rung,
                 params=params,
@@ -76,7 +76,7 @@ def with_outputs(
                 enqueued=was_enqueued(trial),
             )
         )
-    return found
+    return pilots
 
 
 def ranked(pilots: Sequence[Pilot], signs: Sequence[float]) -> list[Pilot]:
@@ -130,8 +130,12 @@ def chosen(how: Choose, pilots: Sequence[Pilot], signs: Sequence[float]) -> Chos
 
 def _repeats_of_first_guess(pilots: Sequence[Pilot], among: Sequence[Pilot]) -> list[Pilot]:
     """Those with the hyperparameters of the first pilot that was enqueued."""
-    first = next((pilot for pilot in pilots if pilot.enqueued), None)
-    return [] if first is None else [pilot for pilot in among if pilot.params == first.params]
+    first_guess = next((pilot for pilot in pilots if pilot.enqueued), None)
+    return (
+        []
+        if first_guess is None
+        else [pilot for pilot in among if pilot.params == first_guess.params]
+    )
 
 
 def _first_guess_or_better(pilots: Sequence[Pilot], top: Sequence[Pilot], sign: float) -> Pilot:
@@ -155,15 +159,17 @@ def _checked(answer: Any, pilots: Sequence[Pilot]) -> Chosen:
         )
     distributions: dict[str, BaseDistribution] = {}
     for name, value in answer.items():
-        known = [p.distributions[name] for p in pilots if name in p.distributions]
-        if not known:
+        ranges = [p.distributions[name] for p in pilots if name in p.distributions]
+        if not ranges:
             raise InvalidArgumentError(
                 "choose", answer, f"it returned a value for {name!r}, which no pilot has"
             )
-        tried = any(p.params.get(name) == value for p in pilots)  # Enqueued, out of the range.
-        if to_internal(known[0], value) is None and not tried:
+        is_of_a_pilot = any(
+            p.params.get(name) == value for p in pilots
+        )  # Enqueued, out of the range.
+        if to_internal(ranges[0], value) is None and not is_of_a_pilot:
             raise InvalidArgumentError(
-                "choose", answer, f"it returned {value!r} for {name!r}, outside {known[0]}"
+                "choose", answer, f"it returned {value!r} for {name!r}, outside {ranges[0]}"
             )
-        distributions[name] = known[0]
+        distributions[name] = ranges[0]
     return dict(answer), distributions

@@ -59,32 +59,36 @@ _TRAIN_AGAIN = (
 )
 
 
-def may_begin(trials: Sequence[FrozenTrial], number: int, first: int, paid: int) -> bool | None:
+def may_begin(
+    trials: Sequence[FrozenTrial], number: int, pilots: int, charged_runs: int
+) -> bool | None:
     """Returns whether a trial is a last run: yes, no, or not known yet (None).
 
-    ``number`` is its own, ``first`` the first that a last run may have (B), ``paid`` how many last
-    runs are charged for.
+    ``number`` is its own, ``pilots`` the first that a last run may have (B), ``charged_runs`` how
+    many last runs are charged for.
     """
-    before = [trial for trial in trials if first <= trial.number < number]
-    started = [trial for trial in before if began(trial)]
-    if len(started) >= paid or any(output(trial) is not None for trial in started):
+    earlier_trials = [trial for trial in trials if pilots <= trial.number < number]
+    last_runs = [trial for trial in earlier_trials if began(trial)]
+    if len(last_runs) >= charged_runs or any(output(trial) is not None for trial in last_runs):
         return False
-    if any(not ended(trial) for trial in before) or len(before) < number - first:
+    if any(not ended(trial) for trial in earlier_trials) or len(earlier_trials) < number - pilots:
         return None
     return True
 
 
-def end_of(trials: Sequence[FrozenTrial], first: int, paid: int) -> int | None:
+def end_of(trials: Sequence[FrozenTrial], pilots: int, charged_runs: int) -> int | None:
     """Returns the number after the study's last run; None if a last run is still to come."""
-    later = sorted((t for t in trials if t.number >= first and began(t)), key=lambda t: t.number)
-    for count, trial in enumerate(later, start=1):
-        if output(trial) is not None or (count == paid and ended(trial)):
+    last_runs = sorted(
+        (t for t in trials if t.number >= pilots and began(t)), key=lambda t: t.number
+    )
+    for count, trial in enumerate(last_runs, start=1):
+        if output(trial) is not None or (count == charged_runs and ended(trial)):
             return trial.number + 1
     return None
 
 
 def wait_for_turn(
-    study: Study, number: int, settings: BudgetSettings, own: Callable[[FrozenTrial], bool]
+    study: Study, number: int, settings: BudgetSettings, is_own: Callable[[FrozenTrial], bool]
 ) -> bool:
     """Returns whether a trial beyond the pilots is a last run; waits for last runs before it.
 
@@ -92,20 +96,22 @@ def wait_for_turn(
         study: The study.
         number: The trial's number.
         settings: What the study's plan records.
-        own: Whether this very thread started a trial; waiting for it would be for ever.
+        is_own: Whether this very thread started a trial; waiting for it would be for ever.
 
     Raises:
         WaitError: If a run waited for is this thread's own.
     """
-    first = settings.pilots
+    pilots = settings.pilots
 
     def read() -> bool | None:
-        trials = from_number(trials_of(study), first)
-        answer = may_begin(trials, number, first, settings.paid)
-        mine = [t.number for t in trials if first <= t.number < number and not ended(t) and own(t)]
-        if answer is None and mine:
+        trials = from_number(trials_of(study), pilots)
+        answer = may_begin(trials, number, pilots, settings.paid)
+        own_runs = [
+            t.number for t in trials if pilots <= t.number < number and not ended(t) and is_own(t)
+        ]
+        if answer is None and own_runs:
             raise WaitError(
-                f"Trial {number} is a spare run, used only if the last run, trial {mine[0]}, "
+                f"Trial {number} is a spare run, used only if the last run, trial {own_runs[0]}, "
                 "fails. This thread started the last run. Tell its result first (study.tell)."
             )
         return answer
@@ -129,16 +135,16 @@ def words_on_failure(trial: FrozenTrial, settings: BudgetSettings) -> str:
 def warn_if_failed(trials: Sequence[FrozenTrial], settings: BudgetSettings) -> None:
     """Says so if the study has ended, and its last run without an output."""
     end = end_of(trials, settings.pilots, settings.paid)
-    last = next((t for t in trials if end is not None and t.number == end - 1), None)
-    if last is not None and not output(last):
-        _logger.warning("%s", words_on_failure(last, settings))
+    last_run = next((t for t in trials if end is not None and t.number == end - 1), None)
+    if last_run is not None and not output(last_run):
+        _logger.warning("%s", words_on_failure(last_run, settings))
 
 
 def is_last_paid(study: Study, number: int, settings: BudgetSettings) -> bool:
     """Returns whether no run after this last run is charged for."""
-    last = from_number(trials_of(study), settings.pilots)
-    before = sum(t.number < number and began(t) for t in last)
-    return before + 1 >= settings.paid
+    last_runs = from_number(trials_of(study), settings.pilots)
+    earlier_runs = sum(t.number < number and began(t) for t in last_runs)
+    return earlier_runs + 1 >= settings.paid
 
 
 def drop_enqueued_too_early(study: Study, pilots: int) -> None:

@@ -195,23 +195,23 @@ class BudgetPlan(Record):
         Raises:
             InvalidArgumentError: If it is none of them: no such run is charged for.
         """
-        left = validation.whole("slot", slot)
-        if left >= self.runs:
+        position = validation.whole("slot", slot)
+        if position >= self.runs:
             raise InvalidArgumentError(
                 "slot", slot, f"the plan has the runs 0 to {self.runs - 1} only"
             )
         for size, rung in zip(self.rung_sizes, self.rungs, strict=True):
-            if left < size:
+            if position < size:
                 return rung
-            left -= size
+            position -= size
         return self.final
 
     def _fidelity(self, runs: PaidRuns, rung: int) -> Fidelity:
         records = None
         if self.batch_size is not None and self.sample_rate is not None:
             records = self.batch_size / self.sample_rate
-        scored = runs.score_noise_multiplier is not None
-        scored_on = "public" if self.score is None else self.score if scored else None
+        has_score = runs.score_noise_multiplier is not None
+        scored_on = "public" if self.score is None else self.score if has_score else None
         return Fidelity(
             noise_multiplier=runs.noise_multiplier,
             steps=runs.steps,
@@ -233,9 +233,11 @@ class BudgetPlan(Record):
             return sgd_training(runs.noise_multiplier, self.sample_rate, runs.steps)
         # The caller's function made the training's event; plan_budget put the score's beside it.
         event: Any = runs.event
-        first = getattr(event, "events", [event])[0]
+        training = getattr(event, "events", [event])[0]
         return (
-            first if run_event(first, runs.score_noise_multiplier, scored_on) == event else event
+            training
+            if run_event(training, runs.score_noise_multiplier, scored_on) == event
+            else event
         )
 
     def _is_as_stated(self, runs: PaidRuns) -> bool:
@@ -262,17 +264,17 @@ class BudgetPlan(Record):
     @classmethod
     def refusal(cls, data: Any, why: str, fix: str = "") -> InvalidArgumentError:
         """Returns the error for what is no record of a plan."""
-        allowed = f"it must be what BudgetPlan.to_json returned ({why})"
-        return InvalidArgumentError("data", data, allowed, fix)
+        requirement = f"it must be what BudgetPlan.to_json returned ({why})"
+        return InvalidArgumentError("data", data, requirement, fix)
 
 
 def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
     """Returns how many pilots each rung has: whole numbers that do not grow; none for 0 or ()."""
-    given = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not given or (type(value) is int and value == 0):
+    sizes_or_zero = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not sizes_or_zero or (type(value) is int and value == 0):
         return ()
-    sizes = tuple(validation.whole(name, size, 1) for size in given)
-    if any(later > earlier for earlier, later in itertools.pairwise(sizes)):
+    sizes = tuple(validation.whole(name, size, 1) for size in sizes_or_zero)
+    if any(next_size > size for size, next_size in itertools.pairwise(sizes)):
         raise InvalidArgumentError(
             name,
             value,
@@ -284,7 +286,7 @@ def rung_sizes(name: str, value: Any) -> tuple[int, ...]:
 
 def checked_score(value: Any) -> None:
     """Refuses what is no place to score on."""
-    if not any(value is known or value == known for known in SCORES):
+    if not any(value is place or value == place for place in SCORES):
         raise InvalidArgumentError(
             "score",
             value,

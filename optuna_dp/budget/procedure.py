@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import json_to_distribution
-from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.budget.last_runs import end_of
@@ -35,7 +34,6 @@ from optuna_dp.protocol.records import (
     ended,
     from_number,
     output,
-    trials_of,
     was_enqueued,
 )
 from optuna_dp.training.judgement import WORDS, has_output, judge
@@ -107,11 +105,10 @@ class Budget(Procedure):
 
     # What its studies have to show.
 
-    def slots(self, study: Study, plan: StudyPlan) -> int:
+    def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
         """See :class:`Procedure`; beyond what there is, as long as a last run is to come."""
-        trials = trials_of(study)
-        last = from_number(trials, self.settings.pilots)
-        end = end_of(last, self.settings.pilots, self.settings.paid)
+        last_runs = from_number(trials, self.settings.pilots)
+        end = end_of(last_runs, self.settings.pilots, self.settings.paid)
         return max(len(trials) + 1, plan.slots) if end is None else end
 
     def runs_among(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> list[FrozenTrial]:
@@ -134,13 +131,15 @@ class Budget(Procedure):
 
     def check_together(self, runs: Sequence[FrozenTrial]) -> None:
         """Refuses more last runs than are charged for, and one after one with an output."""
-        last = [trial for trial in runs if trial.number >= self.settings.pilots]
-        beyond = last[self.settings.paid :]
-        beyond += [later for one, later in itertools.pairwise(last) if output(one) is not None]
-        if beyond:
+        last_runs = [trial for trial in runs if trial.number >= self.settings.pilots]
+        surplus_runs = last_runs[self.settings.paid :]
+        surplus_runs += [
+            next_run for run, next_run in itertools.pairwise(last_runs) if output(run) is not None
+        ]
+        if surplus_runs:
             raise ReleaseRefusedError(
                 "it is a last run, and the plan does not charge for so many.",
-                trial_number=beyond[0].number,
+                trial_number=surplus_runs[0].number,
                 fix="Please report this as a bug. Add the cost of this run (Guarantee.compose).",
             )
 
@@ -157,7 +156,7 @@ class Budget(Procedure):
     ) -> dict[str, Any]:
         """Returns what is known of what runs did, as JSON; refuses what nobody vouches for."""
         checked_vouched(vouched)
-        needed, judgements = False, []
+        is_vouched, judgements = False, []
         for trial in runs:
             if not has_output(trial):
                 continue  # It failed and shows no number.
@@ -171,10 +170,10 @@ class Budget(Procedure):
             if doubt and vouched is None:
                 fix = f"{VOUCH} Otherwise: {way_out}"
                 raise ReleaseRefusedError(doubt, trial_number=trial.number, fix=fix)
-            needed = needed or bool(doubt)
+            is_vouched = is_vouched or bool(doubt)
             judgements.append(judgement)
         fewer = sum(judgement.fewer_steps for judgement in judgements)
-        stated = sum(judgement.is_stated for judgement in judgements)
+        stated_trainings = sum(judgement.is_stated for judgement in judgements)
         own_words = sorted({text for judgement in judgements for text in judgement.vouched})
         return {
             "runs": len(judgements),
@@ -182,8 +181,8 @@ class Budget(Procedure):
             "training": _counts([judgement.training for judgement in judgements]),
             "score": _counts([judgement.score for judgement in judgements]),
             **({"fewer_steps": fewer} if fewer else {}),
-            **({"stated": stated} if stated else {}),
-            **({"vouched": vouched} if needed else {}),
+            **({"stated": stated_trainings} if stated_trainings else {}),
+            **({"vouched": vouched} if is_vouched else {}),
             **({"vouched_in_runs": own_words} if own_words else {}),
         }
 
@@ -201,41 +200,42 @@ class Budget(Procedure):
         )
 
     def unfinished(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> str:
-        first, paid = self.settings.pilots, self.settings.paid
-        pilots = [trial for trial in trials if trial.number < first]
-        last = [trial for trial in trials if trial.number >= first and began(trial)]
-        if len(pilots) < first or not all(map(ended, pilots)):
+        pilot_count, charged_runs = self.settings.pilots, self.settings.paid
+        pilots = [trial for trial in trials if trial.number < pilot_count]
+        last_runs = [trial for trial in trials if trial.number >= pilot_count and began(trial)]
+        if len(pilots) < pilot_count or not all(map(ended, pilots)):
             return "Some of its pilots have not ended."
-        if not last or not all(map(ended, last)):
+        if not last_runs or not all(map(ended, last_runs)):
             return "Its last run has not ended."
-        if end_of(trials, first, paid) is None:
+        if end_of(trials, pilot_count, charged_runs) is None:
             return "Its last run has failed, and the plan has a spare run."
         return ""
 
-    def progress(self, done: int) -> str:
+    def progress(self, ended_runs: int) -> str:
         """See :class:`Procedure`; nothing about the runs is secret."""
         pilots = self.settings.pilots
-        return f"pilot {done} of {pilots}" if done <= pilots else "the last run"
+        return f"pilot {ended_runs} of {pilots}" if ended_runs <= pilots else "the last run"
 
     # What is released.
 
-    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
         """See :class:`Procedure`; the last run, and all that is charged for of the pilots."""
-        self.refuse_lost(asked)
+        self.refuse_lost(request)
         settings, runs = self.settings, [run.trial for run in evidence.runs]
-        if asked.give_up_last_run:  # No run was made in view of the last one's output.
+        if request.give_up_last_run:  # No run was made in view of the last one's output.
             runs[-1] = _without_output(runs[-1])
-        last = runs[-1]
-        assert last.number >= settings.pilots  # The evidence is that a last run has ended.
-        spending = self._spending(runs, record, asked.vouched)
-        values = output(last) if settings.scores_last_run else None
-        failed = GIVEN_UP if asked.give_up_last_run else FAILED
-        said = [failed] if output(last) is None else []
-        said += [BY_HAND] if was_enqueued(last) else []
-        others = any(shows_a_run(t) and not began(t) for t in trials_of(evidence.study))
-        if others:
+        last_run = runs[-1]
+        assert last_run.number >= settings.pilots  # The evidence is that a last run has ended.
+        spending = self._spending(runs, record, request.vouched)
+        values = output(last_run) if settings.scores_last_run else None
+        failure = GIVEN_UP if request.give_up_last_run else FAILED
+        remarks = [failure] if output(last_run) is None else []
+        remarks += [BY_HAND] if was_enqueued(last_run) else []
+        trials = evidence.snapshot.trials
+        has_other_runs = any(shows_a_run(t) and not began(t) for t in trials)
+        if has_other_runs:
             _logger.warning("Trials that the release leaves out: %s.", OTHERS)
-        winner = last if output(last) is not None else _as_it_was_to_be(last)
+        winner = last_run if output(last_run) is not None else _as_it_was_to_be(last_run)
         ranges = (trial.distributions for trial in (*runs, winner))
         return Outcome(
             winner,
@@ -244,8 +244,8 @@ class Budget(Procedure):
             self.design,
             {
                 "pilots": [_shown(t, settings) for t in runs if t.number < settings.pilots],
-                **({"not covered": OTHERS} if others else {}),
-                **({"last run": "; ".join(said)} if said else {}),
+                **({"not covered": OTHERS} if has_other_runs else {}),
+                **({"last run": "; ".join(remarks)} if remarks else {}),
                 **({"values": list(values)} if values is not None and len(values) > 1 else {}),
             },
             spending=spending,
@@ -273,11 +273,11 @@ def shows_a_run(trial: FrozenTrial) -> bool:
 def _shown(trial: FrozenTrial, settings: BudgetSettings) -> dict[str, Any]:
     """What is charged for of a pilot."""
     values = output(trial)
-    one = {} if values is not None and len(values) > 1 else {"value": values and values[0]}
+    score = {} if values is not None and len(values) > 1 else {"value": values and values[0]}
     return {
         "rung": settings.fidelity_of(trial.number).rung,
         "params": dict(trial.params),
-        **one,
+        **score,
         "values": None if values is None else list(values),
         "state": trial.state.name,
     }

@@ -80,10 +80,10 @@ _FEWER = (
 
 
 def _refuse_without_pilots(proposer: Any, choose: Any, pilot_batch_size: Any) -> None:
-    given = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
-    usual = {"proposer": None, "choose": None, "pilot_batch_size": 1}
-    for name, value in given.items():
-        if value != usual[name]:
+    settings = {"proposer": proposer, "choose": choose, "pilot_batch_size": pilot_batch_size}
+    defaults = {"proposer": None, "choose": None, "pilot_batch_size": 1}
+    for name, value in settings.items():
+        if value != defaults[name]:
             raise InvalidArgumentError(
                 name, value, "it needs pilots, and the plan has none", "Leave it out."
             )
@@ -108,11 +108,11 @@ def _listed(
             f"it has {len(listed.points)} candidates, and the plan charges for {plan.candidates}",
             f"Change the list, or plan for it: plan_budget(..., candidates={len(listed.points)}).",
         )
-    for name, value, usual in (
+    for name, value, default in (
         ("proposer", proposer, None),
         ("pilot_batch_size", pilot_batch_size, 1),
     ):
-        if value != usual:
+        if value != default:
             raise InvalidArgumentError(
                 name, value, "a list of candidates needs no proposal", "Leave it out."
             )
@@ -214,7 +214,7 @@ class BudgetSampler(SlotSampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(search_space, seed=seed)
-        if not isinstance(plan, BudgetPlan):
+        if type(plan) is not BudgetPlan:
             raise InvalidArgumentError(
                 "plan",
                 plan,
@@ -233,8 +233,8 @@ class BudgetSampler(SlotSampler):
         self._proposer = Proposer(listed or proposer, self._proposed, self._seed)
         self._pilot_batch_size = whole("pilot_batch_size", pilot_batch_size, 1)
         # Pilots that are listed, or drawn at random in any case, need not wait.
-        known = self._proposer.startup if listed is None else self._proposed
-        self._first_batch = max(self._pilot_batch_size, known)
+        free_pilots = self._proposer.startup if listed is None else self._proposed
+        self._first_batch = max(self._pilot_batch_size, free_pilots)
         self._choose = _checked_choose(choose, plan)
         self._budget = BudgetSettings(
             plan=plan,
@@ -277,13 +277,13 @@ class BudgetSampler(SlotSampler):
         if began(trial):
             return True
         # Before it begins, so that nothing but a pilot's number is lost.
-        check_same_design(*self.own_design(study), plan, lost="")
+        check_same_design(*self.own_design(study), plan, consequence="")
         if trial.number < self._pilots:
             drop_enqueued_too_early(study, self._pilots)
             self._say_what_is_tried(trial)
             return True
-        own = functools.partial(self._asked_by_this_thread, study)
-        begins = wait_for_turn(study, trial.number, self._budget, own)
+        is_own = functools.partial(self._asked_by_this_thread, study)
+        begins = wait_for_turn(study, trial.number, self._budget, is_own)
         if begins:
             self._ended(study, self._pilots)
         if not begins and _given_by_hand(trial):
@@ -332,8 +332,8 @@ class BudgetSampler(SlotSampler):
         elif state == TrialState.COMPLETE:
             self.stop(study)
         elif is_last_paid(study, trial.number, self._budget):
-            stored = storage_of(study).get_trial(trial_id_of(trial))
-            _logger.warning("%s", words_on_failure(stored, self._budget))
+            record = storage_of(study).get_trial(trial_id_of(trial))
+            _logger.warning("%s", words_on_failure(record, self._budget))
 
     def value_without_score(self, study: Study, trial: Trial) -> float | None:
         """Returns 0.0 for a run whose score is not charged for, so that it does not fail."""
@@ -348,14 +348,14 @@ class BudgetSampler(SlotSampler):
             return 0
         return number - (number - self._first_batch) % self._pilot_batch_size
 
-    def _ended(self, study: Study, before: int) -> list[FrozenTrial]:
-        """Returns all runs of slots below ``before``; waits until they have ended."""
+    def _ended(self, study: Study, end: int) -> list[FrozenTrial]:
+        """Returns all runs of slots below ``end``; waits until they have ended."""
         return completed_batches(
             study,
-            before,
-            own=functools.partial(self._asked_by_this_thread, study),
+            end,
+            is_own=functools.partial(self._asked_by_this_thread, study),
             # A rung waits for the whole of the one below it, whatever the batches.
-            batches="BudgetSampler a pilot_batch_size" if before < self._proposed else "",
+            batches="BudgetSampler a pilot_batch_size" if end < self._proposed else "",
             otherwise="",
         )
 
@@ -365,17 +365,17 @@ class BudgetSampler(SlotSampler):
         """Records the hyperparameters of the last run just before it begins."""
         if trial.number < self._pilots or not self._pilots:
             return
-        earlier = [t for t in trials_of(study) if t.number < self._pilots]
-        pilots, signs = with_outputs(earlier, self._budget.fidelity_of), _signs_of(study)
-        found = chosen(self._choose, pilots, signs) if pilots else None
-        if found is None and not _given_by_hand(trial):
+        pilot_trials = [t for t in trials_of(study) if t.number < self._pilots]
+        pilots, signs = with_outputs(pilot_trials, self._budget.fidelity_of), _signs_of(study)
+        choice = chosen(self._choose, pilots, signs) if pilots else None
+        if choice is None and not _given_by_hand(trial):
             raise PlanError(
                 "No pilot has a score, so the last run's hyperparameters cannot be chosen. The "
                 "last run has not begun and is not lost. Give its hyperparameters by hand, "
                 "study.enqueue_trial({...}), and continue with study.optimize."
             )
-        if found is not None:
-            record = draw_record(*found)
+        if choice is not None:
+            record = draw_record(*choice)
             storage_of(study).set_trial_system_attr(trial_id_of(trial), DRAW_KEY, record)
         if _given_by_hand(trial):
             _logger.warning(
@@ -404,28 +404,28 @@ class BudgetSampler(SlotSampler):
     def _climber(self, study: Study, number: int) -> Chosen | None:
         """Returns the pilot that one of a higher rung repeats, when those below have ended."""
         rung = self._budget.fidelity_of(number).rung
-        first = self._budget.begins_at(rung)
-        earlier = self._ended(study, first)
-        kept = self._climbers
+        start = self._budget.begins_at(rung)
+        lower_pilots = self._ended(study, start)
+        cache = self._climbers
         # They have ended, so they are those of before if the last is.
-        if kept is None or kept[0] != rung or kept[1] is not earlier[-1]:
-            pilots = with_outputs(earlier, self._budget.fidelity_of)
-            found = climbers(pilots, rung, _signs_of(study))
-            kept = self._climbers = rung, earlier[-1], found
-        found = kept[2]
-        if not found:
+        if cache is None or cache[0] != rung or cache[1] is not lower_pilots[-1]:
+            pilots = with_outputs(lower_pilots, self._budget.fidelity_of)
+            best_pilots = climbers(pilots, rung, _signs_of(study))
+            cache = self._climbers = rung, lower_pilots[-1], best_pilots
+        best_pilots = cache[2]
+        if not best_pilots:
             return None
-        climber = found[(number - first) % len(found)]
+        climber = best_pilots[(number - start) % len(best_pilots)]
         return climber.params, climber.distributions
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         params = super().sample_relative(study, trial, search_space)
-        known = self.under_way.get(study, trial)
-        asked = None if known is None else known.kept.get(_PROPOSAL)
-        if asked is not None:
-            remember(study, trial_id_of(trial), asked)
+        entry = self.under_way.get(study, trial)
+        proposal = None if entry is None else entry.kept.get(_PROPOSAL)
+        if proposal is not None:
+            remember(study, trial_id_of(trial), proposal)
         return params
 
     def _value_of(
@@ -434,12 +434,12 @@ class BudgetSampler(SlotSampler):
         """Asks the proposer in a first-rung pilot; draws at random in other runs, and says so."""
         if trial.number < self._proposed:
             return self._proposed_value(study, trial, name, distribution)
-        stored = storage_of(study).get_trial(trial_id_of(trial))
-        repeated = drawn_jointly(stored, name, distribution)
-        if repeated is not None:
+        record = storage_of(study).get_trial(trial_id_of(trial))
+        pilot_value = drawn_jointly(record, name, distribution)
+        if pilot_value is not None:
             # Optuna asks again for a value that was enqueued and lies outside the range.
-            return distribution.to_external_repr(repeated)
-        if name in stored.system_attrs.get(DRAW_KEY, {"space": {}})["space"]:
+            return distribution.to_external_repr(pilot_value)
+        if name in record.system_attrs.get(DRAW_KEY, {"space": {}})["space"]:
             _logger.warning(
                 "Trial %d cannot repeat a pilot's value of %r: the objective now asks for a "
                 "range without that value. The value is drawn at random instead. Do not change "
@@ -459,26 +459,28 @@ class BudgetSampler(SlotSampler):
         check_choices(name, distribution)
 
         def propose() -> Any:
-            asked = self._ask(study, trial, self._search_space or {})
-            value = self._proposer.suggest(asked, name, as_stored(distribution))
-            remember(study, trial_id_of(trial), asked)
+            proposal = self._ask(study, trial, self._search_space or {})
+            value = self._proposer.suggest(proposal, name, as_stored(distribution))
+            remember(study, trial_id_of(trial), proposal)
             return own_form(distribution, value)
 
         return drawn_once(study, trial, name, distribution, propose)
 
     def _ask(self, study: Study, trial: FrozenTrial, space: dict[str, BaseDistribution]) -> Trial:
         """Returns the proposer's trial for a pilot, made once while the pilot is under way."""
-        known = self.under_way.get(study, trial)
-        if known is not None and _PROPOSAL in known.kept:
-            kept: Trial = known.kept[_PROPOSAL]
-            return kept
+        entry = self.under_way.get(study, trial)
+        if entry is not None and _PROPOSAL in entry.kept:
+            stored_proposal: Trial = entry.kept[_PROPOSAL]
+            return stored_proposal
         number = trial.number
-        earlier = self._ended(study, self._seen_before(number))
+        visible_pilots = self._ended(study, self._seen_before(number))
         # What was added by hand, or run by another sampler, is nobody's private output.
-        asked = self._proposer.ask(study.directions, earlier, number, space, is_shown=began)
-        if known is not None:
-            known.kept[_PROPOSAL] = asked
-        return asked
+        proposal = self._proposer.ask(
+            study.directions, visible_pilots, number, space, is_shown=began
+        )
+        if entry is not None:
+            entry.kept[_PROPOSAL] = proposal
+        return proposal
 
 
 def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
@@ -492,8 +494,8 @@ def _checked_choose(choose: Any, plan: BudgetPlan) -> Choose:
             "Leave it out, or give a function of a list of (params, values).",
         )
     if choose in ("evidence", "best") or callable(choose):
-        found: Choose = choose
-        return found
+        rule: Choose = choose
+        return rule
     raise InvalidArgumentError(
         "choose",
         choose,

@@ -80,8 +80,8 @@ took, when they ended, logs, or attributes and reported values outside the state
         rungs = {}
         for i, (size, rung) in enumerate(zip(plan.rung_sizes, plan.rungs, strict=True), start=1):
             name = "Pilots" if len(plan.rungs) == 1 else f"Pilots, rung {i}"
-            each = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
-            rungs[name] = f"planned: {each}; {_origin(settings, i)}; all charged, even if failed"
+            runs = f"{size} run{'s' if size > 1 else ''}, each {in_words(rung.event)}"
+            rungs[name] = f"planned: {runs}; {_origin(settings, i)}; all charged, even if failed"
         spare = (
             f"; {plan.spare_runs} spare, used if the last run fails, and charged in any case"
             if plan.spare_runs
@@ -141,8 +141,8 @@ took, when they ended, logs, or attributes and reported values outside the state
                 "guarantee covers it"
             )
         if plan.score is not None and spending["score"]:
-            scored = sum(spending["score"].values())
-            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, scored)
+            run_count = sum(spending["score"].values())
+            rows["Score"] = _by_word(spending["score"], SCORE_WORDS, run_count)
         if "vouched_in_runs" in spending:
             rows["Vouched for in runs, not checked"] = "; ".join(spending["vouched_in_runs"])
         if "vouched" in spending:
@@ -162,9 +162,9 @@ def _taken_from(pilots: Sequence[Mapping[str, Any]], params: Any) -> dict[str, s
     """Which pilot had the last run's hyperparameters; a row only if anything was searched."""
     if not pilots or not params:
         return {}
-    same = [i for i, pilot in enumerate(pilots, start=1) if pilot["params"] == params]
-    those = f"are those of pilot {same[0]}" if same else "were no pilot's"
-    return {"What the last run took": f"its hyperparameters {those} (of {len(pilots)})"}
+    sources = [i for i, pilot in enumerate(pilots, start=1) if pilot["params"] == params]
+    origin = f"are those of pilot {sources[0]}" if sources else "were no pilot's"
+    return {"What the last run took": f"its hyperparameters {origin} (of {len(pilots)})"}
 
 
 def _origin(settings: BudgetSettings, rung: int) -> str:
@@ -175,9 +175,9 @@ def _origin(settings: BudgetSettings, rung: int) -> str:
         )
     if rung > 1:
         return f"hyperparameters of the best of rung {rung - 1}, by their private scores"
-    first = min(settings.first_batch, settings.plan.rung_sizes[0])
+    first_batch = min(settings.first_batch, settings.plan.rung_sizes[0])
     return (
         f"hyperparameters proposed by {settings.proposer} from the private outputs of earlier "
-        f"batches of pilots (a first batch of {first}, then {settings.pilot_batch_size} per "
+        f"batches of pilots (a first batch of {first_batch}, then {settings.pilot_batch_size} per "
         "batch), or given by a person who saw no more"
     )

@@ -85,7 +85,7 @@ def budget(
 
         if script is not None and script.exists():
             raise InvalidArgumentError("--script", str(script), "the file exists already")
-        usual = relation == "add-or-remove-one"
+        is_default_relation = relation == "add-or-remove-one"
         arguments: dict[str, Any] = {
             "epsilon": epsilon,
             "delta": delta,
@@ -98,19 +98,19 @@ def budget(
             "candidates": candidates,
             "pilot_epochs": pilot_epochs,
             "noise_increase": noise_increase,
-            "neighboring_relation": None if usual else relation.replace("-", "_"),
+            "neighboring_relation": None if is_default_relation else relation.replace("-", "_"),
         }
-        given = {name: value for name, value in arguments.items() if value is not None}
-        chosen = pilots is None and candidates is None
+        settings = {name: value for name, value in arguments.items() if value is not None}
+        is_default = pilots is None and candidates is None
         with Console(stderr=True).status("Accounting ..."):
-            if chosen:
-                given["candidates"] = _CANDIDATES
-            plan = plan_budget(**given)
-            if chosen and pilot_epochs is None and noise_increase is None and is_blind(plan):
-                del given["candidates"]
-                given["pilots"] = 0
-                plan = plan_budget(**given)
-            found = alternatives(plan)
+            if is_default:
+                settings["candidates"] = _CANDIDATES
+            plan = plan_budget(**settings)
+            if is_default and pilot_epochs is None and noise_increase is None and is_blind(plan):
+                del settings["candidates"]
+                settings["pilots"] = 0
+                plan = plan_budget(**settings)
+            options = alternatives(plan)
             batches = batch_choices(
                 epsilon=epsilon,
                 delta=delta,
@@ -121,11 +121,11 @@ def budget(
             )
             remark = remark_on_batch(plan)
             worth = pilot_worth(plan)
-            twice = noise_of_twice(plan)
+            noise_of_double = noise_of_twice(plan)
             # As in plan_budget: Renyi accounting takes a second more and is never smaller.
             spent = profile_epsilon(plan.guarantee, plan.delta)
         if script is not None:
-            script.write_text(_script(given, plan))
+            script.write_text(_script(settings, plan))
     if as_json:
         record = {
             "plan": plan.to_json(),
@@ -137,13 +137,27 @@ def budget(
             },
             "remark": remark or None,
             "pilots": [rung.to_json() for rung in worth],
-            "noise_of_twice_the_pilots": twice if math.isfinite(twice) else None,
-            "alternatives": [one.to_json() for one in found],
-            "recommendation": _recommendation(plan, chosen),
+            "noise_of_twice_the_pilots": noise_of_double
+            if math.isfinite(noise_of_double)
+            else None,
+            "alternatives": [option.to_json() for option in options],
+            "recommendation": _recommendation(plan, is_default),
         }
         typer.echo(json.dumps(record, indent=2, sort_keys=True))
         return
-    _print(Console(), plan, spent, batches, remark, worth, twice, found, given, script, chosen)
+    _print(
+        Console(),
+        plan,
+        spent,
+        batches,
+        remark,
+        worth,
+        noise_of_double,
+        options,
+        settings,
+        script,
+        is_default,
+    )
 
 
 def _rungs(text: str) -> tuple[int, ...]:
@@ -155,31 +169,31 @@ def _rungs(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
-    """Returns what to do; ``chosen`` says whether the pilots were chosen here.
+def _recommendation(plan: BudgetPlan, is_default: bool) -> str:
+    """Returns what to do; ``is_default`` says whether the pilots were chosen here.
 
     What it depends on is in docs/explanation/what-tuning-costs.md and searches.md.
     """
     from optuna_dp.planning.budget import MOST_SPREAD  # Lazy: start-up time.
 
-    last = plan.final
-    if not plan.pilots and chosen:
+    final = plan.final
+    if not plan.pilots and is_default:
         return (
-            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with your best guess. "
+            f"Train once at noise multiplier {final.noise_multiplier:.3g}, with your best guess. "
             "With so few records and so small an epsilon, noise alone moves a candidate's "
             f"accuracy by more than {100 * MOST_SPREAD:.0f} points, so candidates would cost more "
             f"than they find. --candidates {_CANDIDATES} plans them all the same."
         )
     if not plan.pilots:
         return (
-            f"Train once at noise multiplier {last.noise_multiplier:.3g}, with clipping norm 1 "
+            f"Train once at noise multiplier {final.noise_multiplier:.3g}, with clipping norm 1 "
             "and the learning rate that odp.train rehearses. If you search the rate all the same, "
             "search the noise of a weight, once: a model's best one is about the same at every "
             "epsilon, so take it from public data or from one epsilon and keep it. If the model "
             "or its features are still to be chosen, try a short list of candidates (--candidates "
             f"{_CANDIDATES})."
         )
-    once = (
+    advice = (
         "If you only choose learning rate, clipping norm and batch size, train once without "
         "pilots instead (--pilots 0)."
     )
@@ -187,20 +201,20 @@ def _recommendation(plan: BudgetPlan, chosen: bool) -> str:
         rungs = ", then ".join(str(size) for size in plan.rung_sizes)
         return (
             f"Run {rungs} pilots, then train once at noise multiplier "
-            f"{last.noise_multiplier:.3g}. A random space like this costs one to four points "
+            f"{final.noise_multiplier:.3g}. A random space like this costs one to four points "
             f"where a short list of good guesses can be written down (--candidates "
-            f"{_CANDIDATES}). {once} {_NOISE_OF_A_WEIGHT}"
+            f"{_CANDIDATES}). {advice} {_NOISE_OF_A_WEIGHT}"
         )
-    few = ""
-    if last.records is not None and plan.epsilon * last.records < _FEW:
-        few = (
+    doubt = ""
+    if final.records is not None and plan.epsilon * final.records < _FEW:
+        doubt = (
             " With so few records at this epsilon nothing was found to beat a good first guess: "
             "if you trust yours, train once (--pilots 0)."
         )
     return (
         f"Where features or models are open, try {plan.candidates} candidates of a short list, "
-        f"then train once at noise multiplier {last.noise_multiplier:.3g} with the best.{few} "
-        f"{once} {_NOISE_OF_A_WEIGHT}"
+        f"then train once at noise multiplier {final.noise_multiplier:.3g} with the best.{doubt} "
+        f"{advice} {_NOISE_OF_A_WEIGHT}"
     )
 
 
@@ -211,11 +225,11 @@ def _print(
     batches: BatchChoices,
     remark: str,
     worth: list[PilotWorth],
-    twice: float,
-    found: list[Alternative],
+    noise_of_double: float,
+    options: list[Alternative],
     arguments: dict[str, Any],
     script: Path | None,
-    chosen: bool,
+    is_default: bool,
 ) -> None:
     from optuna_dp.budget.plan_table import BUDGET_HEADS, budget_rows  # Lazy: start-up time.
 
@@ -233,15 +247,17 @@ def _print(
         style="dim",
     )
     if worth:
-        _print_worth(console, worth, twice)
+        _print_worth(console, worth, noise_of_double)
     rows = [
         (
-            one.name,
-            "out of reach" if one.noise_multiplier is None else f"{one.noise_multiplier:.3g}",
-            one.trainings,
-            f"{one.computing:.3g} x",
+            option.name,
+            "out of reach"
+            if option.noise_multiplier is None
+            else f"{option.noise_multiplier:.3g}",
+            option.trainings,
+            f"{option.computing:.3g} x",
         )
-        for one in found
+        for option in options
     ]
     heads = ("method", "noise", "runs", "computing")
     console.print(table("What the same epsilon buys", heads, rows))
@@ -250,7 +266,7 @@ def _print(
         "mean number of steps, in units of one run.\n",
         style="dim",
     )
-    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan, chosen)}\n")
+    console.print(f"[bold]Recommended:[/bold] {_recommendation(plan, is_default)}\n")
     if script is None:
         console.print("A script to start from (--script FILE writes it):\n")
         # Not console.print: nothing of it may be wrapped or taken for markup.
@@ -259,7 +275,7 @@ def _print(
         console.print(f"A script to start from is in {script}.")
 
 
-def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> None:
+def _print_worth(console: Console, worth: list[PilotWorth], noise_of_double: float) -> None:
     from optuna_dp.planning.pilot_worth import BLIND  # Lazy: start-up time.
 
     rows = [
@@ -273,11 +289,15 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
     ]
     heads = ("rung", "steps", "epsilon of one", "spread, points")
     console.print(table("What pilots can see", heads, rows))
-    more = f"{100 * (twice - 1):.2g} % more noise" if math.isfinite(twice) else "out of reach"
+    cost = (
+        f"{100 * (noise_of_double - 1):.2g} % more noise"
+        if math.isfinite(noise_of_double)
+        else "out of reach"
+    )
     console.print(
         "epsilon of one: a pilot sees as much as one run at this epsilon. spread: standard "
         "deviation of an accuracy, from the noise of the score. Twice as many pilots: "
-        f"{more} for the last run.\n",
+        f"{cost} for the last run.\n",
         style="dim",
     )
     if any(rung.spread is not None and rung.spread > BLIND for rung in worth):
@@ -289,19 +309,19 @@ def _print_worth(console: Console, worth: list[PilotWorth], twice: float) -> Non
 
 
 def _script(arguments: dict[str, Any], plan: BudgetPlan) -> str:
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    call = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     script = _SCRIPT
     if not plan.pilots:
         script = script.replace(_SEARCHED, _FIXED).replace(_AROUND, _PLAIN)
     if plan.candidates is not None:
         assert _MODEL + _SEARCHED in script
         script = script.replace(_MODEL + _SEARCHED, _LISTED).replace(_AROUND, _LIST)
-        shown = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
-        missing = plan.candidates - len(_NAMES)
-        if missing > 0:
-            shown += f"    # HERE: {missing} more\n"
-        script = script.replace("    CANDIDATES\n", shown)
-    return script.replace("ARGUMENTS", given).replace("RECORDS", str(arguments["records"]))
+        entries = "".join(f'    {{"features": "{name}"}},\n' for name in _NAMES[: plan.candidates])
+        missing_count = plan.candidates - len(_NAMES)
+        if missing_count > 0:
+            entries += f"    # HERE: {missing_count} more\n"
+        script = script.replace("    CANDIDATES\n", entries)
+    return script.replace("ARGUMENTS", call).replace("RECORDS", str(arguments["records"]))
 
 
 # Maps of odp.public_maps, the best on other tables first.

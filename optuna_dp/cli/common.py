@@ -35,12 +35,12 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Ta
     """Returns a table whose first column holds words and whose others hold numbers."""
     from rich.table import Table  # Lazy: start-up time.
 
-    found = Table(heads[0], title=title, title_justify="left")
+    rich_table = Table(heads[0], title=title, title_justify="left")
     for head in heads[1:]:
-        found.add_column(head, justify="right")
+        rich_table.add_column(head, justify="right")
     for row in rows:
-        found.add_row(*row)
-    return found
+        rich_table.add_row(*row)
+    return rich_table
 
 
 class Command(TyperCommand):
@@ -49,9 +49,14 @@ class Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes the options of ``--help``; see the base class."""
         rows = []
-        for one in self.get_params(ctx):
-            usual = "Arguments" if one.param_type_name == "argument" else "Options"
-            rows.append((getattr(one, "rich_help_panel", None) or usual, one.get_help_record(ctx)))
+        for parameter in self.get_params(ctx):
+            group = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            rows.append(
+                (
+                    getattr(parameter, "rich_help_panel", None) or group,
+                    parameter.get_help_record(ctx),
+                )
+            )
         _write_groups(formatter, rows)
 
 
@@ -60,8 +65,8 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands of ``--help``; see the base class."""
-        found: list[tuple[str, Any]] = [(n, self.get_command(ctx, n)) for n in self.commands]
-        rows = [(c.rich_help_panel, (name, c.get_short_help_str(70))) for name, c in found]
+        commands: list[tuple[str, Any]] = [(n, self.get_command(ctx, n)) for n in self.commands]
+        rows = [(c.rich_help_panel, (name, c.get_short_help_str(70))) for name, c in commands]
         _write_groups(formatter, rows)
 
     def main(
@@ -74,11 +79,11 @@ class Commands(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Runs the command line; see the base class."""
-        given = (args, prog_name, complete_var, False, windows_expand_args)
+        arguments = (args, prog_name, complete_var, False, windows_expand_args)
         if not standalone_mode:
-            return super().main(*given, **extra)
+            return super().main(*arguments, **extra)
         try:
-            code = super().main(*given, **extra)
+            code = super().main(*arguments, **extra)
         except Exception as error:
             # Click's exceptions, which recent versions of Typer bring themselves.
             message = getattr(error, "format_message", None)
@@ -95,9 +100,9 @@ def _write_groups(formatter: Any, rows: Iterable[tuple[Any, Any]]) -> None:
     groups: dict[str, list[Any]] = {}
     for group, row in sorted(rows, key=lambda row: row[0] == "Options"):  # those come last
         groups.setdefault(group, []).append(row)
-    for heading, listed in groups.items():
+    for heading, entries in groups.items():
         with formatter.section(heading):
-            formatter.write_dl(listed)
+            formatter.write_dl(entries)
 
 
 @contextmanager
@@ -114,7 +119,7 @@ def clear_errors(command: Callable[..., None], **flags: str) -> Iterator[None]:
     options = {
         name: f"--{name.replace('_', '-')}"
         for name, hint in hints.items()
-        if any(isinstance(one, OptionInfo) for one in getattr(hint, "__metadata__", ()))
+        if any(isinstance(marker, OptionInfo) for marker in getattr(hint, "__metadata__", ()))
     }
     try:
         with clear_storage_errors():

@@ -49,11 +49,11 @@ def demo(
         plan = digits.budget(epsilon)
     _show(console, plan)
     _check(console, plan)
-    found = _studied(plan, digits.BudgetObjective())
+    release = _studied(plan, digits.BudgetObjective())
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
+        typer.echo(json.dumps(release.to_json(), indent=2, sort_keys=True))
         return
-    value = "none" if found.value is None else f"{found.value:.4g}"
+    value = "none" if release.value is None else f"{release.value:.4g}"
     console.print(f"\n[bold]Released[/bold]: a model with noisy accuracy {value}.\n")
     with console.status("The same epsilon spent in other ways ..."):
         rows = [_row(*way) for way in _ways(plan)]
@@ -65,7 +65,7 @@ def demo(
         "else, with its 95 % interval. Print such a table for public data only.\n",
         style="dim",
     )
-    console.print(Markdown(found.statement()))
+    console.print(Markdown(release.statement()))
 
 
 def _show(console: Console, plan: BudgetPlan) -> None:
@@ -99,31 +99,31 @@ def _check(console: Console, plan: BudgetPlan) -> None:
     console.print(f"{report}", highlight=False)
 
 
-def _studied(plan: BudgetPlan, objective: Any, **given: Any) -> Release:
+def _studied(plan: BudgetPlan, objective: Any, **settings: Any) -> Release:
     # Lazy: --help and refusals come at once.
     import optuna
 
     import optuna_dp as odp
 
-    sampler = odp.BudgetSampler(plan, **given)
+    sampler = odp.BudgetSampler(plan, **settings)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback()])
     return odp.release(study)
 
 
 def _row(
-    name: str, batch: float, noise: float, trainings: str, once: Callable[[], Any]
+    name: str, batch: float, noise: float, trainings: str, training: Callable[[], Any]
 ) -> list[str]:
     """Trains in one way again and again, and returns its row of the table."""
     from optuna_dp import digits  # Lazy: only a demo needs it.
 
     data = digits.load()
     accuracies = [
-        100 * digits.accuracy(once(), data.valid_x, data.valid_y) for _ in range(REPETITIONS)
+        100 * digits.accuracy(training(), data.valid_x, data.valid_y) for _ in range(REPETITIONS)
     ]
     spread = 1.96 * statistics.stdev(accuracies) / len(accuracies) ** 0.5
-    shown = f"{statistics.fmean(accuracies):.1f} ± {spread:.1f}"
-    return [name, f"{batch:g}", f"{noise:.2f}", trainings, shown]
+    interval = f"{statistics.fmean(accuracies):.1f} ± {spread:.1f}"
+    return [name, f"{batch:g}", f"{noise:.2f}", trainings, interval]
 
 
 def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], Any]]]:
@@ -140,7 +140,7 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
     batch, steps, score = run.batch_size, run.steps, run.score_noise_multiplier
     assert batch is not None  # The plan was made for DP-SGD, and pays for a score.
     assert score is not None
-    usual = odp.plan_budget(
+    plan_of_one_run = odp.plan_budget(
         epsilon=plan.epsilon,
         delta=plan.delta,
         records=size,
@@ -148,19 +148,19 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
         epochs=digits.BUDGET_EPOCHS,
         pilots=0,
     )
-    few = digits.budget(plan.epsilon, pilots=_PILOTS)
+    budget_with_pilots = digits.budget(plan.epsilon, pilots=_PILOTS)
     space: dict[str, BaseDistribution] = {
         "noise_per_weight": FloatDistribution(0.03, 3.0, log=True)
     }
     guess = odp.around({"noise_per_weight": 0.3})
 
     def defaults() -> Any:
-        noise, length = usual.final.noise_multiplier, usual.final.steps
+        noise, length = plan_of_one_run.final.noise_multiplier, plan_of_one_run.final.steps
         return digits.train(*records, steps=length, noise_multiplier=noise, **_DEFAULTS)
 
-    def planned(paid: BudgetPlan, **given: Any) -> Any:
+    def planned(budget: BudgetPlan, **settings: Any) -> Any:
         objective = digits.BudgetObjective()
-        _studied(paid, objective, **given)
+        _studied(budget, objective, **settings)
         return objective.weights
 
     def event(noise: float) -> Any:
@@ -195,18 +195,18 @@ def _ways(plan: BudgetPlan) -> list[tuple[str, float, float, str, Callable[[], A
     best = odp.calibrate(
         run=event, trials=odp.Geometric(_MEAN), target_epsilon=plan.epsilon, delta=plan.delta
     ).value
-    small, noise = usual.final.noise_multiplier, run.noise_multiplier
-    many, pilots = f"{_MEAN} on average", f"{_PILOTS} + 1"
+    small, noise = plan_of_one_run.final.noise_multiplier, run.noise_multiplier
+    mean_runs, pilots = f"{_MEAN} on average", f"{_PILOTS} + 1"
     return [
         ("usual rate, 0.1", digits.BATCH, small, "1", defaults),
-        ("rate that follows", digits.BATCH, small, "1", lambda: planned(usual)),
+        ("rate that follows", digits.BATCH, small, "1", lambda: planned(plan_of_one_run)),
         ("and batch: this plan", batch, noise, "1", lambda: planned(plan)),
         (
             "pilots, then one run",
             batch,
-            few.final.noise_multiplier,
+            budget_with_pilots.final.noise_multiplier,
             pilots,
-            lambda: planned(few, search_space=space, proposer=guess),
+            lambda: planned(budget_with_pilots, search_space=space, proposer=guess),
         ),
-        (f"RandTune, mean {_MEAN}", batch, best, many, lambda: rand_tune(best)),
+        (f"RandTune, mean {_MEAN}", batch, best, mean_runs, lambda: rand_tune(best)),
     ]

@@ -56,40 +56,40 @@ def recover(
     with clear_errors(recover):
         from optuna_dp.protocol.recovery import recover as recover_study  # Lazy: start-up time.
 
-        mended = _mended(storage) if mend else None
-        failed = sorted(set(fail or ()))
-        found = recover_study(load_study(storage, study), fail=failed)
+        repair = _mended(storage) if mend else None
+        failures = sorted(set(fail or ()))
+        open_trials = recover_study(load_study(storage, study), fail=failures)
     if as_json:
         record: dict[str, Any] = {
-            "marked_as_failed": failed,
-            "open": [dataclasses.asdict(t) for t in found],
+            "marked_as_failed": failures,
+            "open": [dataclasses.asdict(t) for t in open_trials],
         }
-        if mended is not None:
-            record["mended"] = dataclasses.asdict(mended)
+        if repair is not None:
+            record["mended"] = dataclasses.asdict(repair)
         typer.echo(json.dumps(record, indent=2, default=str))
         return
-    if mended is not None and mended.copy is None:
-        typer.echo(f"All {mended.lines} lines of the journal are whole. Nothing was mended.")
-    elif mended is not None:
-        dropped = ", ".join(map(str, mended.dropped))
+    if repair is not None and repair.copy is None:
+        typer.echo(f"All {repair.lines} lines of the journal are whole. Nothing was mended.")
+    elif repair is not None:
+        numbers = ", ".join(map(str, repair.dropped))
         typer.echo(
-            f"Dropped {len(mended.dropped)} torn of {mended.lines} lines: {dropped}. The file as "
-            f"it was: {mended.copy}"
+            f"Dropped {len(repair.dropped)} torn of {repair.lines} lines: {numbers}. The file as "
+            f"it was: {repair.copy}"
         )
-    if failed:
-        typer.echo(f"Marked as failed: {', '.join(map(str, failed))}.")
-    for trial in found:
+    if failures:
+        typer.echo(f"Marked as failed: {', '.join(map(str, failures))}.")
+    for trial in open_trials:
         since = "" if trial.started is None else f" since {trial.started:%Y-%m-%d %H:%M:%S}"
-        what = (
+        status = (
             "others wait for its plan"
             if trial.leads
             else "waiting, nothing done yet; --fail uses up its run"
         )
-        note = f" ({what})" if trial.leads or trial.did_nothing else ""
+        note = f" ({status})" if trial.leads or trial.did_nothing else ""
         typer.echo(f"trial {trial.number}: open{since}{note}")
     typer.echo(
         "If a worker has died, give its trial's number to --fail. Then start the worker again."
-        if found
+        if open_trials
         else "No trial is open."
     )
 
@@ -110,6 +110,10 @@ def release(
     failures: Annotated[
         str | None, option("chance|lost", "Why so many runs in a row failed, if release asks.")
     ] = None,
+    vouched: Annotated[
+        str | None,
+        option("WORDS", "How you know that runs spent what is charged, if release asks."),
+    ] = None,
 ) -> None:
     """Release the result of a finished study.
 
@@ -127,19 +131,21 @@ def release(
             raise InvalidArgumentError(
                 "--publish-as", publish_as, "it needs --publish-to", "Name the storage too."
             )
-        found = release_study(load_study(storage, study), failures=cast(Any, failures))
+        result = release_study(
+            load_study(storage, study), failures=cast(Any, failures), vouched=vouched
+        )
         if publish_to is not None:
             # Not by the curator's own name for it, which may tell what was tried.
-            publish(found, publish_to, publish_as or "release")
+            publish(result, publish_to, publish_as or "release")
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, sort_keys=True))
+        typer.echo(json.dumps(result.to_json(), indent=2, sort_keys=True))
         return
-    if found.params is None:
+    if result.params is None:
         typer.echo("No run succeeded, so nothing was chosen.")
-    score = {} if found.value is None else {"score": found.value}
-    for name, value in {**score, **(found.params or {}), **found.attributes}.items():
+    score = {} if result.value is None else {"score": result.value}
+    for name, value in {**score, **(result.params or {}), **result.attributes}.items():
         typer.echo(f"{name}: {value!r}")
-    typer.echo(f"\n{found.statement()}")
+    typer.echo(f"\n{result.statement()}")
 
 
 def verify(
@@ -170,10 +176,10 @@ def verify(
             raise InvalidArgumentError(
                 "--statement", True, "it is a page to read", "Leave out --statement or --json."
             )
-        found = check(file, artifact=artifact, time_limit=time_limit)
-    report = json.dumps(found.to_json(), indent=2) if as_json else str(found)
-    typer.echo(found.statement if statement and found.ok else report)
-    raise typer.Exit(code=0 if found.ok else 1)
+        verification = check(file, artifact=artifact, time_limit=time_limit)
+    report = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
+    typer.echo(verification.statement if statement and verification.ok else report)
+    raise typer.Exit(code=0 if verification.ok else 1)
 
 
 def _mended(storage: str) -> MendedJournal:
@@ -255,9 +261,9 @@ def _check_file(path: Path, *, is_sqlite: bool) -> None:
         reason = "it is not a file" if path.exists() else "there is no such file"
         raise InvalidArgumentError("STORAGE", str(path), reason, _WHAT)
     with path.open("rb") as file:
-        found = file.read(16) == b"SQLite format 3\0"
-    if found != is_sqlite:
-        reason = "it is a SQLite database" if found else "it is not a SQLite database"
+        has_sqlite_header = file.read(16) == b"SQLite format 3\0"
+    if has_sqlite_header != is_sqlite:
+        reason = "it is a SQLite database" if has_sqlite_header else "it is not a SQLite database"
         fix = "Give sqlite:///PATH for a database, and the path alone for a journal."
         raise InvalidArgumentError("STORAGE", str(path), reason, fix)
 

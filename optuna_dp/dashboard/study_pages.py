@@ -110,20 +110,20 @@ class DashboardCallback:
         if isinstance(storage_of(study), InMemoryStorage):
             return
         try:
-            found = opened(study)
-            finished = not found.procedure.unfinished(trials_of(study), found.plan)
-            if self._is_due(study, len(runs_of(study)), finished):
-                annotate(study, attack=finished)
+            opened_study = opened(study)
+            is_over = not opened_study.procedure.unfinished(trials_of(study), opened_study.plan)
+            if self._is_due(study, len(runs_of(study)), is_over):
+                annotate(study, attack=is_over)
         except Exception:
             # A picture that cannot be drawn must not end a search: its runs are spent.
             _logger.warning("The note for Optuna Dashboard could not be written.", exc_info=True)
 
-    def _is_due(self, study: Study, done: int, finished: bool) -> bool:
+    def _is_due(self, study: Study, ended_runs: int, is_over: bool) -> bool:
         with self._lock:
             due = self._next.setdefault(storage_of(study), {})
-            if done < due.get(study_id_of(study), 1) and not finished:
+            if ended_runs < due.get(study_id_of(study), 1) and not is_over:
                 return False
-            due[study_id_of(study)] = 2 * done
+            due[study_id_of(study)] = 2 * ended_runs
         return True
 
 
@@ -160,10 +160,10 @@ def _board() -> Any:
     return importlib.import_module("optuna_dashboard")
 
 
-def _draw(board: Any, study: Study, shown: Any, figures: dict[str, Callable[..., Any]]) -> None:
+def _draw(board: Any, study: Study, target: Any, figures: dict[str, Callable[..., Any]]) -> None:
     for name, plot in figures.items():
         try:
-            figure = plot(shown)
+            figure = plot(target)
         except InvalidArgumentError:
             continue  # not every procedure has every figure, nor every study yet
         board.save_plotly_graph_object(study, figure, graph_object_id=_ID + name)

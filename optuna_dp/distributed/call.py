@@ -218,10 +218,10 @@ class _Call:
 
     def run(self) -> None:
         """Runs the study to its end."""
-        served = none_alive = False
+        is_served = none_alive = False
         try:
             with reachable(storage_of(self._study), self._engine) as storage:
-                served = storage is not storage_of(self._study)
+                is_served = storage is not storage_of(self._study)
                 self._ticket = replace(self._ticket, storage=storage)
                 try:
                     self._look()
@@ -231,16 +231,16 @@ class _Call:
         except BaseException as error:
             # Interrupted. Whoever is cut off from the study is as good as dead. Whoever cannot be
             # ended after Ctrl-C ends with its run, whose result is refused.
-            if served or none_alive or not isinstance(error, Exception):
+            if is_served or none_alive or not isinstance(error, Exception):
                 self._settle(self._places)
-            settled = self._what_became_of_runs(served or none_alive)
+            state_of_runs = self._what_became_of_runs(is_served or none_alive)
             if isinstance(error, WorkersError) and error.settled == _OPEN:
-                raise WorkersError(error.reason, settled, error.fix) from error.__cause__
+                raise WorkersError(error.reason, state_of_runs, error.fix) from error.__cause__
             failure = storage_failure(error)
             if failure is not None:
-                raise _storage_lost(in_words(failure), settled) from error
+                raise _storage_lost(in_words(failure), state_of_runs) from error
             if not isinstance(error, OptunaDPError):
-                _logger.warning("The call was interrupted. %s", settled)
+                _logger.warning("The call was interrupted. %s", state_of_runs)
             raise
         self._settle([*self._unsettled])  # The storage may be back.
         self._say_what_went_wrong()
@@ -274,13 +274,13 @@ class _Call:
             with self._taking_tasks():
                 futures = self._engine.start_all(look, tickets)
             for future in futures:
-                lost = _exception_of(future)
-                if lost is not None:
+                failure = _exception_of(future)
+                if failure is not None:
                     raise WorkersError(
-                        f"A worker on {self._engine.name} could not begin: {in_words(lost)}.",
+                        f"A worker on {self._engine.name} could not begin: {in_words(failure)}.",
                         _NOTHING,
                         "Install optuna-dp where the workers are.",
-                    ) from lost
+                    ) from failure
                 reports.append(future.result())
             for report in reports:
                 if report.error:
@@ -305,9 +305,9 @@ class _Call:
         while under_way:
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 place = under_way.pop(future)
-                lost = _exception_of(future)
+                failure = _exception_of(future)
                 self._settle([self._places[place]])
-                if lost is None:
+                if failure is None:
                     report: Report = future.result()
                     if report.storage_failed:
                         self._storage_failed = report.error
@@ -315,18 +315,21 @@ class _Call:
                         self._raised = self._raised or (report if report.error else None)
                     self._ended = self._ended or not report.error
                     continue
-                self._lost = lost
+                self._lost = failure
                 if self._unsettled:
                     continue
-                before, well[place] = well[place], ended_well(self._study, self._places[place])
-                deaths[place] = 1 if well[place] > before else deaths[place] + 1
+                earlier_count, well[place] = (
+                    well[place],
+                    ended_well(self._study, self._places[place]),
+                )
+                deaths[place] = 1 if well[place] > earlier_count else deaths[place] + 1
                 if deaths[place] >= _DEATHS_IN_A_ROW:
-                    _logger.warning("A worker is not replaced any more: %s.", in_words(lost))
+                    _logger.warning("A worker is not replaced any more: %s.", in_words(failure))
                     continue
                 _logger.warning(
                     "A worker was lost (%s) and is replaced. The run that it had open, if any, "
                     "counts as failed.",
-                    in_words(lost),
+                    in_words(failure),
                 )
                 ticket = self._packed_for(place)
                 with self._taking_tasks():
@@ -375,10 +378,10 @@ class _Call:
             )
 
 
-def _storage_lost(how: str, settled: str) -> WorkersError:
+def _storage_lost(how: str, state_of_runs: str) -> WorkersError:
     return WorkersError(
         f"The storage of the study failed: {how}.",
-        settled,
+        state_of_runs,
         f"Once the storage is back, {_CALL_AGAIN}",
     )
 
@@ -408,8 +411,8 @@ def _try_numbers_here(study: Study, workers: int) -> None:
         return
     storage: BaseStorage = storage_of(study)
     with scratch_study(storage) as scratch, ThreadPoolExecutor(workers) as threads:
-        found = list(threads.map(lambda _: tried(storage, scratch), range(workers)))
-    check_numbers(storage, [number for numbers in found for number in numbers])
+        numbers_by_worker = list(threads.map(lambda _: tried(storage, scratch), range(workers)))
+    check_numbers(storage, [number for numbers in numbers_by_worker for number in numbers])
 
 
 def _check_travels(argument: str, value: Any) -> None:
@@ -426,7 +429,7 @@ def _check_travels(argument: str, value: Any) -> None:
 
 def _packed(ticket: Ticket) -> bytes:
     try:
-        packed: bytes = cloudpickle.dumps(ticket)
+        contents: bytes = cloudpickle.dumps(ticket)
     except Exception as error:
         raise InvalidArgumentError(
             "study",
@@ -434,7 +437,7 @@ def _packed(ticket: Ticket) -> bytes:
             f"its storage, sampler or pruner cannot be sent to workers ({in_words(error)})",
             "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
         ) from error
-    return packed
+    return contents
 
 
 def _exception_of(future: Future[Any]) -> BaseException | None:

@@ -68,8 +68,8 @@ class Loky(Engine):
     def __init__(self, backend: Any, workers: int) -> None:
         self._environment = backend._prepare_worker_env(n_jobs=workers)
         options = getattr(backend, "backend_kwargs", {})
-        asked = options.get("initializer"), options.get("initargs", ())
-        self._first = (os.getpid(), *asked)
+        initializer = options.get("initializer"), options.get("initargs", ())
+        self._first = (os.getpid(), *initializer)
         self._executors: dict[int, Any] = {}
 
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
@@ -108,24 +108,26 @@ class Dask(Engine):
     def start(self, place: int, task: Task, ticket: bytes) -> Future[Any]:
         future: Future[Any] = Future()
         key = f"optuna-dp-{task.__name__}-{uuid.uuid4().hex}"
-        asked = self.client.submit(
+        dask_future = self.client.submit(
             _ends_when_cancelled, task, ticket, key=key, pure=False, **self._options
         )
-        self._under_way[future] = asked
+        self._under_way[future] = dask_future
 
-        def ended(done: Any) -> None:
+        def ended(dask_result: Any) -> None:
             self._under_way.pop(future, None)
-            if done.status == "finished":
+            if dask_result.status == "finished":
                 try:
-                    future.set_result(done.result(timeout=60))
+                    future.set_result(dask_result.result(timeout=60))
                 except BaseException as error:  # Lost between its end and now.
                     future.set_exception(error)
-            elif done.status == "error":
-                future.set_exception(done.exception())
+            elif dask_result.status == "error":
+                future.set_exception(dask_result.exception())
             else:
-                future.set_exception(RuntimeError(f"Dask says that the task is {done.status}"))
+                future.set_exception(
+                    RuntimeError(f"Dask says that the task is {dask_result.status}")
+                )
 
-        asked.add_done_callback(ended)
+        dask_future.add_done_callback(ended)
         return future
 
     def host(self) -> str:
@@ -142,18 +144,22 @@ class Dask(Engine):
 
         Only the nannies that Dask starts beside its workers can do that.
         """
-        left = {asked.key: asked for asked in self._under_way.values()}
-        if not left:
+        open_futures = {dask_future.key: dask_future for dask_future in self._under_way.values()}
+        if not open_futures:
             return True
         try:
             # Before they are cancelled, which would have them forgotten.
-            places = [at for at, keys in self.client.processing().items() if left.keys() & {*keys}]
-            self.client.cancel([*left.values()], force=True)
-            told = self.client.restart_workers(places, timeout=_ENDS_WITHIN) if places else {}
+            places = [
+                at
+                for at, keys in self.client.processing().items()
+                if open_futures.keys() & {*keys}
+            ]
+            self.client.cancel([*open_futures.values()], force=True)
+            outcomes = self.client.restart_workers(places, timeout=_ENDS_WITHIN) if places else {}
         except Exception:  # No nannies; the scheduler has died; workers were interrupted too.
             time.sleep(2 * _LOOK_EVERY)
             return False
-        return "timed out" not in told.values()
+        return "timed out" not in outcomes.values()
 
 
 class Ray(Engine):
@@ -169,9 +175,9 @@ class Ray(Engine):
         import ray  # an extra
 
         options = {"max_retries": 0, "name": f"optuna-dp-{task.__name__}", **self._options}
-        asked = ray.remote(task).options(**options).remote(ticket)
-        future: Future[Any] = asked.future()
-        self._under_way[future] = asked
+        reference = ray.remote(task).options(**options).remote(ticket)
+        future: Future[Any] = reference.future()
+        self._under_way[future] = reference
         return future
 
     def host(self) -> str:
@@ -187,12 +193,16 @@ class Ray(Engine):
     def close(self) -> bool:
         import ray  # an extra
 
-        left = [asked for future, asked in self._under_way.items() if not future.done()]
+        open_references = [
+            reference for future, reference in self._under_way.items() if not future.done()
+        ]
         try:
-            for asked in left:
-                ray.cancel(asked, force=True)
+            for reference in open_references:
+                ray.cancel(reference, force=True)
             _, alive = (
-                ray.wait(left, num_returns=len(left), timeout=_ENDS_WITHIN) if left else ([], [])
+                ray.wait(open_references, num_returns=len(open_references), timeout=_ENDS_WITHIN)
+                if open_references
+                else ([], [])
             )
         except Exception:  # Ray has died, or was shut down.
             return False
@@ -249,10 +259,10 @@ def _ends_when_cancelled(task: Task, ticket: bytes) -> Any:
 
     def watch() -> None:
         while not ended.wait(_LOOK_EVERY):
-            here = worker.state.tasks.get(key)
-            gone = here is None or here.state == "cancelled"
+            task_state = worker.state.tasks.get(key)
+            is_cancelled = task_state is None or task_state.state == "cancelled"
             # After Ctrl-C the process would wait for this task.
-            if gone or not threading.main_thread().is_alive():
+            if is_cancelled or not threading.main_thread().is_alive():
                 os._exit(1)
 
     if worker.nanny is not None:

@@ -74,8 +74,8 @@ def settle(study: Study, place: str) -> None:
     the engine was mistaken and it lives, its results are refused. The caller may hold the place
     itself if it has not begun.
     """
-    running = [t.number for t in _trials_of(study, place) if t.state == TrialState.RUNNING]
-    for number in running:
+    open_numbers = [t.number for t in _trials_of(study, place) if t.state == TrialState.RUNNING]
+    for number in open_numbers:
         try:
             recover(study, fail=[number])
         except InvalidArgumentError:

@@ -105,9 +105,9 @@ def _doorkeeper(grpc: Any, secret: str) -> Any:
 
     class Doorkeeper(grpc.ServerInterceptor):
         def intercept_service(self, continuation: Any, details: Any) -> Any:
-            said = dict(details.invocation_metadata or ()).get(_HEADER, "")
-            known = hmac.compare_digest(str(said).encode(), secret.encode())
-            return continuation(details) if known else refusal
+            token = dict(details.invocation_metadata or ()).get(_HEADER, "")
+            is_authentic = hmac.compare_digest(str(token).encode(), secret.encode())
+            return continuation(details) if is_authentic else refusal
 
     return Doorkeeper()
 

@@ -61,18 +61,18 @@ def scratch_study(storage: BaseStorage) -> Iterator[str]:
     """A study for trying out how a storage numbers trials; deleted afterwards."""
     name = f"optuna-dp tries how trials are numbered {uuid.uuid4().hex}"
     # A client of its own: Optuna's remember a deleted study, and SQLite gives its id away again.
-    own: Any = storage
+    client: Any = storage
     if type(storage) is GrpcStorageProxy:
         host, port = address_of(storage)
-        own = GrpcStorageProxy(host=host, port=port)
-    study_id = own.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
+        client = GrpcStorageProxy(host=host, port=port)
+    study_id = client.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
     try:
         yield name
     finally:
-        own.delete_study(study_id)
-        if own is not storage:
+        client.delete_study(study_id)
+        if client is not storage:
             with contextlib.suppress(Exception):
-                own.close()
+                client.close()
 
 
 def check_numbers(storage: BaseStorage, numbers: Sequence[int | None]) -> None:
@@ -80,15 +80,15 @@ def check_numbers(storage: BaseStorage, numbers: Sequence[int | None]) -> None:
     if sorted(-1 if n is None else n for n in numbers) == list(range(len(numbers))):
         return
     if None in numbers:
-        found = "it drops the attributes that a trial is created with"
+        defect = "it drops the attributes that a trial is created with"
     elif len(set(numbers)) < len(numbers):
-        found = "it gave one number to two trials"
+        defect = "it gave one number to two trials"
     else:
-        found = "it left gaps between the numbers of trials"
+        defect = "it left gaps between the numbers of trials"
     raise InvalidArgumentError(
         "storage of the study",
         type(uncached(storage)).__name__,
-        f"runs are identified by their trial numbers, and {found}",
+        f"runs are identified by their trial numbers, and {defect}",
         "Use PostgreSQL, MySQL, SQLite, a journal, or no storage at all.",
     )
 

@@ -77,13 +77,13 @@ class Report:
     @classmethod
     def of(cls, error: BaseException) -> Report:
         """Returns the report of an exception."""
-        pickled = b""
+        contents = b""
         with contextlib.suppress(Exception):
-            pickled = cloudpickle.dumps(error)
-            cloudpickle.loads(pickled)
+            contents = cloudpickle.dumps(error)
+            cloudpickle.loads(contents)
         trace = "".join(traceback.format_exception(error))
         failure = storage_failure(error)
-        return cls(in_words(failure or error), (), trace, pickled, failure is not None)
+        return cls(in_words(failure or error), (), trace, contents, failure is not None)
 
 
 def in_words(error: BaseException) -> str:
@@ -91,23 +91,23 @@ def in_words(error: BaseException) -> str:
     # gRPC's errors begin with a line that says nothing.
     details = getattr(error, "details", None)
     text = str(details() if callable(details) else error).strip()
-    first = (text.splitlines() or [""])[0].rstrip(".")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    first_line = (text.splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 def look(ticket: bytes) -> Report:
     """Looks whether a worker here could work: everything loads, and the study is there."""
     try:
-        given: Ticket = cloudpickle.loads(ticket)
-        with _closing(given):
-            study = _study_of(given)
+        contents: Ticket = cloudpickle.loads(ticket)
+        with _closing(contents):
+            study = _study_of(contents)
             call = storage_of(study).get_study_system_attrs(study_id_of(study)).get(CALL_KEY)
-            if call != given.call:
-                return Report(f"there is another study {given.study_name!r}, not the caller's")
-            numbers = () if given.scratch is None else tried(given.storage, given.scratch)
+            if call != contents.call:
+                return Report(f"there is another study {contents.study_name!r}, not the caller's")
+            numbers = () if contents.scratch is None else tried(contents.storage, contents.scratch)
             return Report(numbers=numbers)
     except KeyError:
-        return Report(f"there is no study {given.study_name!r}")
+        return Report(f"there is no study {contents.study_name!r}")
     except Exception as error:  # Whatever it is, the caller is to hear of it.
         return Report.of(error)
 
@@ -131,18 +131,18 @@ def work(ticket: bytes) -> Report:
     If the engine starts it again, because it has lost the one that ran before, the trials that the
     earlier one has open are settled first. No trial is ever continued.
     """
-    given: Ticket = cloudpickle.loads(ticket)
+    contents: Ticket = cloudpickle.loads(ticket)
     try:
         with ExitStack() as stack:
-            stack.enter_context(_closing(given))
-            stack.enter_context(_quiet(given.caller != THIS_PROCESS))
-            study, objective = _study_of(given), given.objective
-            settle(study, given.place)
-            if given.run_timeout is not None:
+            stack.enter_context(_closing(contents))
+            stack.enter_context(_quiet(contents.caller != THIS_PROCESS))
+            study, objective = _study_of(contents), contents.objective
+            settle(study, contents.place)
+            if contents.run_timeout is not None:
                 stack.enter_context(_alone_in_its_process())
-                objective = _Limited(objective, given.run_timeout)
-            stack.enter_context(owning(storage_of(study), given.place))
-            study.optimize(objective, callbacks=list(given.callbacks))
+                objective = _Limited(objective, contents.run_timeout)
+            stack.enter_context(owning(storage_of(study), contents.place))
+            study.optimize(objective, callbacks=list(contents.callbacks))
     except BaseException as error:  # An objective that exits must not look like a dead worker.
         return Report.of(error)
     return Report()
@@ -228,9 +228,9 @@ _changing = threading.Lock()
 
 
 @contextmanager
-def _quiet(needed: bool) -> Iterator[None]:
+def _quiet(is_needed: bool) -> Iterator[None]:
     """Lowers Optuna's verbosity for as long as any worker is in this process."""
-    if not needed:
+    if not is_needed:
         yield
         return
     with _changing:
@@ -241,6 +241,6 @@ def _quiet(needed: bool) -> Iterator[None]:
         yield
     finally:
         with _changing:
-            before = _before.pop()
+            verbosity = _before.pop()
             if not _before:
-                optuna.logging.set_verbosity(before)
+                optuna.logging.set_verbosity(verbosity)

@@ -76,7 +76,7 @@ def check_at_once(trial: FrozenTrial, run: Fidelity, output_attributes: tuple[st
 
 def conduct_of_all(
     runs: Sequence[FrozenTrial],
-    granted: Fidelity,
+    fidelity: Fidelity,
     output_attributes: tuple[str, ...],
     vouched: str | None,
     fix: str,
@@ -88,24 +88,24 @@ def conduct_of_all(
 
     Args:
         runs: The runs, ended.
-        granted: What each of them was granted.
+        fidelity: What each of them was granted.
         output_attributes: User attributes that are part of what the plan charges for.
         vouched: The curator's reason; None if none was given.
         fix: What to do where nobody can vouch, a sentence.
     """
     checked_vouched(vouched)
-    judgements, needed = [], False
+    judgements, is_vouched = [], False
     for trial in runs:
         if not has_output(trial):
             continue
-        judgement = judge(trial, granted, output_attributes)
+        judgement = judge(trial, fidelity, output_attributes)
         if judgement.refusal is not None:
             raise ReleaseRefusedError(judgement.refusal, trial_number=trial.number, fix=fix)
         if judgement.doubt is not None and vouched is None:
             raise ReleaseRefusedError(
                 judgement.doubt, trial_number=trial.number, fix=f"{VOUCH} Otherwise: {fix}"
             )
-        needed = needed or judgement.doubt is not None
+        is_vouched = is_vouched or judgement.doubt is not None
         judgements.append(judgement)
     words: dict[str, Any] = {}
     for name in ("training", "score"):
@@ -116,13 +116,13 @@ def conduct_of_all(
                 " in others. Which one it was in a run may tell how many runs there were.",
                 fix=f"{VOUCH} Otherwise: {fix}",
             )
-        needed = needed or len(kinds) > 1
+        is_vouched = is_vouched or len(kinds) > 1
         if kinds:
             words[name] = kinds.pop() if len(kinds) == 1 else NOT_CHECKED
     if any(judgement.is_stated for judgement in judgements):
         words["stated"] = True
     # Words of an objective may differ from run to run, so they may tell which runs there were.
-    if needed or any(judgement.vouched for judgement in judgements):
+    if is_vouched or any(judgement.vouched for judgement in judgements):
         if vouched is None:
             raise ReleaseRefusedError(
                 "a run vouched for its own score (run.score(..., vouched=...)).",

@@ -83,13 +83,15 @@ class DrawnRuns(Procedure):
 
         Not with all of them, which takes longer the more there are; release compares them all.
         """
-        mine = bool(runs) and trial.number <= runs[-1].number
-        names = set(trial.distributions) if mine else set()
-        for other in runs:
-            shared = names & other.distributions.keys() if other.number != trial.number else set()
-            if any(other.distributions[n] != trial.distributions[n] for n in shared):
-                check_distributions(sorted((other, trial), key=lambda t: t.number))
-            names -= shared
+        is_run = bool(runs) and trial.number <= runs[-1].number
+        names = set(trial.distributions) if is_run else set()
+        for run in runs:
+            common_names = (
+                names & run.distributions.keys() if run.number != trial.number else set()
+            )
+            if any(run.distributions[n] != trial.distributions[n] for n in common_names):
+                check_distributions(sorted((run, trial), key=lambda t: t.number))
+            names -= common_names
             if not names:
                 return
 
@@ -97,16 +99,16 @@ class DrawnRuns(Procedure):
         """See :class:`Procedure`."""
         check_distributions(runs)
 
-    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
         """See :class:`Procedure`; one trial, or none, and nothing besides."""
         for name in ("vouched", "give_up_last_run"):
-            if (value := getattr(asked, name)) not in (None, False):
+            if (value := getattr(request, name)) not in (None, False):
                 why = (
                     "it is for studies whose plan says what runs are, and this is one of "
                     f"{self.design.sampler} without"
                 )
                 raise InvalidArgumentError(name, value, why, "Leave it out.")
-        self.refuse_lost(asked)
+        self.refuse_lost(request)
         winner = self.winner(evidence)
         return Outcome(
             winner,
@@ -121,7 +123,7 @@ class DrawnRuns(Procedure):
 
 
 def _check_draw(
-    trial: FrozenTrial, record: SlotRecord | None, planned: dict[str, BaseDistribution]
+    trial: FrozenTrial, record: SlotRecord | None, planned_ranges: dict[str, BaseDistribution]
 ) -> None:
     """Every parameter that was used is one that the sampler drew, from that distribution.
 
@@ -134,26 +136,26 @@ def _check_draw(
         space = {name: json_to_distribution(text) for name, text in draw["space"].items()}
         internal = {name: float(value) for name, value in draw["internal"].items()}
         for name in trial.params.keys() - space.keys():
-            alone = trial.system_attrs.get(INDEPENDENT_KEY + name)
-            if alone is not None:
-                space[name] = json_to_distribution(alone["distribution"])
-                internal[name] = float(alone["internal"])
+            record_of_draw = trial.system_attrs.get(INDEPENDENT_KEY + name)
+            if record_of_draw is not None:
+                space[name] = json_to_distribution(record_of_draw["distribution"])
+                internal[name] = float(record_of_draw["internal"])
                 continue
-            used = _as_stored(trial.distributions[name])
-            law = planned.get(name, used)
+            domain = _as_stored(trial.distributions[name])
+            law = planned_ranges.get(name, domain)
             if record is None or may_agree(law):
                 continue
             value = trial.distributions[name].to_internal_repr(trial.params[name])
-            expected = law.to_internal_repr(draw_alone(record.draws, name, law))
-            if used != law or math.isclose(value, expected, rel_tol=_ROUNDING):
+            redrawn = law.to_internal_repr(draw_alone(record.draws, name, law))
+            if domain != law or math.isclose(value, redrawn, rel_tol=_ROUNDING):
                 space[name], internal[name] = law, value
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReleaseRefusedError(
             "the record of its draw is corrupted.", trial_number=trial.number, fix=NEW_STUDY
         ) from error
-    for name, given in trial.params.items():
-        used = _as_stored(trial.distributions[name])
-        if used.single():
+    for name, external in trial.params.items():
+        domain = _as_stored(trial.distributions[name])
+        if domain.single():
             continue  # Optuna does not ask the sampler for what can have one value only.
         if name not in space:
             raise ReleaseRefusedError(
@@ -161,10 +163,10 @@ def _check_draw(
                 trial_number=trial.number,
                 fix=f"{NEW_STUDY} Do not wrap or replace the sampler.",
             )
-        value = trial.distributions[name].to_internal_repr(given)
-        if used != space[name] or value != internal.get(name):
+        value = trial.distributions[name].to_internal_repr(external)
+        if domain != space[name] or value != internal.get(name):
             raise ReleaseRefusedError(
-                f"the objective asked for {name!r} in {used}, but the sampler drew it from "
+                f"the objective asked for {name!r} in {domain}, but the sampler drew it from "
                 f"{space[name]}.",
                 trial_number=trial.number,
                 fix=f"{NEW_STUDY} Use the ranges of search_space in the objective.",
@@ -200,15 +202,15 @@ def _check_pruning(trial: FrozenTrial) -> None:
 
 def check_distributions(slots: Sequence[FrozenTrial]) -> None:
     """Each name stands for one distribution, so that the prior is one law."""
-    seen: dict[str, tuple[str, Any]] = {}
+    ranges: dict[str, tuple[str, Any]] = {}
     for trial in slots:
         for name, distribution in trial.distributions.items():
             text = distribution_to_json(distribution)
-            first = seen.setdefault(name, (text, distribution))
-            if first[0] != text:
+            reference = ranges.setdefault(name, (text, distribution))
+            if reference[0] != text:
                 raise ReleaseRefusedError(
-                    f"parameter {name!r} has the range {distribution} here and {first[1]} in an "
-                    "earlier run. One name must keep one range.",
+                    f"parameter {name!r} has the range {distribution} here and {reference[1]} in "
+                    "an earlier run. One name must keep one range.",
                     trial_number=trial.number,
                     fix=f"{NEW_STUDY} Give each range its own name. If a range depends on another "
                     "parameter, draw a share from [0, 1] and scale it.",

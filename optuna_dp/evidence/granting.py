@@ -68,22 +68,22 @@ def fidelity(trial: Trial | Any) -> Fidelity:
             "study with sampler=BudgetSampler(plan_budget(...)). With optuna-dp check, give "
             "--plan."
         )
-    stored = storage.get_trial(trial_id_of(trial))
-    if GATE_KEY in stored.system_attrs:
+    frozen = storage.get_trial(trial_id_of(trial))
+    if GATE_KEY in frozen.system_attrs:
         raise optuna.TrialPruned(BEYOND)
-    _check_began(stored, plan)
-    if ended(stored):
+    _check_began(frozen, plan)
+    if ended(frozen):
         raise PlanError(f"Trial {trial.number} has ended. Train nothing more in it.")
-    granted = procedure_of(plan.design).granted(trial.number)
-    if granted is None:
+    planned_run = procedure_of(plan.design).granted(trial.number)
+    if planned_run is None:
         raise PlanError(
             f"The study's {plan.design.sampler} does not know what a run is, so fidelity cannot "
             f"say what a trial may spend. Give it one: {plan.design.sampler}("
             "run=optuna_dp.RunPlan(...)). Or make a budget: "
             "BudgetSampler(plan_budget(...))."
         )
-    run = replace(granted, trial=trial)
-    if noted(stored, ASKED) is None:
+    run = replace(planned_run, trial=trial)
+    if noted(frozen, ASKED) is None:
         # A fork has a copy of a study in memory, and what happens to one is not seen in the other.
         home = {"process": os.getpid()} if isinstance(storage, InMemoryStorage) else {}
         note(trial, ASKED, granted=run.digest, **home)

@@ -96,20 +96,22 @@ def _condition(rows: Mapping[str, str]) -> str:
     names = [name for name, text in rows.items() if _NOT_CHECKED in name or _NOT_CHECKED in text]
     if not names:
         return ""
-    which = f"{'row' if len(names) == 1 else 'rows'} {', '.join(f'*{name}*' for name in names)}"
+    row_names = (
+        f"{'row' if len(names) == 1 else 'rows'} {', '.join(f'*{name}*' for name in names)}"
+    )
     return (
         "\n\n**This is true only if the curator is right** in what no software has checked: the "
-        f"{which}."
+        f"{row_names}."
     )
 
 
 def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -> str:
     """Returns one line that names what the statement leaves to the curator."""
     parts = []
-    for what in ("not stated", _NOT_CHECKED):
-        names = [name for name, text in rows.items() if what in text]
+    for mark in ("not stated", _NOT_CHECKED):
+        names = [name for name, text in rows.items() if mark in text]
         if names:
-            heads = f"{len(names)} {'row' if len(names) == 1 else 'rows'} {what}"
+            heads = f"{len(names)} {'row' if len(names) == 1 else 'rows'} {mark}"
             parts.append(f"{heads} (*{', '.join(names)}*)")
     promises = len(assumptions)
     parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
@@ -125,24 +127,22 @@ def _beside_the_attack(data: dict[str, Any]) -> str:
     attack, epsilon = data["attack"], data["epsilon"]
     if not attack:
         return ""
-    known = (
+    attack_words = (
         f"for some runs and scores of this cost epsilon is at least {rounded_down(attack, 4)}, by "
         "an attack that was computed and not made on this release"
     )
     if epsilon is None:
-        return known
-    return f"{known} (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
+        return attack_words
+    return f"{attack_words} (the guarantee is {100 * (epsilon / attack - 1):.1f} % above that)"
 
 
 def _for_all_records(data: dict[str, Any]) -> str:
-    several = data["unit_with_several_records"]
-    if several is None:
+    group = data["unit_with_several_records"]
+    if group is None:
         return ""
-    epsilon = several["epsilon"]
-    shown = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
-    return (
-        f" for one record, and {shown} for one {_person(data)} with {several['records']} records"
-    )
+    epsilon = group["epsilon"]
+    bound = "no finite epsilon" if epsilon is None else f"epsilon = {rounded_up(epsilon)}"
+    return f" for one record, and {bound} for one {_person(data)} with {group['records']} records"
 
 
 def _person(data: dict[str, Any]) -> str:
@@ -155,13 +155,13 @@ def _detection(data: dict[str, Any]) -> str:
     if mu is None:
         return ""
     normal = NormalDist()
-    most = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
+    power = min(normal.cdf(normal.inv_cdf(_FALSE_ALARMS) + mu) + tail, 1.0)
     unit = _PROTECTED[data["unit"]].removeprefix("each ").removesuffix(" as a whole")
     return (
         f"suppose that an attacker knows everything except whether a given {unit} is in the "
         f"data, and is wrong for at most {100 * _FALSE_ALARMS:.0f} % of absent ones (false "
         "alarms). Then the attacker detects a present one in at most "
-        f"{rounded_up(100 * most, 1)} % of cases "
+        f"{rounded_up(100 * power, 1)} % of cases "
         f"(guessing detects {100 * _FALSE_ALARMS:.0f} %)"
     )
 
@@ -176,28 +176,28 @@ def _delta(data: dict[str, Any]) -> str:
 
 
 def _gaussian(data: dict[str, Any]) -> str:
-    found = data["gaussian_dp"]
-    if found["mu"] is None:
+    gaussian_dp = data["gaussian_dp"]
+    if gaussian_dp["mu"] is None:
         return ""
-    mu = rounded_up(found["mu"], 3)
-    one = _PROTECTED[data["unit"]].removeprefix("each ")
+    mu = rounded_up(gaussian_dp["mu"], 3)
+    unit = _PROTECTED[data["unit"]].removeprefix("each ")
     return (
-        f"{mu}. To find out whether a {one} is in the data is at least as hard as to tell from "
+        f"{mu}. To find out whether a {unit} is in the data is at least as hard as to tell from "
         "one draw which of two normal distributions it came from. Both have variance one, and "
-        f"their means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {found['tail']:g} more "
-        "chance of being right.)"
+        f"their means are {mu} apart. (In papers: {mu}-Gaussian-DP, up to {gaussian_dp['tail']:g} "
+        "more chance of being right.)"
     )
 
 
 def _several_records(data: dict[str, Any]) -> dict[str, str]:
-    several = data["unit_with_several_records"]
-    if several is None:
+    group = data["unit_with_several_records"]
+    if group is None:
         return {}
-    epsilon = several["epsilon"]
-    stated = "no finite epsilon is known" if epsilon is None else f"epsilon {rounded_up(epsilon)}"
+    epsilon = group["epsilon"]
+    bound = "no finite epsilon is known" if epsilon is None else f"epsilon {rounded_up(epsilon)}"
     return {
-        "Who has several records": f"{stated} at delta = {data['delta']:g} for all of up to "
-        f"{several['records']} records together (group privacy)"
+        "Who has several records": f"{bound} at delta = {data['delta']:g} for all of up to "
+        f"{group['records']} records together (group privacy)"
     }
 
 

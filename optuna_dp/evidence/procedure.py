@@ -99,8 +99,11 @@ class Procedure(ABC):
 
     # What its studies have to show.
 
-    def slots(self, study: Study, plan: StudyPlan) -> int:
-        """Returns how many of the plan's slots the study has; fewer if it was to end early."""
+    def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
+        """Returns how many of the plan's slots the study has; fewer if it was to end early.
+
+        ``trials`` are all of the study's, by number.
+        """
         return plan.slots
 
     def check_plan(self, study: Study) -> None:
@@ -141,8 +144,8 @@ class Procedure(ABC):
             return "Some of its runs have not ended."  # How many is a way to learn T.
         return ""
 
-    def progress(self, done: int) -> str:
-        """Returns which run has ended, in words that keep secrets; ``done`` have ended in all."""
+    def progress(self, ended_runs: int) -> str:
+        """Returns which run has ended, in words that keep secrets; ``ended_runs`` counts all."""
         return "a run"
 
     def warning(self, runs: Sequence[FrozenTrial]) -> str:
@@ -156,18 +159,18 @@ class Procedure(ABC):
     # What is released.
 
     @abstractmethod
-    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
         """Returns what is released; refuses what nothing and nobody vouches for.
 
         A private choice that has not been made is made and recorded here, once, by any worker.
         """
 
-    def refuse_lost(self, asked: Asked) -> None:
+    def refuse_lost(self, request: Asked) -> None:
         """Refuses to reveal the number of runs, where it is no secret."""
-        if asked.failures == "lost":
+        if request.failures == "lost":
             raise InvalidArgumentError(
                 "failures",
-                asked.failures,
+                request.failures,
                 f"the number of runs of {self.design.sampler} is not secret, so none is revealed",
                 "Leave it out.",
             )

@@ -61,8 +61,8 @@ def releases_all_runs(design: Design) -> bool:
 
 
 def _entry(design: Design) -> ProcedureEntry:
-    known = {**parts.table("procedures"), **_CORE}
-    entry: ProcedureEntry | None = known.get(design.procedure)
+    procedures = {**parts.table("procedures"), **_CORE}
+    entry: ProcedureEntry | None = procedures.get(design.procedure)
     if entry is None:
         raise _refusal(
             design,

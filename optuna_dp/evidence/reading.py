@@ -16,9 +16,9 @@ from optuna_dp.evidence.procedure import Procedure
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.evidence.runs import Evidence, Run
 from optuna_dp.evidence.slot_records import GO_ON, check_direction, slot_record
-from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import checked_study, read_plan, trials_of, vouched_unstarted
+from optuna_dp.protocol.records import checked_study, vouched_unstarted
+from optuna_dp.protocol.snapshot import StudySnapshot
 
 
 @dataclass(frozen=True)
@@ -28,70 +28,91 @@ class OpenedStudy:
     Attributes:
         plan: The plan, with as many slots as the study turned out to have.
         procedure: How the study is checked; it has the settings.
+        snapshot: What the storage held when the plan was read.
     """
 
     plan: StudyPlan
     procedure: Procedure
+    snapshot: StudySnapshot
 
 
 def open_study(study: Study) -> OpenedStudy | None:
-    """Returns the plan and the procedure of a study; None if it has no plan yet.
+    """Reads a study, and returns its plan and procedure; None if it has no plan yet.
 
     Raises:
         PlanError: If the plan's record is damaged.
         ReleaseRefusedError: If this version does not know the procedure.
     """
-    plan = read_plan(storage_of(study), study_id_of(study))
+    return opened_from(StudySnapshot.of(study))
+
+
+def opened_from(snapshot: StudySnapshot) -> OpenedStudy | None:
+    """Returns the plan and the procedure of a study that was read; None if it has no plan yet.
+
+    Raises:
+        PlanError: If the plan's record is damaged.
+        ReleaseRefusedError: If this version does not know the procedure.
+    """
+    plan = snapshot.plan
     if plan is None:
         return None
     procedure = procedure_of(plan.design)
-    return OpenedStudy(replace(plan, slots=procedure.slots(study, plan)), procedure)
+    slots = procedure.slots(snapshot.trials, plan)
+    return OpenedStudy(replace(plan, slots=slots), procedure, snapshot)
 
 
 def read_evidence(study: Study) -> Evidence:
-    """Returns the study's runs, if all of them can be vouched for.
+    """Reads a study, and returns its runs, if all of them can be vouched for.
 
     Raises:
         ReleaseRefusedError: If the study's runs are not what its plan promises.
         UnfinishedStudyError: If runs are still open or to come.
     """
-    opened = _opened(checked_study(study))
-    plan, procedure = opened.plan, opened.procedure
+    return evidence_from(StudySnapshot.of(checked_study(study)))
+
+
+def evidence_from(snapshot: StudySnapshot) -> Evidence:
+    """Returns the runs of a study that was read, if all of them can be vouched for.
+
+    Raises:
+        ReleaseRefusedError: If the study's runs are not what its plan promises.
+        UnfinishedStudyError: If runs are still open or to come.
+    """
+    opened_study = _opened(snapshot)
+    study, plan, procedure = snapshot.study, opened_study.plan, opened_study.procedure
     procedure.check_plan(study)
     check_direction(study, plan)
-    trials = trials_of(study)
-    slots = procedure.runs_among(trials, plan)
+    slots = procedure.runs_among(snapshot.trials, plan)
     procedure.check_origin(slots)
-    vouched = vouched_unstarted(storage_of(study), study_id_of(study), plan.nonce)
+    vouched_trials = vouched_unstarted(snapshot.attributes, plan.nonce)
     runs = []
     for trial in slots:
-        record = slot_record(trial, plan, vouched)
+        record = slot_record(trial, plan, vouched_trials)
         procedure.check_run(trial, record)
         # A slot without a record failed, so it cannot win, whatever its tie-break.
         runs.append(Run(trial, 0 if record is None else record.tie_break))
     procedure.check_together(slots)
-    unfinished = procedure.unfinished(trials, plan)
-    if unfinished:
-        raise UnfinishedStudyError(unfinished, fix=GO_ON)
-    return Evidence(plan, tuple(runs), study)
+    reason = procedure.unfinished(snapshot.trials, plan)
+    if reason:
+        raise UnfinishedStudyError(reason, fix=GO_ON)
+    return Evidence(plan, tuple(runs), snapshot)
 
 
-def _opened(study: Study) -> OpenedStudy:
+def _opened(snapshot: StudySnapshot) -> OpenedStudy:
     try:
-        opened = open_study(study)
+        opened_study = opened_from(snapshot)
     except PlanError as error:
         raise ReleaseRefusedError(str(error), trial_number=0) from error
-    if opened is not None:
-        return opened
-    if len(study.directions) > 1:
+    if opened_study is not None:
+        return opened_study
+    if len(snapshot.study.directions) > 1:
         raise ReleaseRefusedError(
             "It has several objectives and no budget plan. optuna-dp selects by one score.",
             fix="Start a new study with BudgetSampler(plan_budget(...)).",
         )
-    trials = trials_of(study)
-    if not trials:
+    if not snapshot.trials:
         raise UnfinishedStudyError("It has no runs yet.", fix="Run study.optimize first.")
-    if all(trial.state == TrialState.WAITING for trial in trials):
+    if all(trial.state == TrialState.WAITING for trial in snapshot.trials):
         raise UnfinishedStudyError(
             "It has no runs yet, only enqueued trials.",
             fix="Run study.optimize first, with the sampler of the study.",

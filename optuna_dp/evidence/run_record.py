@@ -106,20 +106,20 @@ class RunRecord(Record):
             tuple(sorted(set(output_attributes))),
         )
 
-    def same_cost(self, other: RunRecord) -> bool:
+    def same_cost(self, record: RunRecord) -> bool:
         """Returns whether two records say the same of what a run costs.
 
         The delta is for display, and attributes that are named as output are part of what the
         event charges for. Two ways to write down the same applications, such as an event and a
         composition of it alone, cost the same.
         """
-        if self.neighboring_relation != other.neighboring_relation:
+        if self.neighboring_relation != record.neighboring_relation:
             return False
-        return bool(self.event == other.event) or self._applications() == other._applications()
+        return bool(self.event == record.event) or self._applications() == record._applications()
 
-    def says_the_same(self, other: RunRecord) -> bool:
+    def says_the_same(self, record: RunRecord) -> bool:
         """Returns whether two records differ in the delta at most."""
-        return self.same_cost(other) and self.output_attributes == other.output_attributes
+        return self.same_cost(record) and self.output_attributes == record.output_attributes
 
     def _applications(self) -> dict[str, int]:
         """How often the run applies what, whatever the composition that says so."""
@@ -132,9 +132,12 @@ class RunRecord(Record):
     @classmethod
     def from_json(cls, data: Any) -> RunRecord:
         """Reads what :meth:`to_json` wrote; raises :class:`OptunaDPError` on anything else."""
-        read = super().from_json(data)
+        record = super().from_json(data)
         return cls.checked(
-            read.event, read.delta, read.neighboring_relation, read.output_attributes
+            record.event,
+            record.delta,
+            record.neighboring_relation,
+            record.output_attributes,
         )
 
 
@@ -150,14 +153,14 @@ def run_records(attrs: Mapping[str, Any]) -> list[RunRecord]:
     Raises:
         ReleaseRefusedError: If a record is corrupted.
     """
-    mine = {key: value for key, value in sorted(attrs.items()) if key.startswith(_KEY)}
-    if any(key != _KEY + _digest(value) for key, value in mine.items()):
+    records = {key: value for key, value in sorted(attrs.items()) if key.startswith(_KEY)}
+    if any(key != _KEY + _digest(value) for key, value in records.items()):
         raise ReleaseRefusedError(
             "The record of the run's event is corrupted: it is not what was written.",
             fix="Start a new study.",
         )
     try:
-        return [_parsed(canonical_json(value)) for value in mine.values()]
+        return [_parsed(canonical_json(value)) for value in records.values()]
     except OptunaDPError as error:
         raise ReleaseRefusedError(str(error), fix="Start a new study.") from error
 
@@ -168,28 +171,28 @@ def _parsed(text: str) -> RunRecord:
     return RunRecord.from_json(json.loads(text))
 
 
-def read_run_record(storage: BaseStorage, study_id: int) -> RunRecord | None:
-    """Returns the study's record, None if there is none.
+def read_run_record(attributes: Mapping[str, Any]) -> RunRecord | None:
+    """Returns the record among the system attributes of a study, None if there is none.
 
     Raises:
         ReleaseRefusedError: If workers have recorded different ones, or a record is corrupted.
     """
-    found = run_records(storage.get_study_system_attrs(study_id))
-    other = next((record for record in found if not record.same_cost(found[0])), None)
-    if other is not None:
+    records = run_records(attributes)
+    different = next((record for record in records if not record.same_cost(records[0])), None)
+    if different is not None:
         # Lazy: only the words of a refusal need it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(
             f"Its workers recorded different costs of a run: "
-            f"{differences_of_runs(found[0], other)}.",
+            f"{differences_of_runs(records[0], different)}.",
             fix=f"Start a new study. {ONE_COST}",
         )
-    if not found:
+    if not records:
         return None
     # What one worker names as output, all runs may have as output: the event charges for it.
-    named = {name for record in found for name in record.output_attributes}
-    return replace(found[0], output_attributes=tuple(sorted(named)))
+    outputs = {name for record in records for name in record.output_attributes}
+    return replace(records[0], output_attributes=tuple(sorted(outputs)))
 
 
 def _digest(data: Any) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from optuna_dp.protocol.plan import StudyPlan
+from optuna_dp.protocol.snapshot import StudySnapshot
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Evidence:
 
     Attributes:
         runs: All runs, by slot.
-        study: The study, for what a procedure keeps beside its runs.
+        snapshot: The study as it was read, for what a procedure keeps beside its runs.
     """
 
     plan: StudyPlan
     runs: tuple[Run, ...] = field(repr=False)
-    study: Study
+    snapshot: StudySnapshot

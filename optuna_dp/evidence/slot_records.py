@@ -39,17 +39,17 @@ def check_direction(study: Study, plan: StudyPlan) -> None:
 
 
 def slot_record(
-    trial: FrozenTrial, plan: StudyPlan, vouched: Collection[int] = ()
+    trial: FrozenTrial, plan: StudyPlan, vouched_trials: Collection[int] = ()
 ) -> SlotRecord | None:
     """Returns a run's record; None for a slot whose worker died before the run began.
 
-    ``vouched`` are numbers of failed trials that the curator vouches never began.
+    ``vouched_trials`` are numbers of failed trials that the curator vouches never began.
     """
     if claimed_twice(trial):
         raise ReleaseRefusedError(CLAIMED_TWICE, trial_number=trial.number, fix=SPENT_TWICE)
     data = trial.system_attrs.get(SLOT_KEY)
     never_began = (
-        UNSTARTED_KEY in trial.system_attrs or trial.number in vouched or not ended(trial)
+        UNSTARTED_KEY in trial.system_attrs or trial.number in vouched_trials or not ended(trial)
     )
     if data is None and did_nothing(trial):
         if never_began:

@@ -39,7 +39,7 @@ def statement_data(
     delta: float,
     released: list[str],
     content: Mapping[str, Any],
-    described: Description,
+    procedure_words: Description,
     cap: int | None = None,
 ) -> dict[str, Any]:
     """Returns the statement as plain JSON values.
@@ -48,13 +48,13 @@ def statement_data(
     """
     methods = {name: finite(value) for name, value in guarantee.by_method(delta).items()}
     attack, best = guarantee.bounds(delta)
-    several = None
+    group = None
     if cap is not None and cap > 1 and guarantee.unit == "record":
-        several = {"records": cap, "epsilon": finite(group_epsilon(guarantee, delta, cap))}
+        group = {"records": cap, "epsilon": finite(group_epsilon(guarantee, delta, cap))}
     return {
         "format": FORMAT,
         "version": VERSION,
-        "protected": protected_by(guarantee, described),
+        "protected": protected_by(guarantee, procedure_words),
         "neighboring_relation": guarantee.neighboring_relation,
         "unit": guarantee.unit,
         "epsilon": finite(best),
@@ -64,7 +64,7 @@ def statement_data(
         # Of these, the ones that are shown for comparison and have no part in epsilon.
         "comparisons": sorted(guarantee.comparisons(delta)),
         "attack": attack,
-        "unit_with_several_records": several,
+        "unit_with_several_records": group,
         "rdp": {
             "orders": list(SHOWN_ORDERS),
             "epsilons": [finite(value) for value in guarantee.rdp(np.array(SHOWN_ORDERS))],
@@ -75,29 +75,29 @@ def statement_data(
         "released": released,
         "content": content,
         "digest": digest(guarantee.to_json(), design.to_json(), content),
-        "trust": described.trust,
-        "checked": list(described.checked),
-        "assumptions": list(described.assumptions),
-        "not_covered": described.not_covered,
+        "trust": procedure_words.trust,
+        "checked": list(procedure_words.checked),
+        "assumptions": list(procedure_words.assumptions),
+        "not_covered": procedure_words.not_covered,
         "versions": _versions(),
     }
 
 
 def released_words(
-    content: Mapping[str, Any], described: Description, *, trained: bool
+    content: Mapping[str, Any], procedure_words: Description, *, trained: bool
 ) -> list[str]:
     """Returns names of what is released; ``trained`` is whether a final training is composed."""
     words = ["the hyperparameters"]
-    if described.score_is_told or content["value"] is not None:
+    if procedure_words.score_is_told or content["value"] is not None:
         words.append("the final score" if trained else "the score")
     words += ["the final training's output"] if trained else []
     words += [f"attribute {name!r}" for name in sorted(content["attributes"])]
     return words + (["the model artifact"] if content["artifact_sha256"] is not None else [])
 
 
-def protected_by(guarantee: Guarantee, described: Description) -> str:
+def protected_by(guarantee: Guarantee, procedure_words: Description) -> str:
     """Returns what the output hardly depends on, in the procedure's words."""
-    relations = described.relations
+    relations = procedure_words.relations
     if guarantee.unit == "client" and relations is RELATIONS:
         relations = _RELATIONS_OF_CLIENTS
     return relations[guarantee.neighboring_relation]
@@ -111,17 +111,17 @@ def digest(
     Who holds the JSON of a release can compute it again: it is made of the statement's
     guarantee and design and of everything in the release but the statement.
     """
-    whole = {"guarantee": guarantee, "design": design, "content": content}
+    content_and_design = {"guarantee": guarantee, "design": design, "content": content}
     # Unlike canonical_json: scores and attributes may be infinite or NaN.
-    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=repr)
+    text = json.dumps(content_and_design, sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
             continue
-    return found
+    return versions

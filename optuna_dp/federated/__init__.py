@@ -73,5 +73,5 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     # help() loads every name that it finds; without Flower there is one that loads.
-    here = all(importlib.util.find_spec(package) for package in _PACKAGES)
-    return __all__ if here else ["VoteFailedError"]
+    has_flower = all(importlib.util.find_spec(package) for package in _PACKAGES)
+    return __all__ if has_flower else ["VoteFailedError"]

@@ -113,10 +113,15 @@ def voter(
             )
 
         def secure(message: Message, context: Context) -> Message:
-            def vote(asked: Message, own: Context) -> Message:
-                text, view = secure_messages.query_of(own), secure_messages.seen(own)
-                once = f"vote {secure_messages.sum_name(own)}"
-                return _as_fit_result(answer_to(text, view, once, evaluate, own, policy), asked)
+            def vote(question: Message, node_context: Context) -> Message:
+                text, view = (
+                    secure_messages.query_of(node_context),
+                    secure_messages.seen(node_context),
+                )
+                answer_name = f"vote {secure_messages.sum_name(node_context)}"
+                return _as_fit_result(
+                    answer_to(text, view, answer_name, evaluate, node_context, policy), question
+                )
 
             secure_messages.check(message, context)
             stage = secure_messages.stage_of(message)
@@ -127,14 +132,14 @@ def voter(
                 _once(stage, context, policy)
             if stage == "share_keys":
                 secure_messages.sort_keys(message)
-            before = masks.view.set(secure_messages.view_of(message, context))
+            token = masks.view.set(secure_messages.view_of(message, context))
             try:
                 if stage == "collect_masked_vectors":
                     # Flower votes first and reads the others' shares then: it is charged by then.
                     secure_messages.check_shares(message, context)
                 reply = masks.client_module().secaggplus_mod(message, context, vote)
             finally:
-                masks.view.reset(before)
+                masks.view.reset(token)
             if stage == "setup":
                 secure_messages.remember(message, context)
                 name = secure_messages.set_up_name(context)
@@ -155,17 +160,17 @@ def evaluation_of(objective: Callable[..., float]) -> Evaluation:
         InvalidArgumentError: If it takes neither one argument nor two.
     """
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [
+    required = [
         name
         for name, parameter in inspect.signature(objective).parameters.items()
         if parameter.kind in kinds and parameter.default is inspect.Parameter.empty
     ]
-    if len(needed) == 2:
+    if len(required) == 2:
         return objective
-    if len(needed) != 1:
+    if len(required) != 1:
         raise InvalidArgumentError(
             "objective",
-            f"a function of {', '.join(needed) or 'nothing'}",
+            f"a function of {', '.join(required) or 'nothing'}",
             "it must take (params, context), or a trial alone",
         )
 
@@ -198,23 +203,23 @@ def _discreet(handler: ClientAppCallable) -> ClientAppCallable:
     return handle
 
 
-def _policies(context: Context, own: VotePolicy | None) -> list[VotePolicy]:
+def _policies(context: Context, app_policy: VotePolicy | None) -> list[VotePolicy]:
     """The node's and the app's; every one of them has to agree."""
     path = context.node_config.get(NODE_CONFIG_KEY)
     node = None if path is None else VotePolicy.from_file(str(path))
-    found = [policy for policy in (node, own) if policy is not None]
-    if not found:
+    policies = [policy for policy in (node, app_policy) if policy is not None]
+    if not policies:
         raise VoteRefusedError(
             f"this client has no limits: name a file as {NODE_CONFIG_KEY!r} in the node's "
             "configuration, or give voter(max_epsilon=...)"
         )
-    if all(policy.ledger is None for policy in found):
+    if all(policy.ledger is None for policy in policies):
         raise VoteRefusedError(
             "this client has no ledger, and whoever starts runs could ask it in each of them: "
             "name a file as the policy's ledger, or say ledger='run' if its limits are for one "
             "run only"
         )
-    return found
+    return policies
 
 
 def _ledger(context: Context, policies: Sequence[VotePolicy]) -> Ledger:
@@ -231,17 +236,17 @@ def _charge(query: VoteQuery, view: View, policies: Sequence[VotePolicy]) -> Ske
 def answer_to(
     text: str,
     view: View,
-    once: str,
+    answer_name: str,
     objective: Evaluation,
     context: Context,
-    own: VotePolicy | None,
+    app_policy: VotePolicy | None,
 ) -> IntArray:
     """Returns the noisy vote, if every limit allows it, once it has been written down."""
-    query, policies = VoteQuery.from_json(text), _policies(context, own)
+    query, policies = VoteQuery.from_json(text), _policies(context, app_policy)
     event, server = _charge(query, view, policies), policies[0].server
     digest, plan = _digest(text), _digest(json.dumps(query.plan.to_json(), sort_keys=True))
     answer = Answer(
-        once=once,
+        once=answer_name,
         time=now(),
         run=context.run_id,
         vote=query.vote,
@@ -260,19 +265,19 @@ def answer_to(
 
     ledger = _ledger(context, policies)
     ledger.append(answer, check, write=False)  # before hours of work for nothing
-    chosen = _own_ballot(query, digest, objective, context)
+    own_ballot = _own_ballot(query, digest, objective, context)
     noise = Skellam(query.plan.share_variance).draw(len(query.candidates))
     ledger.append(answer, check)
-    return chosen + noise
+    return own_ballot + noise
 
 
-def _once(stage: str, context: Context, own: VotePolicy | None) -> None:
+def _once(stage: str, context: Context, app_policy: VotePolicy | None) -> None:
     """Writes down a step that is taken once in a set-up.
 
     Shares of one secret for two lists of clients, or two answers about who has dropped out, could
     give away both masks of a client.
     """
-    ledger = _ledger(context, _policies(context, own))
+    ledger = _ledger(context, _policies(context, app_policy))
     ledger.take(secure_messages.set_up_name(context), stage)
 
 
@@ -287,15 +292,15 @@ def _own_ballot(
     context: Context,
 ) -> IntArray:
     """Returns this client's ballot; a retry asks the same query and trains nothing again."""
-    kept = context.state.config_records.get(_STATE)
-    if kept is not None and kept.get("query") == digest:
+    record = context.state.config_records.get(_STATE)
+    if record is not None and record.get("query") == digest:
         result = np.zeros(len(query.candidates), dtype=np.int64)
-        result[np.array(kept["chosen"], dtype=np.int64)] = 1
+        result[np.array(record["chosen"], dtype=np.int64)] = 1
         return result
     scores = [_score(objective, params, context) for params in query.candidates]
     result = ballot(scores, query.plan.votes, maximize=query.direction == "maximize")
-    chosen = [int(i) for i in np.flatnonzero(result)]
-    context.state.config_records[_STATE] = ConfigRecord({"query": digest, "chosen": chosen})
+    candidates = [int(i) for i in np.flatnonzero(result)]
+    context.state.config_records[_STATE] = ConfigRecord({"query": digest, "chosen": candidates})
     return result
 
 
@@ -311,7 +316,7 @@ def _score(objective: Evaluation, params: Params, context: Context) -> float:
         return math.nan
 
 
-def _as_fit_result(vote: IntArray, asked: Message) -> Message:
+def _as_fit_result(vote: IntArray, question: Message) -> Message:
     """The shape that Flower's SecAgg+ reads; the weight is one for everybody."""
     result = FitRes(
         status=Status(Code.OK, ""),
@@ -319,4 +324,4 @@ def _as_fit_result(vote: IntArray, asked: Message) -> Message:
         num_examples=1,
         metrics={},
     )
-    return Message(recorddict_compat.fitres_to_recorddict(result, False), reply_to=asked)
+    return Message(recorddict_compat.fitres_to_recorddict(result, False), reply_to=question)

@@ -108,7 +108,7 @@ class InProcessGrid(Grid):
 
     def _deliver(self, message: Message) -> Message:
         # A wire copies: apps may change what they are given.
-        own = Message(
+        delivered = Message(
             copy.deepcopy(message.content),
             dst_node_id=message.metadata.dst_node_id,
             message_type=message.metadata.message_type,
@@ -116,8 +116,8 @@ class InProcessGrid(Grid):
         )
         app, context = self.nodes[message.metadata.dst_node_id]
         try:
-            return app(own, context)
+            return app(delivered, context)
         except Exception as error:  # as a SuperNode does
             reason = f"{type(error)}:<'{error}'>"
             reply = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason)
-            return Message(reply, reply_to=own)
+            return Message(reply, reply_to=delivered)

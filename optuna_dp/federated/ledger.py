@@ -172,13 +172,13 @@ class FileLedger(Ledger):
 
     def append(self, answer: Answer, check: Check, *, write: bool = True) -> None:
         with self._locked(create=True) as file:
-            answers, last = _read(file)
+            answers, last_line = _read(file)
             _check_all(answers, answer, check)
             if not write:
                 return
             end = os.lseek(file, 0, os.SEEK_END)
             try:
-                _write(file, _line(last, answer.to_json()))
+                _write(file, _line(last_line, answer.to_json()))
             except OSError as error:
                 os.ftruncate(file, end)  # a part of a line
                 raise VoteRefusedError(f"the ledger cannot be written: {error}") from None
@@ -298,7 +298,7 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _check_all(answers: Sequence[Answer], answer: Answer, check: Check) -> None:
-    if any(answer.once == earlier.once for earlier in answers):
+    if any(answer.once == stored_answer.once for stored_answer in answers):
         raise VoteRefusedError("the server asks again for what this client has answered before")
     check([*answers, answer])
 

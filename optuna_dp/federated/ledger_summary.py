@@ -52,8 +52,10 @@ def client_statement(policy: VotePolicy | str | Path) -> str:
     answers = FileLedger(str(limits.ledger)).answers()
     counts = tuple(Counter(answer.event for answer in answers).items())
     epsilon = rounded_up(total_epsilon(counts, limits.adjacency, limits.delta), 4)
-    alone = tuple(Counter(_of_own_share(answer) for answer in answers).items())
-    without_others = rounded_up(total_epsilon(alone, limits.adjacency, limits.delta), 4)
+    counts_of_own_share = tuple(Counter(_of_own_share(answer) for answer in answers).items())
+    without_others = rounded_up(
+        total_epsilon(counts_of_own_share, limits.adjacency, limits.delta), 4
+    )
     bound = max([limits.total, *([limits.spent(answers)] if answers else [])])
     rows = "\n".join(_row(answer) for answer in answers)
     return f"""# Votes of this client

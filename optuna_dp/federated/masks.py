@@ -62,9 +62,9 @@ opened: contextvars.ContextVar[tuple[int, IntArray] | None] = contextvars.Contex
 )
 
 
-def complete(numbers: Mapping[str, Any], shown: int) -> bool:
+def complete(numbers: Mapping[str, Any], clients: int) -> bool:
     """Returns whether everybody shares with everybody, when so many clients were shown."""
-    return bool(numbers["share_num"] == numbers["sample_num"] == shown)
+    return bool(numbers["share_num"] == numbers["sample_num"] == clients)
 
 
 def digest_of(
@@ -81,23 +81,29 @@ def digest_of(
         numbers: What the set-up said, the entries :data:`NUMBERS`.
         keys: The two public keys of each client that was shown, by its name.
     """
-    shown = [(n, *keys[n]) for n in sorted(keys)] if complete(numbers, len(keys)) else []
-    asked = hashlib.sha256(query.encode()).hexdigest()
-    content = ["optuna-dp view", run, asked, [numbers[name] for name in NUMBERS], shown]
+    public_keys = [(n, *keys[n]) for n in sorted(keys)] if complete(numbers, len(keys)) else []
+    query_digest = hashlib.sha256(query.encode()).hexdigest()
+    content = [
+        "optuna-dp view",
+        run,
+        query_digest,
+        [numbers[name] for name in NUMBERS],
+        public_keys,
+    ]
     return hashlib.sha256(repr(content).encode()).digest()
 
 
-def pair_key(own: ec.EllipticCurvePrivateKey, other: ec.EllipticCurvePublicKey) -> bytes:
+def pair_key(own_key: ec.EllipticCurvePrivateKey, peer_key: ec.EllipticCurvePublicKey) -> bytes:
     """Returns the key of two clients for what both were shown, as Fernet takes it.
 
     A drop-in for Flower's ``generate_shared_key``: ECDH, then HKDF-SHA256 with :data:`view` and
     both public keys. The latter matter too: a point and its negative have one shared secret, and
     with the same mask a made-up client could cancel that of an honest one.
     """
-    ends = sorted(public_key_to_bytes(key) for key in (own.public_key(), other))
+    ends = sorted(public_key_to_bytes(key) for key in (own_key.public_key(), peer_key))
     info = b"optuna-dp secagg+ key\x00" + view.get() + b"".join(ends)
     derivation = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info)
-    return base64.urlsafe_b64encode(derivation.derive(own.exchange(ec.ECDH(), other)))
+    return base64.urlsafe_b64encode(derivation.derive(own_key.exchange(ec.ECDH(), peer_key)))
 
 
 def chacha20_masks(
@@ -147,18 +153,18 @@ class _MessageType:
 @functools.cache
 def client_module() -> Any:
     """Returns Flower's client side of SecAgg+ with these keys, masks and shares."""
-    replaced = {
+    replacements = {
         "create_shares": create_shares,
         "private_key_to_bytes": private_key_to_bytes,
     }
-    return _variant(CLIENT, replaced, "decrypt", "share_keys_plaintext_separate")
+    return _variant(CLIENT, replacements, "decrypt", "share_keys_plaintext_separate")
 
 
 @functools.cache
 def server_module() -> Any:
     """Returns Flower's server side of SecAgg+ with these keys, masks and shares."""
-    replaced = {"combine_shares": combine_shares}
-    module = _variant(SERVER, replaced, "factor_extract", "bytes_to_public_key", "compat")
+    replacements = {"combine_shares": combine_shares}
+    module = _variant(SERVER, replacements, "factor_extract", "bytes_to_public_key", "compat")
     extract = module.factor_extract
 
     def extract_and_keep(parameters: list[Any]) -> Any:
@@ -170,32 +176,32 @@ def server_module() -> Any:
     return module
 
 
-def _variant(name: str, own: Mapping[str, Any], *more: str) -> Any:
-    found = importlib.util.find_spec(name)
-    assert found is not None
-    assert found.origin is not None
+def _variant(name: str, replacements: Mapping[str, Any], *more: str) -> Any:
+    spec_of_original = importlib.util.find_spec(name)
+    assert spec_of_original is not None
+    assert spec_of_original.origin is not None
     # In Flower's own package, because the module has relative imports; under a name of ours.
     own_name = f"{name}_optuna_dp"
-    spec = importlib.util.spec_from_file_location(own_name, found.origin)
+    spec = importlib.util.spec_from_file_location(own_name, spec_of_original.origin)
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     sys.modules[own_name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    replaced = {
+    attributes = {
         "MessageType": _MessageType,
         "pseudo_rand_gen": chacha20_masks,
         "generate_shared_key": pair_key,
         "bytes_to_private_key": bytes_to_private_key,
-        **own,
+        **replacements,
     }
-    for expected in (*replaced, *more):
-        if not hasattr(module, expected):
+    for attribute in (*attributes, *more):
+        if not hasattr(module, attribute):
             raise InvalidArgumentError(
                 "flwr",
                 name,
-                f"it has no {expected}",
+                f"it has no {attribute}",
                 "Use a version that the extra allows: pip install 'optuna-dp[federated]'.",
             )
-    vars(module).update(replaced)
+    vars(module).update(attributes)
     return module

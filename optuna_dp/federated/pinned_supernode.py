@@ -53,19 +53,19 @@ def digests_in(text: str) -> frozenset[str]:
         InvalidArgumentError: If a line is something else, or there is none.
     """
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    found = [re.match(r"([0-9a-f]{64})(\s|$)", line) for line in lines]
-    if not lines or not all(found):
+    matches = [re.match(r"([0-9a-f]{64})(\s|$)", line) for line in lines]
+    if not lines or not all(matches):
         raise InvalidArgumentError(
             "apps", text[:80], "it must hold lines as sha256sum writes them, at least one"
         )
-    return frozenset(match[1] for match in found if match is not None)
+    return frozenset(match[1] for match in matches if match is not None)
 
 
 def pinned(pull: Callable[..., Any], digests: Collection[str]) -> Callable[..., Any]:
     """Returns Flower's ``_pull_and_store_message`` with a look at the app that comes along."""
 
     @functools.wraps(pull)
-    def pull_pinned(*, get_fab: Callable[..., Fab], trusted_entities: Any, **rest: Any) -> Any:
+    def pull_pinned(*, get_fab: Callable[..., Fab], trusted_entities: Any, **settings: Any) -> Any:
         entities = _Entities(trusted_entities or {})
 
         def get_listed(*arguments: Any) -> Fab:
@@ -77,7 +77,7 @@ def pinned(pull: Callable[..., Any], digests: Collection[str]) -> Callable[..., 
             entities.refused = True
             return Fab(fab.hash_str, b"", {})
 
-        return pull(get_fab=get_listed, trusted_entities=entities, **rest)
+        return pull(get_fab=get_listed, trusted_entities=entities, **settings)
 
     return pull_pinned
 
@@ -86,12 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Starts a SuperNode; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--apps", type=Path, required=True, help="the list of digests")
-    options, others = parser.parse_known_args(arguments)
+    options, node_arguments = parser.parse_known_args(arguments)
     digests = digests_in(options.apps.read_text(encoding="utf-8"))
     # Read when Flower is imported; processes that the node starts read the environment.
     telemetry.FLWR_TELEMETRY_ENABLED = os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     supernode._pull_and_store_message = pinned(supernode._pull_and_store_message, digests)
-    sys.argv = ["flower-supernode", *others]
+    sys.argv = ["flower-supernode", *node_arguments]
     flower_supernode()
 
 

@@ -57,13 +57,13 @@ class PlainSum(Transport):
             if vote is not None:
                 waiting.discard(node)
                 total += vote
-        voted = len(nodes) - len(waiting)
-        server.progress(f"{voted} of {len(nodes)} nodes voted")
-        needed = query.plan.survivors_needed
-        if voted < needed:
-            reason = f"{voted} usable votes came, and {needed} are needed for the planned noise."
-            return Attempt(None, voted, True, tuple(nodes), reason)
-        return Attempt(total, voted, True, tuple(nodes))
+        votes = len(nodes) - len(waiting)
+        server.progress(f"{votes} of {len(nodes)} nodes voted")
+        quorum = query.plan.survivors_needed
+        if votes < quorum:
+            reason = f"{votes} usable votes came, and {quorum} are needed for the planned noise."
+            return Attempt(None, votes, True, tuple(nodes), reason)
+        return Attempt(total, votes, True, tuple(nodes))
 
 
 def _plain_vote(reply: Message, plan: VotePlan) -> IntArray | None:

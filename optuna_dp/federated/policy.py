@@ -142,10 +142,12 @@ class VotePolicy:
             raise InvalidArgumentError(
                 "server", self.server, f"it must be one of {', '.join(SERVERS)}"
             )
-        for name, allowed in (self.search_space or {}).items():
-            if set(allowed) not in ({"low", "high"}, {"choices"}):
+        for name, range_limits in (self.search_space or {}).items():
+            if set(range_limits) not in ({"low", "high"}, {"choices"}):
                 raise InvalidArgumentError(
-                    f"search_space[{name!r}]", allowed, "it must have low and high, or choices"
+                    f"search_space[{name!r}]",
+                    range_limits,
+                    "it must have low and high, or choices",
                 )
 
     @classmethod
@@ -166,7 +168,7 @@ class VotePolicy:
             raise InvalidArgumentError(
                 "policy", str(path), f"it cannot be read: {error}"
             ) from None
-        unknown = set(data) - {each.name for each in fields(cls)}
+        unknown = set(data) - {field.name for field in fields(cls)}
         if unknown or not {"max_epsilon", "ledger"} <= set(data):
             raise InvalidArgumentError(
                 "policy",
@@ -252,20 +254,20 @@ class VotePolicy:
                 f"{plan.survivors_needed} ({plan.clients} less {plan.max_dropout} dropouts)"
             )
         colluding = max(plan.max_colluding, self.max_colluding)
-        planned = plan.survivors_needed - colluding
+        planned_shares = plan.survivors_needed - colluding
         if self.server == "malicious":
             if not view.complete:
                 raise VoteRefusedError(
                     "clients share secrets with a part of the others, which a server that lies "
                     "can exploit; this client needs shares=1, or server='semi-honest'"
                 )
-            seen = honest_shares(view.clients, view.threshold, colluding)
+            honest = honest_shares(view.clients, view.threshold, colluding)
         elif view.complete:  # this client opens no sum with fewer votes than the threshold
-            seen = view.threshold - colluding
+            honest = view.threshold - colluding
         else:
-            seen = view.set_up - plan.max_dropout - colluding
+            honest = view.set_up - plan.max_dropout - colluding
         # A client's own share is always there.
-        return max(min(planned, seen), 1)
+        return max(min(planned_shares, honest), 1)
 
     def check_answers(self, answers: Sequence[Answer]) -> None:
         """Refuses to answer too often, a name more often than planned, or beyond the total.
@@ -276,14 +278,14 @@ class VotePolicy:
         Raises:
             VoteRefusedError: If it is more.
         """
-        new = answers[-1]
-        own = [answer for answer in answers if answer.vote == new.vote]
-        if any(answer.query != new.query for answer in own):
-            raise VoteRefusedError(f"vote {new.vote} was another query before")
-        if len(own) > new.attempts:
+        newest = answers[-1]
+        same_vote = [answer for answer in answers if answer.vote == newest.vote]
+        if any(answer.query != newest.query for answer in same_vote):
+            raise VoteRefusedError(f"vote {newest.vote} was another query before")
+        if len(same_vote) > newest.attempts:
             raise VoteRefusedError(
-                f"vote {new.vote} was answered {len(own) - 1} times, and its plan has "
-                f"{new.attempts} attempts"
+                f"vote {newest.vote} was answered {len(same_vote) - 1} times, and its plan has "
+                f"{newest.attempts} attempts"
             )
         if len(answers) > self.max_votes:
             raise VoteRefusedError(
@@ -307,25 +309,30 @@ class VotePolicy:
         Args:
             answers: Votes that were sent, at least one, in order.
         """
-        first, planned, others = answers[0], 0, []
+        first_answer, attempts, unplanned = answers[0], 0, []
         for answer in answers:
-            same = answer.plan == first.plan and answer.event.variance >= first.event.variance
-            if same and planned < first.attempts:
-                planned += 1
+            is_planned = (
+                answer.plan == first_answer.plan
+                and answer.event.variance >= first_answer.event.variance
+            )
+            if is_planned and attempts < first_answer.attempts:
+                attempts += 1
             else:
-                others.append(answer.event)
-        if not others:
-            return total_epsilon(((first.event, first.attempts),), self.adjacency, self.delta)
+                unplanned.append(answer.event)
+        if not unplanned:
+            return total_epsilon(
+                ((first_answer.event, first_answer.attempts),), self.adjacency, self.delta
+            )
         orders = np.arange(2.0, 1001.0)
         # Canonne, Kamath & Steinke, arXiv 2004.00010, Proposition 12.
-        more = np.log1p(-1.0 / orders) - np.log(self.delta * orders) / (orders - 1.0)
-        best = int(np.argmax((self.total - more) / orders))  # for a curve that is a line
-        counts = Counter([*others, *[first.event] * first.attempts])
+        conversion = np.log1p(-1.0 / orders) - np.log(self.delta * orders) / (orders - 1.0)
+        best = int(np.argmax((self.total - conversion) / orders))  # for a curve that is a line
+        counts = Counter([*unplanned, *[first_answer.event] * first_answer.attempts])
         divergence = sum(
             count * rdp_bound(event.variance, event.changes(self.adjacency), orders[[best]])[0]
             for event, count in counts.items()
         )
-        return float(divergence + more[best])
+        return float(divergence + conversion[best])
 
     def _check_search(self, query: VoteQuery) -> None:
         if len(query.candidates) > self.max_candidates:
@@ -360,10 +367,10 @@ def honest_shares(clients: int, threshold: int, colluding: int) -> int:
     Returns:
         At most ``clients - colluding``; 0 or less where nothing can be counted on.
     """
-    honest, needed = clients - colluding, threshold - colluding
-    if needed < 1:
+    honest, quorum = clients - colluding, threshold - colluding
+    if quorum < 1:
         return 0
-    return honest - math.floor(Fraction(honest * max(clients - threshold, 0), needed))
+    return honest - math.floor(Fraction(honest * max(clients - threshold, 0), quorum))
 
 
 def event_of(query: VoteQuery, honest: int) -> SkellamDpEvent:
@@ -383,10 +390,10 @@ def total_epsilon(
     return Guarantee(together, adjacency).epsilon(delta)
 
 
-def _within(allowed: Mapping[str, Any] | None, value: Any) -> bool:
-    if allowed is None:
+def _within(range_limits: Mapping[str, Any] | None, value: Any) -> bool:
+    if range_limits is None:
         return False
-    if "choices" in allowed:
-        return any(type(value) is type(c) and value == c for c in allowed["choices"])
+    if "choices" in range_limits:
+        return any(type(value) is type(c) and value == c for c in range_limits["choices"])
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and bool(allowed["low"] <= value <= allowed["high"])
+    return number and bool(range_limits["low"] <= value <= range_limits["high"])

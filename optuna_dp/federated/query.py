@@ -248,17 +248,17 @@ def _random(
 ) -> tuple[Params, ...]:
     if count < 1:
         raise InvalidArgumentError("candidates", count, "it must be at least 1")
-    found: dict[str, Params] = {}
+    candidates: dict[str, Params] = {}
     for _ in range(64):
-        drawn = UniformPrior().sample(space, 2 * count + 16, rng)
-        for i in range(len(drawn)):
-            params = drawn.params(i)
-            found.setdefault(json.dumps(params, sort_keys=True), params)
-            if len(found) == count:
-                return tuple(found.values())
+        points = UniformPrior().sample(space, 2 * count + 16, rng)
+        for i in range(len(points)):
+            params = points.params(i)
+            candidates.setdefault(json.dumps(params, sort_keys=True), params)
+            if len(candidates) == count:
+                return tuple(candidates.values())
     raise InvalidArgumentError(
         "candidates",
         count,
-        f"the search space does not seem to have that many points (found {len(found)})",
+        f"the search space does not seem to have that many points (found {len(candidates)})",
         "Use candidates='grid' or fewer.",
     )

@@ -41,7 +41,7 @@ class ReplyChecks:
         self._keys: set[bytes] = set()
         self._indices: dict[int, set[bytes]] = {}
 
-    def well_formed(self, stage: str, asked: Message, reply: Message) -> bool:
+    def well_formed(self, stage: str, request: Message, reply: Message) -> bool:
         """Returns whether a reply is what an honest client may send."""
         try:
             config = reply.content.config_records.get(SECAGG_CONFIG)
@@ -51,11 +51,13 @@ class ReplyChecks:
                 return self._vector(reply, config)
             if set(reply.content) != {SECAGG_CONFIG}:
                 return False
-            question = asked.content.config_records[SECAGG_CONFIG]
+            question = request.content.config_records[SECAGG_CONFIG]
             if stage == "setup":
                 return self._public_keys(config)
             if stage == "share_keys":
-                return _ciphertexts(config, set(question) - {"stage"}, asked.metadata.dst_node_id)
+                return _ciphertexts(
+                    config, set(question) - {"stage"}, request.metadata.dst_node_id
+                )
             return self._shares(config, question)
         except Exception:  # whatever a stranger's bytes make a library raise
             return False
@@ -64,12 +66,12 @@ class ReplyChecks:
         keys = [config.get(name) for name in ("pk1", "pk2")]
         if set(config) != {"pk1", "pk2"} or not all(short(key) for key in keys):
             return False
-        found = cast(list[bytes], keys)
-        for key in found:
+        public_keys = cast(list[bytes], keys)
+        for key in public_keys:
             self._module.bytes_to_public_key(key)  # raises
-        if len({*found}) < 2 or self._keys & set(found):
+        if len({*public_keys}) < 2 or self._keys & set(public_keys):
             return False
-        self._keys |= set(found)
+        self._keys |= set(public_keys)
         return True
 
     def _shares(self, config: ConfigRecord, question: ConfigRecord) -> bool:
@@ -82,11 +84,11 @@ class ReplyChecks:
             return False
         if len(shares) != len(cast(list[int], nids)) or not all(short(s) for s in shares):
             return False
-        found = cast(list[bytes], shares)
+        secret_shares = cast(list[bytes], shares)
         lengths = [_SEED_SHARE] * len(active) + [_KEY_SHARE] * len(dead)
-        if [len(share) for share in found] != lengths:
+        if [len(share) for share in secret_shares] != lengths:
             return False
-        pairs = list(zip(cast(list[int], nids), found, strict=True))
+        pairs = list(zip(cast(list[int], nids), secret_shares, strict=True))
         if any(s[:INDEX] in self._indices.get(n, set()) for n, s in pairs):
             return False
         for n, s in pairs:
@@ -113,16 +115,16 @@ class ReplyChecks:
         )
 
 
-def impossible(plan: VotePlan, sums: IntArray, voted: int) -> str:
+def impossible(plan: VotePlan, sums: IntArray, votes: int) -> str:
     """Returns why no honest votes, so many, have this sum, shape (candidates,); else "".
 
     It happens to honest votes with a probability below 1e-300.
     """
-    bound = noise_bound(float(plan.share_variance) * voted)
-    if bool(np.any(sums < -bound)) or bool(np.any(sums > voted + bound)):
+    bound = noise_bound(float(plan.share_variance) * votes)
+    if bool(np.any(sums < -bound)) or bool(np.any(sums > votes + bound)):
         return "an entry lies beyond what votes and their noise can be"
-    total, spread = int(sums.sum()), noise_bound(float(plan.share_variance) * voted * len(sums))
-    if abs(total - voted * plan.votes) > spread:
+    total, spread = int(sums.sum()), noise_bound(float(plan.share_variance) * votes * len(sums))
+    if abs(total - votes * plan.votes) > spread:
         return "there are more votes in it, or fewer, than votes and their noise can be"
     return ""
 
@@ -132,7 +134,7 @@ def _masked(part: Any, shape: tuple[int, ...]) -> bool:
     return array is not None and bool(np.all((array >= 0) & (array < MODULUS)))
 
 
-def _ciphertexts(config: ConfigRecord, shown: set[str], own: int) -> bool:
+def _ciphertexts(config: ConfigRecord, introduced: set[str], own_id: int) -> bool:
     """One text for each of the others that were shown."""
     targets, texts = config.get("dsts"), config.get("ctxts")
     return (
@@ -140,7 +142,8 @@ def _ciphertexts(config: ConfigRecord, shown: set[str], own: int) -> bool:
         and _whole(targets)
         and isinstance(texts, list)
         and len(texts) == len(cast(list[int], targets))
-        and sorted(cast(list[int], targets)) == sorted(int(n) for n in shown if int(n) != own)
+        and sorted(cast(list[int], targets))
+        == sorted(int(n) for n in introduced if int(n) != own_id)
         and all(short(text) for text in texts)
     )
 

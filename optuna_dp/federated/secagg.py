@@ -136,37 +136,39 @@ class SecAggPlus(Transport):
         )
         legacy.state.config_records["config"] = ConfigRecord({"current_round": 1})
         legacy.state.array_records["parameters"] = ArrayRecord()
-        checked = SecAggGrid(server, query, module)
+        checked_grid = SecAggGrid(server, query, module)
         masks.opened.set(None)
-        before = masks.view.set(b"")
+        token = masks.view.set(b"")
 
         def failed(reason: str) -> Attempt:
-            return Attempt(None, checked.voted, checked.asked, checked.present, reason)
+            return Attempt(
+                None, checked_grid.voted, checked_grid.asked, checked_grid.present, reason
+            )
 
         try:
-            workflow(checked, legacy)
+            workflow(checked_grid, legacy)
         except StopError as stop:
             return failed(str(stop))
         except Exception as error:  # of the grid, or of a library over a stranger's bytes
             _logger.warning("The secure sum failed.", exc_info=True)
             return failed(f"The secure sum failed ({type(error).__name__}).")
         finally:
-            masks.view.reset(before)
+            masks.view.reset(token)
             for record in ("config", "parameters"):
                 legacy.state.pop(record, None)
-        opened = masks.opened.get()
-        if opened is None:
+        opened_sum = masks.opened.get()
+        if opened_sum is None:
             return failed("Too few clients sent the shares that open the sum.")
-        factor, vector = opened
+        factor, vector = opened_sum
         # Every vote has the same weight, a masked number like the others: if it comes out as it
         # should, the masks were all taken off.
-        if factor != checked.voted * 2 * clip:
+        if factor != checked_grid.voted * 2 * clip:
             return failed("The sum does not open: a client sent a wrong share or a wrong vote.")
-        sums = vector - checked.voted * clip
-        why = impossible(plan, sums, checked.voted)
+        sums = vector - checked_grid.voted * clip
+        why = impossible(plan, sums, checked_grid.voted)
         if why:
             return failed(f"The sum is not one of votes: {why}.")
-        return Attempt(sums, checked.voted, True, checked.present)
+        return Attempt(sums, checked_grid.voted, True, checked_grid.present)
 
 
 class StopError(Exception):
@@ -211,31 +213,35 @@ class SecAggGrid:
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Sends one stage's messages, and returns their replies checked; as Flower's grid."""
-        sent = list(messages)
-        config = sent[0].content.config_records[SECAGG_CONFIG]
+        questions = list(messages)
+        config = questions[0].content.config_records[SECAGG_CONFIG]
         stage = str(config["stage"])
         number = _STAGES.index(stage) + 1
         if stage == "setup":
             self.numbers = dict(config)
-            for message in sent:
+            for message in questions:
                 message.content[QUERY_RECORD] = ConfigRecord({"query": self._query})
         elif stage == "share_keys":
             keys = shown_keys(config)
             masks.view.set(masks.digest_of(self._run, self._query, self.numbers, keys))
         elif stage == "collect_masked_vectors":
             self.asked = True
-        replies = self.checked(stage, sent, self._grid.send_and_receive(sent, timeout=timeout))
-        good = [r for r in replies if not r.has_error()]
-        self.present = tuple(r.metadata.src_node_id for r in good)
+        replies = self.checked(
+            stage, questions, self._grid.send_and_receive(questions, timeout=timeout)
+        )
+        good_replies = [r for r in replies if not r.has_error()]
+        self.present = tuple(r.metadata.src_node_id for r in good_replies)
         self._progress(
             f"secure sum, stage {number} of 4 ({stage.replace('_', ' ')}): "
-            f"{len(good)} of {len(sent)} nodes"
+            f"{len(good_replies)} of {len(questions)} nodes"
         )
-        if number <= 2 and len(good) < len(sent):
+        if number <= 2 and len(good_replies) < len(questions):
             # Flower's protocol cannot do without a node that has been introduced to the others.
-            raise StopError(f"{len(sent) - len(good)} nodes were lost in stage {number} of 4.")
+            raise StopError(
+                f"{len(questions) - len(good_replies)} nodes were lost in stage {number} of 4."
+            )
         if stage == "collect_masked_vectors":
-            self.voted = len(good)
+            self.voted = len(good_replies)
             if self.voted < self._plan.survivors_needed:
                 raise StopError(
                     f"{self.voted} usable votes came, and {self._plan.survivors_needed} are "
@@ -243,26 +249,28 @@ class SecAggGrid:
                 )
         if stage == "unmask" and masks.complete(self.numbers, self.numbers["sample_num"]):
             # Everybody has a share of everything, and it takes no more of them.
-            return good[: self.numbers["threshold"]]
+            return good_replies[: self.numbers["threshold"]]
         return replies
 
     def checked(
-        self, stage: str, sent: Sequence[Message], replies: Iterable[Message]
+        self, stage: str, questions: Sequence[Message], replies: Iterable[Message]
     ) -> list[Message]:
         """Returns one reply per node at most; malformed ones as errors."""
-        asked = {message.metadata.dst_node_id: message for message in sent}
-        seen: dict[int, Message] = {}
+        question_of = {message.metadata.dst_node_id: message for message in questions}
+        reply_of: dict[int, Message] = {}
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node not in asked or node in seen:
+            if node not in question_of or node in reply_of:
                 rejected(reply, "the node was not asked, or has answered already")
                 continue
-            if not reply.has_error() and not self._checks.well_formed(stage, asked[node], reply):
+            if not reply.has_error() and not self._checks.well_formed(
+                stage, question_of[node], reply
+            ):
                 rejected(reply, f"it is malformed for stage {stage!r}")
                 error = Error(code=ErrorCode.UNKNOWN, reason="malformed reply")
                 reply = Message(error, metadata=reply.metadata)  # type: ignore[call-overload]
-            seen[node] = reply
-        return list(seen.values())
+            reply_of[node] = reply
+        return list(reply_of.values())
 
     def __getattr__(self, name: str) -> Any:
         """The rest of the interface is the grid's own."""

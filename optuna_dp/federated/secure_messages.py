@@ -105,8 +105,8 @@ def check_shares(message: Message, context: Context) -> None:
 def remember(message: Message, context: Context) -> None:
     """Keeps the query of a set-up, once its keys are made."""
     keys = _own_keys(_state(context))
-    asked = ConfigRecord({"query": query_text(message), "keys": keys})
-    context.state.config_records[_ASKED] = asked
+    query_record = ConfigRecord({"query": query_text(message), "keys": keys})
+    context.state.config_records[_ASKED] = query_record
 
 
 def query_of(context: Context) -> str:
@@ -155,9 +155,9 @@ def sum_name(context: Context) -> str:
     """Returns a name of the sum, the same whatever clients this one may be called in it."""
     state = _state(context)
     keys = _keys(state)
-    shown = masks.digest_of(context.run_id, query_of(context), state, keys)
-    own = b"" if masks.complete(state, len(keys)) else b"".join(_own_keys(state))
-    return hashlib.sha256(shown + own).hexdigest()
+    view_digest = masks.digest_of(context.run_id, query_of(context), state, keys)
+    own_keys = b"" if masks.complete(state, len(keys)) else b"".join(_own_keys(state))
+    return hashlib.sha256(view_digest + own_keys).hexdigest()
 
 
 def _check_setup(config: ConfigRecord, query: VoteQuery) -> None:
@@ -177,21 +177,23 @@ def _check_setup(config: ConfigRecord, query: VoteQuery) -> None:
             f"the set-up has {clients} clients ({plan.clients} were planned), {shares} shares and "
             f"threshold {threshold}; each must be at most the one before, and at least 2"
         )
-    least = max(shares // 2 + 1, shares - plan.max_dropout)
-    if threshold < least:
+    lowest = max(shares // 2 + 1, shares - plan.max_dropout)
+    if threshold < lowest:
         raise VoteRefusedError(
-            f"the set-up has threshold {threshold}, and the plan needs at least {least}"
+            f"the set-up has threshold {threshold}, and the plan needs at least {lowest}"
         )
-    expected = {
+    plan_values = {
         "clipping_range": float(clip),
         "target_range": 2 * clip,
         "mod_range": MODULUS,
         "max_weight": 1.0,
     }
-    for name, value in expected.items():
-        given = config.get(name)
-        if type(given) is not type(value) or given != value:
-            raise VoteRefusedError(f"the set-up has {name} {given!r}, and the plan needs {value}")
+    for name, value in plan_values.items():
+        value_of_server = config.get(name)
+        if type(value_of_server) is not type(value) or value_of_server != value:
+            raise VoteRefusedError(
+                f"the set-up has {name} {value_of_server!r}, and the plan needs {value}"
+            )
 
 
 def _config(message: Message) -> ConfigRecord:
@@ -238,7 +240,7 @@ def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
     Raises:
         VoteRefusedError: If it holds anything else.
     """
-    found: dict[int, tuple[bytes, bytes]] = {}
+    public_keys: dict[int, tuple[bytes, bytes]] = {}
     for name, value in config.items():
         if name == "stage":
             continue
@@ -246,10 +248,10 @@ def shown_keys(config: ConfigRecord) -> dict[int, tuple[bytes, bytes]]:
         number = int(name) if name.isdecimal() and len(name) <= 20 else -1
         if not 0 <= number <= _LARGEST_NAME or len(pair) != 2 or not all(map(short, pair)):
             raise VoteRefusedError("the message shows keys that no client makes")
-        if number in found:  # "7" and "07" are one client
+        if number in public_keys:  # "7" and "07" are one client
             raise VoteRefusedError(f"the message names client {number} twice")
-        found[number] = cast(tuple[bytes, bytes], tuple(pair))
-    return found
+        public_keys[number] = cast(tuple[bytes, bytes], tuple(pair))
+    return public_keys
 
 
 def sort_keys(message: Message) -> None:
@@ -284,8 +286,8 @@ def _ids(config: ConfigRecord, name: str) -> list[int]:
     return cast(list[int], ids)
 
 
-def _check_known(ids: Sequence[int], known: Collection[int], name: str) -> None:
-    if not set(ids) <= set(known):
+def _check_known(ids: Sequence[int], introduced: Collection[int], name: str) -> None:
+    if not set(ids) <= set(introduced):
         raise VoteRefusedError(f"{name} names a client that was never introduced")
 
 

@@ -204,20 +204,22 @@ class FederatedVote:
             f"deviation of the noise {plan.variance**0.5:.2f}"
         )
         server = Server(grid, context, self._timeout, self._progress)
-        last, before = None, self._asked
+        attempt, earlier_requests = None, self._asked
         for _ in range(1 + self._retries):
-            last = self._attempt(server, nodes, query)
-            self._asked += last.asked
-            if last.sums is not None:
-                return self._release(plan, last.sums, self._asked)
-            self._progress(f"attempt failed: {last.reason}")
-            if not last.asked:
+            attempt = self._attempt(server, nodes, query)
+            self._asked += attempt.asked
+            if attempt.sums is not None:
+                return self._release(plan, attempt.sums, self._asked)
+            self._progress(f"attempt failed: {attempt.reason}")
+            if not attempt.asked:
                 break
-        assert last is not None
-        asked = self._asked
-        if asked == before:
+        assert attempt is not None
+        requests = self._asked
+        if requests == earlier_requests:
             self._held -= 1  # Nobody was asked for anything.
-        raise VoteFailedError(last.reason, asked, plan.guarantee(asked) if asked else None)
+        raise VoteFailedError(
+            attempt.reason, requests, plan.guarantee(requests) if requests else None
+        )
 
     def _plan_of_all_rounds(self, clients: int) -> VotePlan:
         """The plan of the first round: the noise of all must be of one plan to be priced by it."""
@@ -247,16 +249,16 @@ class FederatedVote:
         return attempt
 
     def _wait_for_nodes(self, grid: Grid) -> list[int]:
-        wanted = 1 if self._clients is None else self._clients
-        seen: list[int] = []
+        quorum = 1 if self._clients is None else self._clients
+        nodes: list[int] = []
 
         def enough() -> list[int] | None:
-            seen[:] = sorted(grid.get_node_ids())
-            return seen if len(seen) >= wanted else None
+            nodes[:] = sorted(grid.get_node_ids())
+            return nodes if len(nodes) >= quorum else None
 
         def give_up(waited: float) -> None:
             if self._timeout is not None and waited >= self._timeout:
-                raise VoteFailedError(f"{len(seen)} nodes are connected, {wanted} are wanted.", 0)
+                raise VoteFailedError(f"{len(nodes)} nodes are connected, {quorum} are wanted.", 0)
 
         return poll(enough, give_up)
 

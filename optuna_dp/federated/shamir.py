@@ -125,9 +125,9 @@ def _blocks(data: bytes) -> Elements:
 
 
 def _ones(count: int) -> Elements:
-    ones = np.zeros((count, 2), dtype=np.uint64)
-    ones[:, 1] = 1
-    return ones
+    elements = np.zeros((count, 2), dtype=np.uint64)
+    elements[:, 1] = 1
+    return elements
 
 
 def _times_x(elements: Elements) -> Elements:
@@ -148,8 +148,8 @@ def _times_small(elements: Elements, factors: npt.NDArray[np.uint64]) -> Element
     for bit in range(bits):
         if bit:
             elements = _times_x(elements)
-        chosen = (factors >> np.uint64(bit)) & _ONE
-        result ^= elements * chosen[..., None]
+        bits_of_factors = (factors >> np.uint64(bit)) & _ONE
+        result ^= elements * bits_of_factors[..., None]
     return result
 
 
@@ -158,8 +158,8 @@ def _products(left: Elements, right: Elements) -> Elements:
     result = np.zeros_like(left)
     for bit in range(127, -1, -1):
         word = right[..., 0 if bit >= 64 else 1]
-        chosen = (word >> np.uint64(bit % 64)) & _ONE
-        result = _times_x(result) ^ left * chosen[..., None]
+        bits_of_word = (word >> np.uint64(bit % 64)) & _ONE
+        result = _times_x(result) ^ left * bits_of_word[..., None]
     return result
 
 
@@ -171,14 +171,14 @@ def _inverses(elements: Elements) -> Elements:
 
 def _inverse(element: int) -> int:
     """Euclid's algorithm for polynomials over GF(2), the coefficients in the bits."""
-    remainder, other = element, 1 << 128 | int(_REDUCTION)
+    remainder, divisor = element, 1 << 128 | int(_REDUCTION)
     factor, other_factor = 1, 0
     while remainder != 1:
-        shift = remainder.bit_length() - other.bit_length()
+        shift = remainder.bit_length() - divisor.bit_length()
         if shift < 0:
-            remainder, other, shift = other, remainder, -shift
+            remainder, divisor, shift = divisor, remainder, -shift
             factor, other_factor = other_factor, factor
-        remainder ^= other << shift
+        remainder ^= divisor << shift
         factor ^= other_factor << shift
     return factor
 
@@ -195,11 +195,11 @@ def _weighted_sum(values: Elements, weights: Elements) -> Elements:
     result = np.zeros(values.shape[1:], dtype=np.uint64)
     for bit in range(127, -1, -1):
         word = weights[:, 0 if bit >= 64 else 1]
-        chosen = ((word >> np.uint64(bit % 64)) & _ONE).astype(bool)
-        result = _times_x(result) ^ np.bitwise_xor.reduce(values[chosen], axis=0)
+        selection = ((word >> np.uint64(bit % 64)) & _ONE).astype(bool)
+        result = _times_x(result) ^ np.bitwise_xor.reduce(values[selection], axis=0)
     return result
 
 
 def _padded(secret: bytes) -> bytes:
-    more = BLOCK - len(secret) % BLOCK
-    return secret + bytes([more]) * more
+    padding = BLOCK - len(secret) % BLOCK
+    return secret + bytes([padding]) * padding

@@ -68,8 +68,8 @@ class VoteStrategy(Strategy):
             VoteFailedError: If no sum of votes could be released.
             InvalidArgumentError: If ``config`` has an entry of a parameter's name.
         """
-        chosen = self._with_winner(config, self._winner(grid))
-        return self.strategy.configure_train(server_round, arrays, chosen, grid)
+        config_with_winner = self._with_winner(config, self._winner(grid))
+        return self.strategy.configure_train(server_round, arrays, config_with_winner, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -86,8 +86,8 @@ class VoteStrategy(Strategy):
             VoteFailedError: If no sum of votes could be released.
             InvalidArgumentError: If ``config`` has an entry of a parameter's name.
         """
-        chosen = self._with_winner(config, self._winner(grid))
-        return self.strategy.configure_evaluate(server_round, arrays, chosen, grid)
+        config_with_winner = self._with_winner(config, self._winner(grid))
+        return self.strategy.configure_evaluate(server_round, arrays, config_with_winner, grid)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

@@ -61,11 +61,11 @@ def around(centers: Mapping[str, float], sd: float = SPREAD) -> Around:
         raise InvalidArgumentError(
             "centers", centers, "it must be a dictionary from a parameter's name to its center"
         )
-    known = {
+    checked_centers = {
         str(name): validation.positive(f"centers[{name!r}]", center)
         for name, center in centers.items()
     }
-    return Around(known, validation.positive("sd", sd))
+    return Around(checked_centers, validation.positive("sd", sd))
 
 
 class Around(Prior, BaseSampler):
@@ -120,8 +120,8 @@ class Around(Prior, BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         """The guess in the first trial; a draw from the prior in others."""
-        drawn = self.draw_one(param_name, param_distribution, np.random.default_rng())
-        return self.centers.get(param_name, drawn) if trial.number == 0 else drawn
+        draw = self.draw_one(param_name, param_distribution, np.random.default_rng())
+        return self.centers.get(param_name, draw) if trial.number == 0 else draw
 
     def fingerprint(self, space: Space) -> dict[str, Any]:
         """The law as plain data; refuses a space that it does not fit."""
@@ -137,8 +137,8 @@ class Around(Prior, BaseSampler):
         middle = math.log(self.centers[name])
         ends = (math.log(end) for end in (distribution.low, distribution.high))
         below, above = (float(ndtr((end - middle) / self._sd)) for end in ends)
-        found = np.exp(middle + self._sd * ndtri(below + u * (above - below)))
-        return np.asarray(np.clip(found, distribution.low, distribution.high))
+        values = np.exp(middle + self._sd * ndtri(below + u * (above - below)))
+        return np.asarray(np.clip(values, distribution.low, distribution.high))
 
     def _check(self, space: Space) -> None:
         for name in self.centers:

@@ -14,12 +14,12 @@ from optuna_dp.models.prior import from_unit, n_points, to_external
 from optuna_dp.models.space import Space
 
 
-def grid_of(space: Space, most: int) -> list[dict[str, Any]]:
+def grid_of(space: Space, limit: int) -> list[dict[str, Any]]:
     """Returns all points of a space, the last parameter changing fastest.
 
     Args:
         space: Distributions by parameter name.
-        most: The largest number of points.
+        limit: The largest number of points.
 
     Raises:
         InvalidArgumentError: If a parameter is continuous, or there are more points.
@@ -36,11 +36,11 @@ def grid_of(space: Space, most: int) -> list[dict[str, Any]]:
             )
         sizes[name] = points
     count = math.prod(sizes.values())
-    if count > most:
+    if count > limit:
         raise InvalidArgumentError(
             "search_space",
             f"a grid of {count} points",
-            f"it must have at most {most}",
+            f"it must have at most {limit}",
             "Give candidates=<number of draws>.",
         )
     axes = [_values(distribution, sizes[name]) for name, distribution in space.items()]

@@ -69,8 +69,8 @@ class GrowingHistory(Generic[S]):
         read: Makes the outcome of what a storage has of a run that has ended.
     """
 
-    def __init__(self, read: Callable[[S], RunOutcome]) -> None:
-        self._read = read
+    def __init__(self, outcome_of: Callable[[S], RunOutcome]) -> None:
+        self._read = outcome_of
         self._lock = threading.Lock()
         self._forget({})
 
@@ -88,18 +88,18 @@ class GrowingHistory(Generic[S]):
             space: The joint search space.
         """
         with self._lock:
-            known = len(self._made_of)
-            same = known <= len(runs) and all(map(operator.is_, self._made_of, runs))
-            if not same or space != self._space:
+            length = len(self._made_of)
+            is_continuation = length <= len(runs) and all(map(operator.is_, self._made_of, runs))
+            if not is_continuation or space != self._space:
                 self._forget(space)
-                known = 0
-            if known < len(runs):
-                outcomes = [self._read(run) for run in runs[known:]]
-                new = encode_params(self._space, [outcome.params for outcome in outcomes])
-                self._points = np.concatenate([self._points, new])
+                length = 0
+            if length < len(runs):
+                outcomes = [self._read(run) for run in runs[length:]]
+                new_points = encode_params(self._space, [outcome.params for outcome in outcomes])
+                self._points = np.concatenate([self._points, new_points])
                 # Lists that were handed out stay as they are.
                 self._outcomes = [*self._outcomes, *outcomes]
-                self._made_of.extend(runs[known:])
+                self._made_of.extend(runs[length:])
             return History(self._outcomes, self._space, self._points)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -136,10 +136,10 @@ class SharedSpace:
                 self._trials.append(trial)
                 if trial.state is not TrialState.COMPLETE:
                     continue
-                before = trial.distributions if self._space is None else self._space
+                space = trial.distributions if self._space is None else self._space
                 self._space = {
                     name: distribution
-                    for name, distribution in before.items()
+                    for name, distribution in space.items()
                     if trial.distributions.get(name) == distribution
                 }
             return dict(sorted((self._space or {}).items()))

@@ -42,15 +42,15 @@ def clean_scores(scores: Sequence[float | None], sign: float) -> FloatArray:
     usable = np.isfinite(y)
     if not usable.any():
         return np.zeros(len(y))
-    good = y[usable]
+    usable_scores = y[usable]
     # Half the range of float64 is enough for anyone, and keeps sums finite.
-    good = np.clip(good, -1e150, 1e150)
-    quarter, median, three_quarters = np.quantile(good, [0.25, 0.5, 0.75])
+    usable_scores = np.clip(usable_scores, -1e150, 1e150)
+    quarter, median, three_quarters = np.quantile(usable_scores, [0.25, 0.5, 0.75])
     width = float(three_quarters - quarter)
     if width > 0.0:
-        good = np.maximum(good, median - _OUTLIER_RANGES * width)
-    result: FloatArray = np.full(len(y), good.min())
-    result[usable] = good
+        usable_scores = np.maximum(usable_scores, median - _OUTLIER_RANGES * width)
+    result: FloatArray = np.full(len(y), usable_scores.min())
+    result[usable] = usable_scores
     return result
 
 
@@ -59,6 +59,6 @@ def standardized(y: FloatArray) -> FloatArray:
     centred = y - y.mean()
     spread = float(centred.std())
     # Dividing by a spread at rounding level would turn noise into knowledge.
-    known = spread > 1e-12 * max(1.0, float(np.abs(centred).max()))
-    result: FloatArray = centred / spread if known else 0.0 * centred
+    has_spread = spread > 1e-12 * max(1.0, float(np.abs(centred).max()))
+    result: FloatArray = centred / spread if has_spread else 0.0 * centred
     return result

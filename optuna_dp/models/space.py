@@ -20,7 +20,7 @@ Space: TypeAlias = Mapping[str, BaseDistribution]
 
 def check_space(space: Space) -> dict[str, BaseDistribution]:
     """Returns the space as a dict; refuses unknown distributions and infinite ranges."""
-    checked: dict[str, BaseDistribution] = {}
+    distributions: dict[str, BaseDistribution] = {}
     for name, distribution in space.items():
         if not isinstance(
             distribution, (FloatDistribution, IntDistribution, CategoricalDistribution)
@@ -36,5 +36,5 @@ def check_space(space: Space) -> dict[str, BaseDistribution]:
             raise InvalidArgumentError(
                 f"search_space[{name!r}]", distribution, "its range must be finite"
             )
-        checked[name] = distribution
-    return checked
+        distributions[name] = distribution
+    return distributions

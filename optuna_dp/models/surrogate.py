@@ -78,12 +78,12 @@ class GaussianProcess:
         if d == 0:
             return Constant(center, scale)
         theta = self.hyperparameters(x, y)
-        kept = np.arange(n)
+        rows = np.arange(n)
         if n > _MOST_RUNS:
-            newest = kept[-(_MOST_RUNS // 2) :]
+            newest = rows[-(_MOST_RUNS // 2) :]
             best = np.argsort(y[: -len(newest)], kind="stable")[-(_MOST_RUNS - len(newest)) :]
-            kept = np.union1d(best, newest)
-        return Posterior.of(x[kept], (y[kept] - center) / scale, theta, center, scale)
+            rows = np.union1d(best, newest)
+        return Posterior.of(x[rows], (y[rows] - center) / scale, theta, center, scale)
 
     def hyperparameters(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Logarithms of amplitude, lengths and noise, in units of the spread of y; (d + 2,)."""
@@ -153,13 +153,13 @@ class Posterior:
         from scipy.linalg import cho_solve, cholesky  # start-up time
 
         amplitude, *lengths, noise = np.exp(theta)
-        scaled = x / np.array(lengths)
-        covariance = amplitude * _matern(_squared_distances(scaled, scaled))
+        points = x / np.array(lengths)
+        covariance = amplitude * _matern(_squared_distances(points, points))
         # scikit-learn adds this to the noise, so that equal points can be told apart.
         covariance.flat[:: len(x) + 1] += noise + 1e-10
         factor = cholesky(covariance, lower=True, check_finite=False)
         weights = cho_solve((factor, True), z, check_finite=False)
-        return cls(scaled, factor, weights, amplitude, np.array(lengths), center, scale)
+        return cls(points, factor, weights, amplitude, np.array(lengths), center, scale)
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`FittedModel`."""
@@ -173,39 +173,39 @@ class Posterior:
         from scipy.linalg import solve_triangular  # start-up time
 
         single_x, factor, weights = self._in_single_precision
-        apart = (x - 0.5) / self.lengths
+        offsets = (x - 0.5) / self.lengths
         # One product, of rows (-2 a, |a|^2, 1) and (b, 1, |b|^2); about the middle, so that
         # little is lost to rounding.
-        other = np.empty((len(x), x.shape[1] + 2), dtype=np.float32)
-        other[:, :-2] = apart
-        other[:, -2] = 1.0
-        other[:, -1] = (apart**2).sum(axis=1)
-        squared = (other @ single_x.T).T  # in the order of columns, as the solver wants it
+        right_factors = np.empty((len(x), x.shape[1] + 2), dtype=np.float32)
+        right_factors[:, :-2] = offsets
+        right_factors[:, -2] = 1.0
+        right_factors[:, -1] = (offsets**2).sum(axis=1)
+        squared = (right_factors @ single_x.T).T  # in the order of columns, as the solver wants it
         np.maximum(squared, 0.0, out=squared)
         covariance = _matern(squared)
         covariance *= np.float32(self.amplitude)
         means = np.asarray(weights @ covariance, dtype=np.float64)
-        known = solve_triangular(
+        whitened = solve_triangular(
             factor, covariance, lower=True, overwrite_b=True, check_finite=False
         )
-        spent = np.einsum("ij,ij->j", known, known).astype(np.float64)
+        spent = np.einsum("ij,ij->j", whitened, whitened).astype(np.float64)
         return means, self.amplitude - spent
 
     @functools.cached_property
     def _in_single_precision(self) -> tuple[Any, Any, Any]:
         """The observed points as one factor of squared distances, the factor, and the weights."""
-        apart = self.x - 0.5 / self.lengths
-        rows = [-2.0 * apart, (apart**2).sum(axis=1)[:, None], np.ones((len(apart), 1))]
+        offsets = self.x - 0.5 / self.lengths
+        rows = [-2.0 * offsets, (offsets**2).sum(axis=1)[:, None], np.ones((len(offsets), 1))]
         points = np.concatenate(rows, axis=1).astype(np.float32)
         factor = np.asfortranarray(self.factor, dtype=np.float32)
         return points, factor, self.weights.astype(np.float32)
 
 
-def _squared_distances(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Squared distances between rows, shape (rows of one, rows of other)."""
-    lengths = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None, :]
-    found: FloatArray = np.maximum(lengths - 2.0 * (one @ other.T), 0.0)
-    return found
+def _squared_distances(rows: FloatArray, other_rows: FloatArray) -> FloatArray:
+    """Squared distances between rows, shape (rows, other rows)."""
+    lengths = (rows**2).sum(axis=1)[:, None] + (other_rows**2).sum(axis=1)[None, :]
+    squares: FloatArray = np.maximum(lengths - 2.0 * (rows @ other_rows.T), 0.0)
+    return squares
 
 
 def _matern(squared: Any) -> Any:
@@ -277,9 +277,9 @@ def most_probable(x_bytes: bytes, z_bytes: bytes, d: int) -> FloatArray:
         return 0.5 * float(off @ off) - likelihood, off / spreads - gradient
 
     bounds = start[:, None] + widest
-    found: FloatArray = minimize(
+    optimum: FloatArray = minimize(
         objective, start, jac=True, bounds=bounds, options={"maxiter": 30}
     ).x
-    found = found if np.isfinite(found).all() else start
-    found.flags.writeable = False  # it is cached
-    return found
+    optimum = optimum if np.isfinite(optimum).all() else start
+    optimum.flags.writeable = False  # it is cached
+    return optimum

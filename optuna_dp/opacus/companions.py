@@ -60,12 +60,12 @@ class CompanionCheck:
     def __init__(
         self,
         source: RecordSource,
-        drawn: tuple[Sequence[int], Sequence[int]],
+        batches: tuple[Sequence[int], Sequence[int]],
         generator: np.random.Generator,
         module: torch.nn.Module,
         most_shown: int,
     ) -> None:
-        self._source, self._drawn = source, drawn
+        self._source, self._drawn = source, batches
         self._generator = generator
         self._dropouts = [part for part in module.modules() if isinstance(part, _DropoutNd)]
         self._rates: list[float] | None = None
@@ -75,7 +75,7 @@ class CompanionCheck:
         # what they get.
         items = source.items(generator.choice(source.size, count, replace=False))
         self._items = items, _copied(items)
-        self._size = count + max(map(len, drawn))
+        self._size = count + max(map(len, batches))
         self._collating: dict[str, Any] = {}
         self._looping: dict[str, Any] = {}
         self.is_random = False
@@ -90,19 +90,21 @@ class CompanionCheck:
         Returns:
             The batch, how many records are in it, and which of them were drawn.
         """
-        drawn = self._drawn[place]
+        indices = self._drawn[place]
         size = self._size
         if place == 1 and not self.is_random:
-            copies = max(_LEAST_COPIES, int(len(drawn) * _SHARE_OF_COPIES))
-            size = self.shown + len(drawn) + copies
+            copies = max(_LEAST_COPIES, int(len(indices) * _SHARE_OF_COPIES))
+            size = self.shown + len(indices) + copies
             size += size == self._size
-        missing = size - self.shown - len(drawn)
+        filler_count = size - self.shown - len(indices)
         if place == 0:
-            fillers = self._source.items(self._generator.integers(self._source.size, size=missing))
+            fillers = self._source.items(
+                self._generator.integers(self._source.size, size=filler_count)
+            )
         else:
             fillers = self._source.items(self._generator.integers(self._source.size, size=1))
-            fillers = fillers * missing
-        items = [*self._items[place], *self._source.items(drawn), *fillers]
+            fillers = fillers * filler_count
+        items = [*self._items[place], *self._source.items(indices), *fillers]
         if place == 0:
             self._collating = random_states()
         elif self.is_random:
@@ -110,7 +112,7 @@ class CompanionCheck:
         batch = self._source.together(items)
         if place == 0:
             self.is_random = not same_states(self._collating, random_states())
-        return batch, size, slice(self.shown, self.shown + len(drawn))
+        return batch, size, slice(self.shown, self.shown + len(indices))
 
     def begin(self, place: int) -> None:
         """Prepares the module for one of the batches, when the loop gets it."""
@@ -154,13 +156,15 @@ class CompanionCheck:
         self.restore()
         rounding = _ROUNDING
         squares = np.zeros((3, self.shown))
-        for first, gradient in zip(self._first, gradients, strict=True):
-            second = gradient[: self.shown].detach()
-            if second.device.type != "cpu":
+        for values_before, gradient in zip(self._first, gradients, strict=True):
+            values_after = gradient[: self.shown].detach()
+            if values_after.device.type != "cpu":
                 rounding = max(rounding, _ROUNDING_ON_DEVICES)
-            if second.element_size() == 2:
+            if values_after.element_size() == 2:
                 rounding = _ROUNDING_OF_HALVES
-            for row, values in enumerate((first, second, first.double() - second.double())):
+            for row, values in enumerate(
+                (values_before, values_after, values_before.double() - values_after.double())
+            ):
                 norms = torch.linalg.vector_norm(values.double().reshape(self.shown, -1), dim=1)
                 squares[row] += norms.cpu().numpy() ** 2
         self._first = []
@@ -193,16 +197,19 @@ def set_random_states(states: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(states["cuda"])
 
 
-def same_states(states: dict[str, Any], others: dict[str, Any]) -> bool:
+def same_states(states: dict[str, Any], later_states: dict[str, Any]) -> bool:
     """Returns whether no random number was drawn in between."""
-    if states["python"] != others["python"]:
+    if states["python"] != later_states["python"]:
         return False
-    pairs = zip(states["numpy"], others["numpy"], strict=True)
-    if not all(np.array_equal(one, two) for one, two in pairs):
+    pairs = zip(states["numpy"], later_states["numpy"], strict=True)
+    if not all(np.array_equal(array, later_array) for array, later_array in pairs):
         return False
-    before, after = ([*s["torch"], *s.get("cuda", [])] for s in (states, others))
+    tensors, later_tensors = ([*s["torch"], *s.get("cuda", [])] for s in (states, later_states))
     # A device that was first used in between has used no randomness that anyone knows of.
-    return all(torch.equal(one, two) for one, two in zip(before, after, strict=False))
+    return all(
+        torch.equal(tensor, later_tensor)
+        for tensor, later_tensor in zip(tensors, later_tensors, strict=False)
+    )
 
 
 def _copied(items: list[Any]) -> list[Any]:

@@ -43,18 +43,18 @@ def fingerprints(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, tuple
     return {name: fingerprint(tensor) for name, tensor in tensors.items()}
 
 
-def other_tensors(module: torch.nn.Module, trained: set[int]) -> dict[str, torch.Tensor]:
+def other_tensors(module: torch.nn.Module, trained_ids: set[int]) -> dict[str, torch.Tensor]:
     """Returns what a module holds besides the weights that are trained.
 
     Args:
         module: The module.
-        trained: The ``id`` of each weight that is trained.
+        trained_ids: The ``id`` of each weight that is trained.
 
     Returns:
         Buffers, frozen weights and tensors in plain attributes, by name. What stands deeper in an
         attribute than a list in a list is not found, nor is what is no tensor.
     """
-    named = {
+    tensors = {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
     }
@@ -63,8 +63,8 @@ def other_tensors(module: torch.nn.Module, trained: set[int]) -> dict[str, torch
             if attribute in ("_parameters", "_buffers", "_modules") or attribute in _OF_OPACUS:
                 continue
             for path, tensor in _tensors_in(value, _LAYERS_OF_CONTAINERS):
-                named[f"{prefix}.{attribute}{path}".lstrip(".")] = tensor
-    return {name: tensor for name, tensor in named.items() if id(tensor) not in trained}
+                tensors[f"{prefix}.{attribute}{path}".lstrip(".")] = tensor
+    return {name: tensor for name, tensor in tensors.items() if id(tensor) not in trained_ids}
 
 
 def _tensors_in(value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:

@@ -62,6 +62,7 @@ class NoisyOptimizer(DPOptimizer):
             expected_batch_size=expected_batch_size,
         )
         self._watching = watching
+        self._noise_norm = clipping_norm
         weights = sum(parameter.numel() for parameter in self.params)
         on_processor = all(parameter.device.type == "cpu" for parameter in self.params)
         self._noise: Noise = GeneratorNoise()
@@ -100,7 +101,7 @@ class NoisyOptimizer(DPOptimizer):
             parameter.grad_sample = None
 
     def add_noise(self) -> None:
-        deviation = self.noise_multiplier * self.max_grad_norm
+        deviation = self.noise_multiplier * self._noise_norm
         for parameter in self.params:
             noisy = self._noise.added_to(parameter.summed_grad.reshape(-1), deviation)
             parameter.grad = noisy.to(parameter.dtype).view_as(parameter)
@@ -109,12 +110,15 @@ class NoisyOptimizer(DPOptimizer):
         for parameter in self.params:
             parameter.grad /= self.expected_batch_size
 
-    def noisy_step(self, sums: list[torch.Tensor]) -> None:
+    def noisy_step(self, sums: list[torch.Tensor], clipping_norm: float) -> None:
         """Steps the optimizer with noise.
 
         Args:
             sums: The sum of clipped gradients, for each weight.
+            clipping_norm: The largest norm that any of them was clipped to. A schedule may have
+                changed ``max_grad_norm`` since.
         """
+        self._noise_norm = clipping_norm
         for parameter, total in zip(self.params, sums, strict=True):
             parameter.summed_grad = total
         self.add_noise()

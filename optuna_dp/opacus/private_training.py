@@ -9,6 +9,7 @@ from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.opacus.familiar_names import answer_familiar_names
 from optuna_dp.training.fidelity import Fidelity
+from optuna_dp.training.learner import checked_clipping_norm
 from optuna_dp.training.run_endings import check_at_end
 from optuna_dp.training.trial_notes import BY_OPACUS, TRAINING, claim
 
@@ -111,7 +112,7 @@ def make_private(
             when a batch has no step or a step has no batch, and for all that is refused above.
     """
     answer_familiar_names(familiar)
-    if not isinstance(run, Fidelity):
+    if type(run) is not Fidelity:  # One of a script's own may say other numbers each time.
         raise InvalidArgumentError(
             "run", run, "it must be what optuna_dp.fidelity(trial) returned"
         )
@@ -122,7 +123,7 @@ def make_private(
             "its plan was made from a function and does not know how batches are drawn",
             "Use opacus.PrivacyEngine and hand it to run.spent(engine).",
         )
-    norm = validation.positive("clipping_norm", clipping_norm)
+    norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:
         physical_batch_size = validation.whole("physical_batch_size", physical_batch_size, 1)
     try:
@@ -138,14 +139,21 @@ def make_private(
     from optuna_dp.opacus.record_source import record_source
     from optuna_dp.opacus.set_up import hooked, trained_weights
     from optuna_dp.opacus.watched_training import WatchedTraining
-    from optuna_dp.training.learner import TRAINED_BY
+    from optuna_dp.opacus.weights import ModuleWeights
+    from optuna_dp.training.learner import TRAINED_BY, trained_before
+    from optuna_dp.training.torch_memory import claim_memory
+    from optuna_dp.training.trained_values import refuse_copies, remember
 
     trial = run.granted_trial()
     weights = trained_weights(module, optimizer)
     source = record_source(data_loader, run.records)
     pieces = _batches_of_a_step(run, source.size, physical_batch_size)
+    numbers = ModuleWeights(weights, [*module.parameters(), *module.buffers()])
+    beginning = refuse_copies(trial, numbers)
     private = hooked(module)
     try:
+        if not claim_memory(numbers.trained, numbers.used):
+            raise trained_before()
         training_claim = claim(trial, TRAINING, by=BY_OPACUS)
     except BaseException:
         private.to_standard_module()
@@ -159,6 +167,7 @@ def make_private(
         weights,
         source,
         pieces,
+        lambda: remember(trial, numbers, beginning),
         min(SHOWN_RECORDS, physical_batch_size or SHOWN_RECORDS),
     )
     check_at_end(trial, training)
@@ -186,9 +195,9 @@ def _batches_of_a_step(run: Fidelity, records: int, physical_batch_size: int | N
     from scipy.stats import binom
 
     # The companion check needs two batches.
-    least = 2 if run.steps == 1 else 1
+    fewest = 2 if run.steps == 1 else 1
     if physical_batch_size is None:
-        return least
-    planned = records if run.records is None else max(1, round(run.records))
-    most = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned, run.sample_rate)
-    return max(least, math.ceil(float(most) / physical_batch_size))
+        return fewest
+    planned_records = records if run.records is None else max(1, round(run.records))
+    largest_batch = binom.isf(_CHANCE_OF_TOO_MANY / run.steps, planned_records, run.sample_rate)
+    return max(fewest, math.ceil(float(largest_batch) / physical_batch_size))

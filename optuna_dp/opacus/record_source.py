@@ -36,10 +36,10 @@ class RecordSource:
 
     def items(self, indices: Iterable[int]) -> list[Any]:
         """Returns records as the data set has them."""
-        chosen = [int(index) for index in indices]
+        positions = [int(index) for index in indices]
         if callable(getattr(self._dataset, "__getitems__", None)):
-            return list(self._dataset.__getitems__(chosen))
-        return [self._dataset[index] for index in chosen]
+            return list(self._dataset.__getitems__(positions))
+        return [self._dataset[index] for index in positions]
 
     def together(self, items: Sequence[Any]) -> Any:
         """Returns records as one batch."""
@@ -67,12 +67,12 @@ class RecordSource:
         )
 
 
-def record_source(data_loader: Any, planned: float | None) -> RecordSource:
+def record_source(data_loader: Any, planned_records: float | None) -> RecordSource:
     """Returns the records of a data loader.
 
     Args:
         data_loader: The user's.
-        planned: The public number of records that the plan was made for; None if unknown.
+        planned_records: The public number of records that the plan was made for; None if unknown.
 
     Raises:
         InvalidArgumentError: If the loader says how batches are drawn, a record is in its data set
@@ -87,8 +87,8 @@ def record_source(data_loader: Any, planned: float | None) -> RecordSource:
         )
     _refuse_samplers(data_loader)
     records = read_records(data_loader.dataset, "data_loader")
-    if planned is not None:
-        check_number(records, planned)
+    if planned_records is not None:
+        check_number(records, planned_records)
     return RecordSource(data_loader)
 
 
@@ -120,12 +120,12 @@ def _refuse_samplers(loader: DataLoader[Any]) -> None:
             "the plan decides how batches are drawn: each record joins each batch by chance",
             remedy,
         )
-    own = type(sampler) is SequentialSampler or (
+    is_default = type(sampler) is SequentialSampler or (
         type(sampler) is RandomSampler
         and not sampler.replacement
         and sampler.num_samples == len(loader.dataset)
     )
-    if not own:
+    if not is_default:
         raise InvalidArgumentError(
             "data_loader",
             f"a loader with sampler={type(sampler).__name__}",

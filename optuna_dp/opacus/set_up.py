@@ -27,9 +27,9 @@ def trained_weights(module: Any, optimizer: Any) -> list[torch.nn.Parameter]:
     """
     _check_kinds(module, optimizer)
     held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    own = {id(parameter) for parameter in module.parameters()}
+    own_ids = {id(parameter) for parameter in module.parameters()}
     if not all(
-        id(p) in own or not p.requires_grad
+        id(p) in own_ids or not p.requires_grad
         for group in optimizer.param_groups
         for p in group["params"]
     ):
@@ -133,15 +133,15 @@ def _check_layers(module: torch.nn.Module) -> None:
     for name, part in module.named_modules():
         if (problem := mixing_problem(part)) is not None:
             raise InvalidArgumentError("module", f"{type(part).__name__} {name!r}", *problem)
-        own = list(part.parameters(recurse=False))
-        if any(isinstance(p, torch.nn.UninitializedParameter) for p in own):
+        own_weights = list(part.parameters(recurse=False))
+        if any(isinstance(p, torch.nn.UninitializedParameter) for p in own_weights):
             raise InvalidArgumentError(
                 "module",
                 f"{type(part).__name__} {name!r}",
                 "its weights do not exist yet",
                 "Call the module once on made-up input before the optimizer is made.",
             )
-        if isinstance(part, torch.nn.EmbeddingBag) and any(p.requires_grad for p in own):
+        if isinstance(part, torch.nn.EmbeddingBag) and any(p.requires_grad for p in own_weights):
             raise InvalidArgumentError(
                 "module",
                 f"EmbeddingBag {name!r}",

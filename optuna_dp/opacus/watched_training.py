@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -63,6 +64,7 @@ class WatchedTraining:
         weights: The weights that are trained.
         source: The records.
         pieces: In how many batches the records of one step are delivered.
+        remember: Keeps what the weights are at the end, so that no other run begins with them.
         most_shown: Largest number of records that the companion check may add to a batch.
 
     Attributes:
@@ -79,15 +81,18 @@ class WatchedTraining:
         weights: list[torch.nn.Parameter],
         source: RecordSource,
         pieces: int,
+        remember: Callable[[], None],
         most_shown: int = SHOWN_RECORDS,
     ) -> None:
         assert run.sample_rate is not None
         self.trial: Trial = claim.trial
-        self.accountant = RDPAccountant()
+        # The loop may read the first. What was spent is what the second says.
+        self.accountant, self._spent = RDPAccountant(), RDPAccountant()
+        self._process = os.getpid()
         self.batches = run.steps * pieces
         self._run, self._claim, self._rate = run, claim, run.sample_rate
         self._module, self._weights, self._pieces = module, weights, pieces
-        self._source = source
+        self._source, self._remember = source, remember
         self._generator = np.random.default_rng(secrets.randbits(256))
         self._draws = self._all_draws()
         self._check = CompanionCheck(
@@ -97,6 +102,7 @@ class WatchedTraining:
         self._loading: deque[int] = deque()
         self._current: Delivery | None = None
         self._sums: list[torch.Tensor] | None = None
+        self._norm = 0.0  # the largest that anything in the sums was clipped to
         self._steps = 0
         self._problem: str | None = None
         self._is_over = False
@@ -112,6 +118,7 @@ class WatchedTraining:
             is_new_pass: Whether the loop has just begun to go through the batches. It gets a batch
                 again then that it has not stepped on, so that a look at a batch costs nothing.
         """
+        self._check_process()
         if self._current is not None and not self._current.is_stepped:
             if not is_new_pass:
                 raise PlanError(
@@ -150,20 +157,20 @@ class WatchedTraining:
         if self._loaded is None:
             self._loaded = self._source.batches(self._remaining_indices())
         batch = next(self._loaded)
-        drawn = self._loading.popleft()
-        return Delivery(batch, max(drawn, 1), slice(0, drawn), number)
+        size = self._loading.popleft()
+        return Delivery(batch, max(size, 1), slice(0, size), number)
 
     def _remaining_indices(self) -> Iterator[list[int]]:
-        for drawn in self._draws:
-            self._loading.append(len(drawn))
+        for indices in self._draws:
+            self._loading.append(len(indices))
             # No loop, collate function or model has to cope with an empty batch: it gets one
             # record, whose gradient is dropped.
-            yield drawn or [int(self._generator.integers(self._source.size))]
+            yield indices or [int(self._generator.integers(self._source.size))]
 
     def _all_draws(self) -> Iterator[list[int]]:
         for _ in range(self._run.steps):
-            drawn = poisson_sample(self._source.size, self._rate)
-            for piece in np.array_split(drawn, self._pieces):
+            indices = poisson_sample(self._source.size, self._rate)
+            for piece in np.array_split(indices, self._pieces):
                 yield piece.tolist()
 
     # What a step does.
@@ -174,6 +181,7 @@ class WatchedTraining:
         Raises:
             PlanError: If there is none, or the training is not what the plan charges for.
         """
+        self._check_process()
         if self._is_over:
             raise PlanError(
                 f"Trial {self.trial.number} has ended, and so has its training. Take all steps "
@@ -202,17 +210,19 @@ class WatchedTraining:
         sums = self._clipped(optimizer, delivery)
         if self._pieces > 1:
             self._add(sums)
+            self._norm = max(self._norm, optimizer.max_grad_norm)
             if (delivery.number + 1) % self._pieces == 0:
                 self._noisy_step(optimizer)
             return
+        norm = optimizer.max_grad_norm
         if delivery.number == 0:
             # The second batch is computed at the same weights. Both steps follow then: the second
             # one has a gradient at the weights before the first, which costs no privacy.
-            self._sums = sums
+            self._sums, self._norm = sums, norm
             return
         if delivery.number == 1:
             self._noisy_step(optimizer)
-        self._sums = sums
+        self._sums, self._norm = sums, norm
         self._noisy_step(optimizer)
 
     def _clipped(self, optimizer: NoisyOptimizer, delivery: Delivery) -> list[torch.Tensor]:
@@ -234,13 +244,21 @@ class WatchedTraining:
     def _noisy_step(self, optimizer: NoisyOptimizer) -> None:
         assert self._sums is not None
         # Recorded first: a step that fails half-way has spent all the same.
-        self.accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=self._rate)
+        for accountant in (self.accountant, self._spent):
+            accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=self._rate)
         self._steps += 1
-        optimizer.noisy_step(self._sums)
-        self._sums = None
+        optimizer.noisy_step(self._sums, self._norm)
+        self._sums, self._norm = None, 0.0
         self._before = [fingerprint(parameter) for parameter in self._weights]
 
     # What is looked at.
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise PlanError(
+                "This process was forked while a training was under way. Noise is not to be drawn "
+                "twice, so only the process that began the training goes on."
+            )
 
     def _refuse(self, problem: str) -> NoReturn:
         """Ends the training for good: whoever catches the error gets it again."""
@@ -288,15 +306,17 @@ class WatchedTraining:
             )
 
     def _check_weights(self) -> None:
-        now = [fingerprint(parameter) for parameter in self._weights]
-        if now == self._before:
+        digests = [fingerprint(parameter) for parameter in self._weights]
+        if digests == self._before:
             return
-        changed = {
+        changed_ids = {
             id(parameter)
-            for parameter, old, new in zip(self._weights, self._before or now, now, strict=True)
-            if old != new
+            for parameter, old_digest, new_digest in zip(
+                self._weights, self._before or digests, digests, strict=True
+            )
+            if old_digest != new_digest
         }
-        name = next((n for n, p in self._module.named_parameters() if id(p) in changed), "?")
+        name = next((n for n, p in self._module.named_parameters() if id(p) in changed_ids), "?")
         self._refuse(
             f"The weight {name!r} was changed by something other than the noisy steps. Step the "
             "optimizer that make_private returned, and no other one. To clip, average or load "
@@ -310,9 +330,9 @@ class WatchedTraining:
         for name, part in self._module.named_modules():
             if (problem := mixing_problem(part)) is not None:
                 self._refuse(f"{type(part).__name__} {name!r} is in train mode. {problem[1]}")
-        now = fingerprints(self._other_tensors())
-        for name in {**self._others, **now}:
-            if self._others.get(name) != now.get(name):
+        digests = fingerprints(self._other_tensors())
+        for name in {**self._others, **digests}:
+            if self._others.get(name) != digests.get(name):
                 self._refuse(
                     f"{name!r} of the module has changed, and no noise was added to it: a running "
                     "statistic, a frozen weight that was stepped, or something kept of a batch. "
@@ -336,7 +356,8 @@ class WatchedTraining:
                 "was taken. Step the optimizer that make_private returned, once for each batch "
                 "that it returned. The first step takes effect with the second."
             )
-        note(self.trial, SPENT, event=event_to_json(spent_event(self.accountant)), final=True)
+        self._remember()
+        note(self.trial, SPENT, event=event_to_json(spent_event(self._spent)), final=True)
         if self._problem is not None:
             raise PlanError(self._problem)
         self._check_weights_held()
@@ -371,15 +392,15 @@ def _companions(difference: float, is_random: bool) -> str:
     )
 
 
-def _first_axis(name: str, found: int, size: int) -> str:
-    if found == 1:
+def _first_axis(name: str, rows: int, size: int) -> str:
+    if rows == 1:
         return (
             f"The gradient of {name!r} is one for all {size} records of the batch. Its layer gets "
             "the same input for all of them, such as positions: repeat that input for each "
             "record. Or use odp.train."
         )
     return (
-        f"The gradients of {name!r} are those of {found} rows, and the batch has {size} records. "
+        f"The gradients of {name!r} are those of {rows} rows, and the batch has {size} records. "
         "The first axis of what a layer gets must be that of the records, all of them and once: "
         "no windows, crops or tokens moved into it, no time (batch_first=True), no record left "
         "out. Otherwise pieces of records are clipped and not records. Or use odp.train, whose "

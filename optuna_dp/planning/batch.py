@@ -74,9 +74,9 @@ class BatchChoices:
 
     def __str__(self) -> str:
         lines = ["batch  steps  noise  signal  epochs"]
-        marked = [(row, "") for row in self.rows]
-        marked += [(self.favored, "  favored"), (self.doubled, "  with twice the computing")]
-        for row, remark in marked:
+        rows = [(row, "") for row in self.rows]
+        rows += [(self.favored, "  favored"), (self.doubled, "  with twice the computing")]
+        for row, remark in rows:
             lines.append(
                 f"{row.batch_size:5d}  {row.steps:5d}  {row.noise_multiplier:5.2f}  "
                 f"{row.share:6.0%}  {row.epochs:6.3g}{remark}"
@@ -128,52 +128,54 @@ def batch_choices(
         )
     if round(passes * count) < 1:
         raise InvalidArgumentError("epochs", epochs, "it must make at least one gradient")
-    replaced = neighboring_relation == "replace_one"
-    limit = count * math.sqrt(squared_mu(target, chance)) / (2.0 if replaced else 1.0)
-    least = min(_SMALLEST_BATCH, count)
+    is_replace_one = neighboring_relation == "replace_one"
+    limit = count * math.sqrt(squared_mu(target, chance)) / (2.0 if is_replace_one else 1.0)
+    smallest = min(_SMALLEST_BATCH, count)
     # The rate that follows for SGD is 0.3 times the signal, over the steps: with fewer than these
     # it would be larger than SGD bears.
-    needed = math.ceil(NOISE_PER_WEIGHT * limit / LARGEST_STEP)
+    fewest_steps = math.ceil(NOISE_PER_WEIGHT * limit / LARGEST_STEP)
 
     def choice(batch: int, steps: int) -> BatchChoice:
-        noise = noise_of_training(target, chance, batch / count, steps, replaced)
+        noise = noise_of_training(target, chance, batch / count, steps, is_replace_one)
         share = min(batch * math.sqrt(steps) / noise / limit, 1.0)
         return BatchChoice(batch, steps, noise, share, batch * steps / count)
 
     def spent(passes: float, length: int) -> BatchChoice:
         """All of the computing, in about so many steps."""
         total = passes * count
-        batch = min(max(round(total / length), least), count)
+        batch = min(max(round(total / length), smallest), count)
         return choice(batch, max(1, min(round(total / batch), length)))
 
     def favored(passes: float) -> BatchChoice:
         chosen_batch = spent(passes, FAVORED_STEPS)
-        length, enough = FAVORED_STEPS, _KEPT * chosen_batch.share
-        while length < needed:
-            length = min(math.ceil(1.25 * length), needed)
+        length, least_share = FAVORED_STEPS, _KEPT * chosen_batch.share
+        while length < fewest_steps:
+            length = min(math.ceil(1.25 * length), fewest_steps)
             longer = spent(passes, length)
-            if longer.share < enough:
+            if longer.share < least_share:
                 break
             chosen_batch = longer
         steps, batch = chosen_batch.steps, chosen_batch.batch_size
-        low, high = least - 1, batch
+        low, high = smallest - 1, batch
         if chosen_batch.share <= ENOUGH:
             return chosen_batch
         # The share rises with the batch: the smallest that has enough.
         while high - low > max(1, high // 64):
             middle = (low + high) // 2
-            tried = choice(middle, steps)
-            if tried.share >= ENOUGH:
-                high, chosen_batch = middle, tried
+            candidate = choice(middle, steps)
+            if candidate.share >= ENOUGH:
+                high, chosen_batch = middle, candidate
             else:
                 low = middle
         return chosen_batch
 
     best = favored(passes)
-    near = [2**k for k in range(4, 40) if best.batch_size / 10 < 2**k < best.batch_size * 10]
+    batch_sizes = [
+        2**k for k in range(4, 40) if best.batch_size / 10 < 2**k < best.batch_size * 10
+    ]
     rows = [
         choice(size, steps)
-        for size in near
+        for size in batch_sizes
         if size < count and (steps := round(passes * count / size)) >= 1
     ]
     rows.append(choice(count, max(1, round(passes))))
@@ -189,10 +191,10 @@ def remark_on_batch(plan: BudgetPlan) -> str:
     rate, steps = plan.final.sample_rate, plan.final.steps
     if rate is None or plan.final.batch_size is None:
         return ""
-    replaced = plan.neighboring_relation == "replace_one"
-    noise = noise_of_training(plan.epsilon, plan.delta, rate, steps, replaced)
+    is_replace_one = plan.neighboring_relation == "replace_one"
+    noise = noise_of_training(plan.epsilon, plan.delta, rate, steps, is_replace_one)
     # The limit is that of all records in every step: noise for a batch, over the batch's share.
-    limit = noise_of_training(plan.epsilon, plan.delta, 1.0, steps, replaced)
+    limit = noise_of_training(plan.epsilon, plan.delta, 1.0, steps, is_replace_one)
     share = rate * limit / noise
     if share >= _LOW:
         return ""
@@ -232,11 +234,11 @@ def noise_of_training(
         replace_one: Whether a record is replaced rather than removed.
     """
     squared = squared_mu(epsilon, delta)
-    moved = 2.0 if replace_one else 1.0
+    sensitivity = 2.0 if replace_one else 1.0
     if sample_rate >= 1.0:
-        return moved * math.sqrt(steps / squared)
+        return sensitivity * math.sqrt(steps / squared)
     # The central limit: mu^2 = q^2 S (e^(1/s^2) - 1) (Dong et al., arXiv 1905.02383v3).
-    start = moved / math.sqrt(math.log1p(squared / (sample_rate**2 * steps)))
+    start = sensitivity / math.sqrt(math.log1p(squared / (sample_rate**2 * steps)))
 
     def excess(log_noise: float) -> float:
         part = Steps(sample_rate, math.exp(log_noise), steps)

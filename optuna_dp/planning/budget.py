@@ -326,8 +326,10 @@ def _lengths(
         )
     passes = validation.positive("epochs", epochs)
     rate = batch / count
-    few = passes if pilot_epochs is None else validation.positive("pilot_epochs", pilot_epochs)
-    if few > passes:
+    pilot_passes = (
+        passes if pilot_epochs is None else validation.positive("pilot_epochs", pilot_epochs)
+    )
+    if pilot_passes > passes:
         raise InvalidArgumentError(
             "pilot_epochs", pilot_epochs, f"it must be at most epochs, {epochs}"
         )
@@ -335,7 +337,7 @@ def _lengths(
     def training(noise: float, steps: int) -> Any:
         return sgd_training(noise, rate, steps)
 
-    return training, rate, _steps(passes, rate), _steps(few, rate)
+    return training, rate, _steps(passes, rate), _steps(pilot_passes, rate)
 
 
 def _steps(epochs: float, rate: float) -> int:

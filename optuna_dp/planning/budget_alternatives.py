@@ -80,13 +80,13 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
         """What a training of this noise costs beside Gaussian mechanisms, in milliseconds."""
         parts = [Steps(rate, NOISE.value(u), steps)]
         parts += [Steps(1.0, noise, 1) for noise in noises if noise is not None]
-        replaced = plan.neighboring_relation == "replace_one"
-        return estimated_epsilon(parts, delta, near=plan.epsilon, replace_one=replaced)
+        is_replace_one = plan.neighboring_relation == "replace_one"
+        return estimated_epsilon(parts, delta, near=plan.epsilon, replace_one=is_replace_one)
 
     def single(event: Callable[[float], Any], *noises: float) -> float | None:
         def cost(u: float) -> float:
-            paid = Guarantee(event(NOISE.value(u)), plan.neighboring_relation)
-            return profile_epsilon(paid, plan.delta)
+            guarantee = Guarantee(event(NOISE.value(u)), plan.neighboring_relation)
+            return profile_epsilon(guarantee, plan.delta)
 
         rough = partial(about, noises=noises, delta=plan.delta)
         point = guided(cost, rough, plan.epsilon, start, ratio=1.0, tolerance=_TOLERANCE)
@@ -119,7 +119,7 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
     choice = _CHOICE_SHARE * plan.epsilon
     start = replace(NOISE, start=-math.log(plan.final.noise_multiplier))
     pilots = sum(n * rung.steps for n, rung in zip(plan.rung_sizes, plan.rungs, strict=True))
-    few = selected(10)
+    noise_of_ten = selected(10)
     noise = plan.final.noise_multiplier
     if plan.pilots:
         plan_rows = [
@@ -135,11 +135,11 @@ def alternatives(plan: BudgetPlan) -> list[Alternative]:
         plan_rows = [Alternative("one run (this plan)", noise, "1", 1.0)]
     return [
         *plan_rows,
-        rand_tune(10, few),
+        rand_tune(10, noise_of_ten),
         rand_tune(30, selected(30)),
         Alternative(
             "DP-HyPO (0.75, 2), mean 10",
-            adaptive(few),
+            adaptive(noise_of_ten),
             "secret, 10 on average",
             10.0,
         ),

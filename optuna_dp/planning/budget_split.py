@@ -93,7 +93,12 @@ class Split:
         return runs(_rounded(noise * increase), score_noise), ratio
 
     def rungs(
-        self, sizes: tuple[int, ...], steps: int, last: PaidRuns, increase: float, ratio: float
+        self,
+        sizes: tuple[int, ...],
+        steps: int,
+        last_runs: PaidRuns,
+        increase: float,
+        ratio: float,
     ) -> list[PaidRuns]:
         """Returns the pilots that cost what the last runs leave, the signal doubling by rung."""
         budget = squared_mu(self.epsilon, self.delta)
@@ -113,10 +118,14 @@ class Split:
         start = self._start(shares[0], steps)
         if self.sample_rate is None:
             # Squared cost goes as steps / noise^2.
-            of_last = budget * increase**-2 / last.count
-            start = last.noise_multiplier * math.sqrt(of_last / shares[0] * steps / last.steps)
-        least = 2.0 ** (len(sizes) - 1)
-        noise, cost, _ = self._search(lambda value: [*rungs(value), last], start, least, ratio)
+            of_last = budget * increase**-2 / last_runs.count
+            start = last_runs.noise_multiplier * math.sqrt(
+                of_last / shares[0] * steps / last_runs.steps
+            )
+        divisor = 2.0 ** (len(sizes) - 1)
+        noise, cost, _ = self._search(
+            lambda value: [*rungs(value), last_runs], start, divisor, ratio
+        )
         if not 0.99 * self.epsilon <= cost <= self.epsilon:
             raise InvalidArgumentError(
                 "pilots",
@@ -126,7 +135,9 @@ class Split:
                 "Change noise_increase, or the number or the length of the pilots.",
             )
         pilots = rungs(noise)
-        signal = last.noise_multiplier * math.sqrt(last.steps) / (noise * math.sqrt(steps))
+        signal = (
+            last_runs.noise_multiplier * math.sqrt(last_runs.steps) / (noise * math.sqrt(steps))
+        )
         if signal < _FAINTEST:
             raise InvalidArgumentError(
                 "pilots",
@@ -141,21 +152,21 @@ class Split:
         self,
         runs: Callable[[float], list[PaidRuns]],
         start: float,
-        least: float,
+        divisor: float,
         ratio: float = 1.0,
     ) -> tuple[float, float, float]:
         """Returns the least noise within the budget, what all costs then, cost over estimate."""
 
         def composed(noise: float) -> Guarantee:
-            paid = runs(_rounded(noise))
+            charged_runs = runs(_rounded(noise))
             return Guarantee(
                 dp_event.ComposedDpEvent(
-                    [dp_event.SelfComposedDpEvent(run.event, run.count) for run in paid]
+                    [dp_event.SelfComposedDpEvent(run.event, run.count) for run in charged_runs]
                 ),
                 self.relation,
             )
 
-        scale = replace(NOISE, high=-math.log(SMALLEST_NOISE * least), slope=1.0)
+        scale = replace(NOISE, high=-math.log(SMALLEST_NOISE * divisor), slope=1.0)
         scale = replace(scale, start=-math.log(start))
 
         def exact(u: float) -> float:
@@ -179,11 +190,11 @@ class Split:
                 )
         return _rounded(scale.value(point.at)), point.cost, point.cost / rough(point.at)
 
-    def _estimate(self, paid: list[PaidRuns]) -> float:
+    def _estimate(self, charged_runs: list[PaidRuns]) -> float:
         """Returns about what these runs of DP-SGD cost together."""
         assert self.sample_rate is not None
         parts = []
-        for run in paid:
+        for run in charged_runs:
             parts.append(Steps(self.sample_rate, run.noise_multiplier, run.steps * run.count))
             if run.score_noise_multiplier is not None and self.score == "training":
                 parts.append(Steps(1.0, run.score_noise_multiplier, run.count))
@@ -199,24 +210,24 @@ class Split:
         if self.sample_rate is None:
             return 1.0
         # The central limit: mu^2 = q^2 S (e^(1/sigma^2) - 1) (Dong et al., arXiv 1905.02383v3).
-        moved = 2.0 if self.relation == "replace_one" else 1.0
-        return moved / math.sqrt(math.log1p(squared / (self.sample_rate**2 * steps)))
+        sensitivity = 2.0 if self.relation == "replace_one" else 1.0
+        return sensitivity / math.sqrt(math.log1p(squared / (self.sample_rate**2 * steps)))
 
     def _score_noise(self, squared: float, share: float) -> float | None:
         if self.score is None:
             return None
         part = _DISJOINT_SCORE_SHARE if self.score == "disjoint" else share
-        moved = 2.0 if self.relation == "replace_one" else 1.0
-        return _score_noise_within(moved * (part * squared) ** -0.5)
+        sensitivity = 2.0 if self.relation == "replace_one" else 1.0
+        return _score_noise_within(sensitivity * (part * squared) ** -0.5)
 
 
 # Whole numbers, for which the Renyi divergence of a sampled Gaussian is a short sum.
 _FEW_ORDERS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256, 512)
 
 
-def _rough_epsilon(paid: Guarantee, delta: float) -> float:
+def _rough_epsilon(guarantee: Guarantee, delta: float) -> float:
     """Returns about 1.1 times what the accounting says, in a hundredth of the time."""
-    curve = rdp_of(paid.judged_event, paid.neighboring_relation, _FEW_ORDERS)
+    curve = rdp_of(guarantee.judged_event, guarantee.neighboring_relation, _FEW_ORDERS)
     return rdp_to_epsilon(np.array(_FEW_ORDERS, dtype=float), curve, delta)
 
 

@@ -254,22 +254,22 @@ def _the_unknown(run: Any, trials: Any, density_bounds: Any) -> Unknown:
 
 def _unreachable(unknown: Unknown, target: Any, cost: float, value: float) -> InvalidArgumentError:
     # Rounded up, so that the number named is one that works.
-    least = (
+    requirement = (
         f"it must be at least {significant_up(cost)}" if cost < math.inf else "no value is enough"
     )
     if unknown == "noise_multiplier":
-        allowed = f"{least}, the cost that remains at noise multiplier {value:g}"
+        condition = f"{requirement}, the cost that remains at noise multiplier {value:g}"
         fix = (
             "Something else has a cost too: another part of the run, densities that depend on "
             'the data (policy="data"), or a delta that is too small.'
         )
     elif unknown == "mean":
-        allowed = f"{least}, the cost at mean {value:g}"
+        condition = f"{requirement}, the cost at mean {value:g}"
         fix = "Add noise to the run or allow a larger epsilon."
     else:
-        allowed = f"{least}, the cost without adaptivity (C = c = 1)"
+        condition = f"{requirement}, the cost without adaptivity (C = c = 1)"
         fix = "Use fewer runs, add noise to the run or allow a larger epsilon."
-    return InvalidArgumentError("target_epsilon", target, allowed, fix)
+    return InvalidArgumentError("target_epsilon", target, condition, fix)
 
 
 # -- what is searched ----------------------------------------------------------------------------
@@ -296,10 +296,10 @@ def mean_scale(make: Callable[[float], TrialCount]) -> Scale:
     low = next(m for m in (_SMALLEST_MEAN, 1.0, start) if takes(m))
     high = LARGEST_MEAN * (1.0 - 1e-12)
     if not takes(high):
-        refused, high = math.log(high), math.log(start)
-        while refused - high > 1e-9:
-            middle = 0.5 * (refused + high)
-            refused, high = (refused, middle) if takes(math.exp(middle)) else (middle, high)
+        too_high, high = math.log(high), math.log(start)
+        while too_high - high > 1e-9:
+            middle = 0.5 * (too_high + high)
+            too_high, high = (too_high, middle) if takes(math.exp(middle)) else (middle, high)
         high = math.exp(high)
     return Scale(1.0, math.log(low), math.log(high), math.log(start), 0.25)
 

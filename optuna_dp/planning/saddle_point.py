@@ -83,9 +83,9 @@ def _log_moments(
 ) -> ComplexArray:
     """Returns log M(z) of one step at z = order + i step k, k < count."""
     if part.rate >= 1.0:
-        moved = 2.0 if replace_one else 1.0
+        sensitivity = 2.0 if replace_one else 1.0
         z = order + 1j * step * np.arange(count)
-        return np.asarray(z * (z + 1.0) * 0.5 * (moved / part.noise_multiplier) ** 2)
+        return np.asarray(z * (z + 1.0) * 0.5 * (sensitivity / part.noise_multiplier) ** 2)
     # Under e^(zL) the outcomes move by up to this much.
     log_weight, with_record, loss = _outcomes(part, order + 1.0, replace_one)
     exponent = order * loss + with_record
@@ -97,22 +97,22 @@ def _log_moments(
         return np.log1p(change.astype(np.complex128))
     # From one z to the next each outcome turns by an angle: no exponentials of complex numbers.
     at_order = np.exp(exponent + log_weight)
-    turned, angle = at_order.astype(np.complex128), np.exp(1j * step * loss)
+    phases, angle = at_order.astype(np.complex128), np.exp(1j * step * loss)
     turns = np.zeros(count, dtype=np.complex128)
     for k in range(1, count):
-        turned *= angle
-        turns[k] = turned.sum()
+        phases *= angle
+        turns[k] = phases.sum()
     turns[1:] -= at_order.sum()
     return np.log1p(change + turns)
 
 
 def _outcomes(
-    part: Steps, moved: float, replace_one: bool
+    part: Steps, shift: float, replace_one: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns (log of the noise's weights, log P over noise, loss) at outcomes of one step."""
     noise, variance = part.noise_multiplier, part.noise_multiplier**2
-    low = -_DEVIATIONS * noise - (moved if replace_one else 0.0)
-    high = _DEVIATIONS * noise + moved
+    low = -_DEVIATIONS * noise - (shift if replace_one else 0.0)
+    high = _DEVIATIONS * noise + shift
     count = min(math.ceil((high - low) * _PER_DEVIATION / noise), _MOST_OUTCOMES)
     x, step = np.linspace(low, high, count, retstep=True)
     log_weight = -0.5 * x**2 / variance + math.log(step / (noise * math.sqrt(2.0 * math.pi)))
@@ -133,8 +133,8 @@ def _rounding(parts: list[Steps], replace_one: bool) -> list[Steps]:
     An atom at a distance d above a point of the grid is split between that and the next one, which
     adds d (interval - d) to the variance of the loss, and half of it to the mean.
     """
-    sampled = [part for part in parts if part.rate < 1.0]
-    if not sampled:
+    sampled_parts = [part for part in parts if part.rate < 1.0]
+    if not sampled_parts:
         return []
     events = [
         Part(
@@ -143,12 +143,12 @@ def _rounding(parts: list[Steps], replace_one: bool) -> list[Steps]:
             ),
             part.steps,
         )
-        for part in sampled
+        for part in sampled_parts
     ]
     relation = "replace_one" if replace_one else "add_or_remove_one"
     interval = interval_for(events, [None] * len(events), relation)
     added = 0.0
-    for part in sampled:
+    for part in sampled_parts:
         log_weight, with_record, loss = _outcomes(part, 1.0, replace_one)
         above = np.mod(loss, interval)
         weight = np.exp(log_weight + with_record)
@@ -178,11 +178,11 @@ _COARSELY = {"xatol": 0.05}
 
 def _solved(log_moments: LogMoments, order: float, delta: float, near: float) -> float:
     """Returns the epsilon at which the integral through this order is ``delta``."""
-    apart = 0.01 * order
+    width = 0.01 * order
     below, at, above = (
-        float(log_moments(a)[0].real) for a in (order - apart, order, order + apart)
+        float(log_moments(a)[0].real) for a in (order - width, order, order + width)
     )
-    spread = math.sqrt(max((below - 2.0 * at + above) / apart**2, 1e-12))
+    spread = math.sqrt(max((below - 2.0 * at + above) / width**2, 1e-12))
     # A third of the way to the pole at 0; 16 points within two deviations of a normal loss.
     step = min(order / 3.0, 0.4 / spread)
     for count in _FREQUENCIES:

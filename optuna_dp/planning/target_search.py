@@ -146,11 +146,11 @@ class _Point(NamedTuple):
     value: float
 
 
-def _slope(earlier: _Point | None, later: _Point, before: float) -> float:
+def _slope(earlier: _Point | None, later: _Point, default: float) -> float:
     if earlier is None or not math.isfinite(earlier.above + later.above):
-        return before
+        return default
     if abs(later.u - earlier.u) < _TOO_CLOSE:
-        return before
+        return default
     slope = (later.above - earlier.above) / (later.u - earlier.u)
     return min(max(slope, 0.05), 10.0)
 

@@ -108,13 +108,13 @@ class PrivateSelectionDpEvent(OwnEvent):
     def words(self, of: Callable[[Any], str]) -> str:
         """See :class:`OwnEvent`."""
         c, big_c = self.density_bounds
-        within = ""
+        density_words = ""
         if (c, big_c) != (1.0, 1.0):
-            seen = "private outputs" if self.policy == "history" else "anything"
-            within = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {seen}"
+            source = "private outputs" if self.policy == "history" else "anything"
+            density_words = f", drawn within [{c:g}, {big_c:g}] of the prior after seeing {source}"
             if self.startup_runs > 0:
-                within += f" (the first {self.startup_runs} from the prior itself)"
-        return f"the best of T runs, T from {self.trials!r}{within}, each: {of(self.run)}"
+                density_words += f" (the first {self.startup_runs} from the prior itself)"
+        return f"the best of T runs, T from {self.trials!r}{density_words}, each: {of(self.run)}"
 
     def methods(
         self, relation: str, pair_of: Callable[[Any, str], DominatingPair]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
-from optuna_dp.evidence.conduct import check_at_once, conduct_of_all
+from optuna_dp.evidence.conduct import check_at_once, checked_vouched, conduct_of_all
 from optuna_dp.evidence.drawn_runs import DrawnRuns
 from optuna_dp.evidence.run_record import RunRecord
 from optuna_dp.evidence.slot_records import NEW_STUDY
@@ -17,6 +17,7 @@ from optuna_dp.private_selection.settings import NOT_PROPOSED_KEY, SelectionSett
 from optuna_dp.private_selection.winner import choose
 from optuna_dp.protocol.plan import Design
 from optuna_dp.protocol.records import DRAW_KEY, SlotRecord, ended, score
+from optuna_dp.training.judgement import NOT_CHECKED
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -44,14 +45,14 @@ class PrivateSelection(DrawnRuns):
 
     def run(self, run: Any) -> Any:
         """See :class:`Procedure`."""
-        planned = self.settings.run
-        if planned is None:
+        planned_run = self.settings.run
+        if planned_run is None:
             return run
         if run is not None:
             raise InvalidArgumentError(
                 "run", run, "the study's plan already says what runs cost", "Leave it out."
             )
-        return planned.event
+        return planned_run.event
 
     def granted(self, number: int) -> Fidelity | None:
         """See :class:`Procedure`; all runs are alike."""
@@ -121,20 +122,21 @@ class PrivateSelection(DrawnRuns):
             "fails until then is spent, and release() will ask about these runs."
         )
 
-    def outcome(self, evidence: Evidence, record: RunRecord, asked: Asked) -> Outcome:
+    def outcome(self, evidence: Evidence, record: RunRecord, request: Asked) -> Outcome:
         """See :class:`Procedure`; with ``failures="lost"``, the best of a known number of runs."""
-        disclosed = check_failures(evidence, asked.failures)
-        spending, run = {}, self.granted(0)
-        if run is not None:
+        disclosed = check_failures(evidence, request.failures)
+        run = self.granted(0)
+        if run is None:
+            spending = _conduct_by_word(request.vouched)
+        else:
             spending = conduct_of_all(
                 [entry.trial for entry in evidence.runs],
                 run,
                 record.output_attributes,
-                asked.vouched,
+                request.vouched,
                 NEW_STUDY,
             )
-            asked = replace(asked, vouched=None)
-        outcome = super().outcome(evidence, record, replace(asked, failures=None))
+        outcome = super().outcome(evidence, record, replace(request, failures=None, vouched=None))
         outcome = replace(outcome, spending=spending)
         if disclosed is None:
             return outcome
@@ -154,3 +156,17 @@ class PrivateSelection(DrawnRuns):
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
         return choose(evidence.runs, maximize=self.design.direction == "maximize")
+
+
+def _conduct_by_word(vouched: str | None) -> dict[str, Any]:
+    """Returns what is known of runs whose cost the curator states, and whose plan says nothing."""
+    checked_vouched(vouched)
+    if vouched is None:
+        raise ReleaseRefusedError(
+            "Nothing shows what its runs spent: the cost of a run was stated, and the sampler was "
+            "not told what a run is.",
+            fix="Say how you know what a run costs: release(study, run, vouched='...'). The "
+            "statement prints your words. Next time tell the sampler what a run is, "
+            "run=optuna_dp.RunPlan(...), and train by odp.train.",
+        )
+    return {"training": NOT_CHECKED, "vouched": vouched}

@@ -42,7 +42,7 @@ class SelectionSampler(DrawnSlotSampler):
         seed: int | None,
     ) -> None:
         super().__init__(search_space, seed=seed)
-        if run is not None and not isinstance(run, RunPlan):
+        if run is not None and type(run) is not RunPlan:
             raise InvalidArgumentError(
                 "run",
                 run,
@@ -91,12 +91,12 @@ class SelectionSampler(DrawnSlotSampler):
     _procedure = PROCEDURE
 
     def _in_words(self) -> dict[str, Any]:
-        shown = {**super()._in_words(), "trials": self._trials}
+        settings = {**super()._in_words(), "trials": self._trials}
         if not self._is_uniform:
-            shown["prior"] = type(self._prior).__name__
+            settings["prior"] = type(self._prior).__name__
         if self._run is not None:
-            shown["run"] = self._run
-        return shown
+            settings["run"] = self._run
+        return settings
 
     def _base_settings(self) -> dict[str, Any]:
         return {

@@ -67,20 +67,20 @@ class SelectionDescription(Description):
 
     def facts(self, design: Design, guarantee: Guarantee) -> dict[str, str]:
         settings = SelectionSettings.from_json(design.settings)
-        said = "not checked: the curator stated it" if settings.run is None else "planned"
-        run = f"{said}: {in_words(guarantee.event.run)}"
+        status = "not checked: the curator stated it" if settings.run is None else "planned"
+        run = f"{status}: {in_words(guarantee.event.run)}"
         return {**facts_of(settings, design.sampler), "One run": run}
 
     def facts_of_release(self, design: Design, content: Mapping[str, Any]) -> dict[str, str]:
         """See :class:`Description`; in every run alike, since the number of runs is secret."""
-        run, spending = SelectionSettings.from_json(design.settings).run, content.get("spending")
-        if run is None or not spending:
+        spending = content.get("spending")
+        if not spending:
             return {}
         rows: dict[str, str] = {}
         if "training" in spending:
             rows |= sampling_row(content, spending["training"] == ENFORCED)
-            stated = f". {STATED}" if spending.get("stated") else ""
-            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run{stated}"
+            remark = f". {STATED}" if spending.get("stated") else ""
+            rows["Training"] = f"{TRAINING_WORDS[spending['training']]}, in every run{remark}"
         if "score" in spending:
             rows["Score"] = f"{SCORE_WORDS[spending['score']]}, in every run"
         if "vouched" in spending:
@@ -118,8 +118,8 @@ def facts_of(settings: SelectionSettings, sampler: str) -> dict[str, str]:
 def _started(runs: int | None) -> str:
     if runs is None:
         return ""
-    which = "run is" if runs == 1 else f"{runs} runs are"
-    return f"; the first {which} drawn from the prior itself"
+    subject = "run is" if runs == 1 else f"{runs} runs are"
+    return f"; the first {subject} drawn from the prior itself"
 
 
 def _prior_in_words(fingerprint: dict[str, Any]) -> str:

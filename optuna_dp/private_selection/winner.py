@@ -18,8 +18,8 @@ from optuna_dp.protocol.records import score
 def choose(runs: Iterable[Run], *, maximize: bool) -> FrozenTrial | None:
     """Returns the best run's trial, or None if no run has a score."""
     sign = 1.0 if maximize else -1.0
-    scored = [(run, score(run.trial)) for run in runs]
-    ranked = [(sign * value, run.tie_break, run) for run, value in scored if value is not None]
+    scores = [(run, score(run.trial)) for run in runs]
+    ranked = [(sign * value, run.tie_break, run) for run, value in scores if value is not None]
     if not ranked:
         return None
     return max(ranked, key=lambda entry: entry[:2])[2].trial

@@ -9,6 +9,10 @@ again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. 
 and calls the objective only for what ``ask`` returns, so a worker that lost a trial leaves it as
 it is and makes as many runs as asked.
 
+Before a trial is made or taken, ``ask`` lets the sampler compare its settings with those of the
+study's plan (:meth:`OfThisPackage.check_before_asking`). So a worker that was configured
+differently costs no run.
+
 ``optimize`` calls the objective right after ``ask``, in the same thread. If the sampler has said
 meanwhile that the trial is beyond the last run (:func:`is_beyond`), it ends as pruned instead.
 
@@ -57,6 +61,13 @@ class TakenByAnother(PlanError):
 class OfThisPackage:
     """Marks a sampler of this package: what its studies' storages raise becomes one error."""
 
+    def check_before_asking(self, study: Study) -> None:
+        """Refuses, before a trial is made or taken, what can be seen to be no worker's study.
+
+        Raises:
+            PlanError: If the study's plan is not that of this sampler.
+        """
+
 
 @contextmanager
 def _clear_errors(study: Study) -> Iterator[None]:
@@ -87,6 +98,8 @@ def _going_on(ask: Callable[..., Trial]) -> Callable[..., Trial]:
             _thread.asking, _thread.beyond = getattr(_thread, "asking", 0) + 1, False
             try:
                 with _clear_errors(self):
+                    if isinstance(self.sampler, OfThisPackage):
+                        self.sampler.check_before_asking(self)
                     return ask(self, *args, **kwargs)
             except TakenByAnother as error:
                 _logger.debug("%s It goes on with the next.", error)

@@ -68,20 +68,20 @@ SPENT_TWICE = (
 )
 
 
-def next_state(token: str, mine: str, others: Mapping[str, str]) -> str:
-    """Returns what a worker writes next; what it wrote last, ``mine``, if it has to wait.
+def next_state(token: str, own_state: str, other_states: Mapping[str, str]) -> str:
+    """Returns what a worker writes next; what it wrote last, ``own_state``, if it has to wait.
 
     Args:
         token: The worker's own token.
-        mine: Its own state.
-        others: The states of the other workers that have claimed the trial, by token.
+        own_state: Its own state.
+        other_states: The states of the other workers that have claimed the trial, by token.
     """
-    standing = [other for other, state in others.items() if state in (STANDS, WON)]
-    if mine == HERE:
-        return OUT if standing else STANDS
-    if mine == STANDS and HERE not in others.values():
-        return WON if token < min(standing, default="~") else OUT
-    return mine
+    candidates = [rival for rival, state in other_states.items() if state in (STANDS, WON)]
+    if own_state == HERE:
+        return OUT if candidates else STANDS
+    if own_state == STANDS and HERE not in other_states.values():
+        return WON if token < min(candidates, default="~") else OUT
+    return own_state
 
 
 def claim(study: Study, trial: FrozenTrial) -> bool:
@@ -96,12 +96,12 @@ def claim(study: Study, trial: FrozenTrial) -> bool:
     state = HERE
 
     def look() -> str | None:
-        now = storage.get_trial(trial_id_of(trial))
-        if give_back_end(storage, now) or own_slot(now) is not None:
+        frozen = storage.get_trial(trial_id_of(trial))
+        if give_back_end(storage, frozen) or own_slot(frozen) is not None:
             return OUT
-        others = {other: of for other, of in claims_on(now).items() if other != token}
-        found = next_state(token, state, others)
-        return None if found == state else found
+        rivals = {rival: of for rival, of in claims_on(frozen).items() if rival != token}
+        new_state = next_state(token, state, rivals)
+        return None if new_state == state else new_state
 
     waiting = Waiting(study, "for a worker that holds the same trial", below=trial.number + 1)
     try:
@@ -123,12 +123,12 @@ def claims_on(trial: FrozenTrial) -> dict[str, str]:
     A claim that is damaged counts as won: release then refuses what it cannot tell.
     """
     prefix = _prefix(trial)
-    found = {
+    claims = {
         key.removeprefix(prefix): state
         for key, state in trial.system_attrs.items()
         if key.startswith(prefix)
     }
-    return {token: s if s in (HERE, STANDS, OUT) else WON for token, s in found.items()}
+    return {token: s if s in (HERE, STANDS, OUT) else WON for token, s in claims.items()}
 
 
 def claimed_twice(trial: FrozenTrial) -> bool:

@@ -46,13 +46,13 @@ class DrawnSlotSampler(SlotSampler):
     def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
         super().__init__(search_space, seed=seed)
         if seed is not None:
-            told = (
+            warning = (
                 f"A {type(self).__name__} with a seed is for tests and simulations: who knows the "
                 "seed knows the number of runs and every draw, so release() will refuse the study."
             )
             # Scripts that silence warnings are common; the log says it all the same.
-            _logger.warning(told)
-            warnings.warn(told, SeedWarning, stacklevel=4)  # Where a sampler here is made.
+            _logger.warning(warning)
+            warnings.warn(warning, SeedWarning, stacklevel=4)  # Where a sampler here is made.
 
     # What a procedure supplies.
 
@@ -74,8 +74,8 @@ class DrawnSlotSampler(SlotSampler):
 
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
         super()._check_admitted(study, trial)
-        copied = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
-        if was_enqueued(trial) or copied or (trial.params and own_slot(trial) is None):
+        is_copy = SLOT_KEY in trial.system_attrs and own_slot(trial) is None
+        if was_enqueued(trial) or is_copy or (trial.params and own_slot(trial) is None):
             refuse(storage_of(study), trial, NOT_DRAWN)
 
     def _has_slot(self, study: Study, plan: StudyPlan, trial: FrozenTrial) -> bool:
@@ -126,9 +126,9 @@ class DrawnSlotSampler(SlotSampler):
 
     def _draws_of(self, study: Study, trial: FrozenTrial) -> int:
         """Returns what fixes the draws of a trial that another process has begun, say."""
-        known = self.under_way.get(study, trial)
-        if known is not None:
-            return known.record.draws
+        entry = self.under_way.get(study, trial)
+        if entry is not None:
+            return entry.record.draws
         record = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(SLOT_KEY)
         if record is not None:
             return SlotRecord.from_json(record).draws

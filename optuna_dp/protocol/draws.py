@@ -132,9 +132,9 @@ def drawn_once(
     """Returns what the trial drew for a parameter before, else draws and records it."""
     storage, key = storage_of(study), INDEPENDENT_KEY + name
     text = distribution_to_json(distribution)
-    before = storage.get_trial(trial_id_of(trial)).system_attrs.get(key)
-    if before is not None and before["distribution"] == text:
-        return distribution.to_external_repr(before["internal"])
+    stored_draw = storage.get_trial(trial_id_of(trial)).system_attrs.get(key)
+    if stored_draw is not None and stored_draw["distribution"] == text:
+        return distribution.to_external_repr(stored_draw["internal"])
     value = draw()
     internal = float(distribution.to_internal_repr(value))
     record: dict[str, Any] = {"distribution": text, "internal": internal}

@@ -34,8 +34,8 @@ def ended_from_start(study: Study, trials: Sequence[FrozenTrial]) -> int:
     """
     with _ended_lock:
         studies = _seen.setdefault(storage_of(study), {})
-        count, last = studies.get(study_id_of(study), (0, None))
-        if count > len(trials) or (count and trials[count - 1] is not last):
+        count, last_ended = studies.get(study_id_of(study), (0, None))
+        if count > len(trials) or (count and trials[count - 1] is not last_ended):
             count = 0
         while count < len(trials) and ended(trials[count]):
             count += 1

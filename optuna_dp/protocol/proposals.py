@@ -101,35 +101,35 @@ class Proposer:
             is_shown: Whether a trial of ``visible`` was a run. Of any other the sampler learns
                 that it failed, no more. The answer for a trial must not change.
         """
-        shown, shared = self._shown_to(tuple(directions), visible, is_shown)
+        storage, shared_space = self._shown_to(tuple(directions), visible, is_shown)
         try:
-            return self._asked(shown, shared, visible, number, dict(space))
+            return self._asked(storage, shared_space, visible, number, dict(space))
         except OptunaDPError:
             raise
         except Exception as error:
             self._say_that_it_failed(error)
             sampler = RandomSampler(seed=self._seed_of("uniform", number))
-            study = Study(_NAME, _fork(shown), sampler=sampler, pruner=NopPruner())
+            study = Study(_NAME, _fork(storage), sampler=sampler, pruner=NopPruner())
             return study.ask(dict(space))
 
-    def suggest(self, asked: Trial, name: str, distribution: BaseDistribution) -> Any:
+    def suggest(self, proposal: Trial, name: str, distribution: BaseDistribution) -> Any:
         """Returns the sampler's value of one parameter in the trial that :meth:`ask` returned.
 
         As there, it is drawn uniformly if the sampler raises an error.
         """
         try:
-            return suggest(asked, name, distribution)
+            return suggest(proposal, name, distribution)
         except OptunaDPError:
             raise
         except Exception as error:
             self._say_that_it_failed(error)
-            uniform = RandomSampler(seed=self._seed_of("uniform", asked.number, name))
-            stored = storage_of(asked.study).get_trial(trial_id_of(asked))
-            return uniform.sample_independent(asked.study, stored, name, distribution)
+            uniform = RandomSampler(seed=self._seed_of("uniform", proposal.number, name))
+            record = storage_of(proposal.study).get_trial(trial_id_of(proposal))
+            return uniform.sample_independent(proposal.study, record, name, distribution)
 
     def _asked(
         self,
-        shown: InMemoryStorage,
+        storage: InMemoryStorage,
         shared_space: IntersectionSearchSpace,
         visible: Sequence[FrozenTrial],
         number: int,
@@ -139,14 +139,14 @@ class Proposer:
         if isinstance(sampler, TPESampler):
             # A new sampler would compare the ranges of all pilots again, at each proposal.
             give_search_space(sampler, shared_space)
-        study = Study(_NAME, _fork(shown), sampler=sampler, pruner=NopPruner())
+        study = Study(_NAME, _fork(storage), sampler=sampler, pruner=NopPruner())
         unknown = number - len(visible) if number >= self.startup else 0
         if unknown:
             # Without a joint space, what earlier pilots share: a running trial that has no
             # parameters would keep nobody away from where it is.
-            shared = space or intersection_search_space(study.get_trials(deepcopy=False))
+            common_space = space or intersection_search_space(study.get_trials(deepcopy=False))
             for _ in range(unknown):
-                study.ask(shared)
+                study.ask(common_space)
         return study.ask(space)
 
     def _shown_to(
@@ -161,20 +161,20 @@ class Proposer:
         what was made of them for the pilot before is kept, and only later ones are added.
         """
         with self._lock:
-            kept = self._kept
+            cache = self._kept
             goes_on = (
-                kept is not None
-                and kept.directions == directions
-                and len(kept.made_of) <= len(visible)
-                and all(map(operator.is_, kept.made_of, visible))
+                cache is not None
+                and cache.directions == directions
+                and len(cache.made_of) <= len(visible)
+                and all(map(operator.is_, cache.made_of, visible))
             )
-            if kept is None or not goes_on:
-                kept = self._kept = _Shown(directions)
-            for trial in visible[len(kept.made_of) :]:
-                kept.add(trial, is_shown(trial))
-            study = Study(_NAME, kept.storage, sampler=RandomSampler(), pruner=NopPruner())
-            kept.shared_space.calculate(study)
-            return _fork(kept.storage), copy.copy(kept.shared_space)
+            if cache is None or not goes_on:
+                cache = self._kept = _Shown(directions)
+            for trial in visible[len(cache.made_of) :]:
+                cache.add(trial, is_shown(trial))
+            study = Study(_NAME, cache.storage, sampler=RandomSampler(), pruner=NopPruner())
+            cache.shared_space.calculate(study)
+            return _fork(cache.storage), copy.copy(cache.shared_space)
 
     def _say_that_it_failed(self, error: Exception) -> None:
         _logger.warning(
@@ -205,15 +205,15 @@ class Proposer:
         return sampler
 
 
-def remember(study: Study, trial_id: int, asked: Trial) -> None:
+def remember(study: Study, trial_id: int, proposal: Trial) -> None:
     """Keeps beside a trial what the sampler wants to remember of :meth:`Proposer.ask`'s answer."""
-    storage, study_id = storage_of(asked.study), study_id_of(asked.study)
-    found = {
-        "trial": dict(storage.get_trial(trial_id_of(asked)).system_attrs),
+    storage, study_id = storage_of(proposal.study), study_id_of(proposal.study)
+    attributes = {
+        "trial": dict(storage.get_trial(trial_id_of(proposal)).system_attrs),
         "study": dict(storage.get_study_system_attrs(study_id)),
     }
-    if any(found.values()):
-        storage_of(study).set_trial_system_attr(trial_id, PROPOSER_KEY, found)
+    if any(attributes.values()):
+        storage_of(study).set_trial_system_attr(trial_id, PROPOSER_KEY, attributes)
 
 
 def _as_output(trial: FrozenTrial, remembered: dict[str, Any]) -> FrozenTrial:
@@ -267,8 +267,8 @@ class _Shown:
         study_id = self.storage.get_study_id_from_name(_NAME)
         self.made_of.append(trial)
         if not is_shown:
-            failed = timeless_trial(state=TrialState.FAIL)
-            self.storage.create_new_trial(study_id, template_trial=failed)
+            failed_trial = timeless_trial(state=TrialState.FAIL)
+            self.storage.create_new_trial(study_id, template_trial=failed_trial)
             return
         remembered = trial.system_attrs.get(PROPOSER_KEY, {"trial": {}, "study": {}})
         for key, value in remembered["study"].items():
@@ -286,11 +286,11 @@ def _fork(storage: InMemoryStorage) -> InMemoryStorage:
 
 
 def _with_own_containers(original: T) -> T:
-    own = copy.copy(original)
-    for name, value in list(vars(own).items()):
+    duplicate = copy.copy(original)
+    for name, value in list(vars(duplicate).items()):
         if isinstance(value, dict | list | set):
-            setattr(own, name, copy.copy(value))
-    return own
+            setattr(duplicate, name, copy.copy(value))
+    return duplicate
 
 
 @functools.lru_cache(maxsize=2)

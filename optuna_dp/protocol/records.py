@@ -8,7 +8,7 @@ written under a key that contains the digest of its content.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -103,11 +103,11 @@ def trials_of(study: Study) -> list[FrozenTrial]:
     return sorted(trials, key=lambda trial: trial.number)
 
 
-def from_number(trials: Sequence[FrozenTrial], first: int) -> Sequence[FrozenTrial]:
-    """Returns the trials with numbers of at least ``first``, of all of a study's by number."""
+def from_number(trials: Sequence[FrozenTrial], lowest: int) -> Sequence[FrozenTrial]:
+    """Returns the trials with numbers of at least ``lowest``, of all of a study's by number."""
     if trials and trials[-1].number == len(trials) - 1:
-        return trials[first:]
-    return [trial for trial in trials if trial.number >= first]
+        return trials[lowest:]
+    return [trial for trial in trials if trial.number >= lowest]
 
 
 def below_number(trials: Sequence[FrozenTrial], end: int) -> Sequence[FrozenTrial]:
@@ -156,8 +156,8 @@ def was_enqueued(trial: FrozenTrial) -> bool:
 def own_slot(trial: FrozenTrial) -> Any:
     """Returns the slot record of a trial as stored; None if it has none or a copied trial's."""
     record = trial.system_attrs.get(SLOT_KEY)
-    copied = isinstance(record, dict) and record.get("number") != trial.number
-    return None if copied else record
+    is_copy = isinstance(record, dict) and record.get("number") != trial.number
+    return None if is_copy else record
 
 
 def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
@@ -170,16 +170,17 @@ def fail_unstarted(storage: BaseStorage, trial_id: int) -> None:
     storage.set_trial_state_values(trial_id, TrialState.FAIL)
 
 
-def vouched_unstarted(storage: BaseStorage, study_id: int, nonce: str) -> set[int]:
+def vouched_unstarted(attributes: Mapping[str, Any], nonce: str) -> set[int]:
     """Returns the numbers of the failed trials that the curator vouches never began.
+
+    ``attributes`` are the system attributes of the study, ``nonce`` is that of its plan.
 
     See :func:`optuna_dp.recover`.
     """
     prefix = f"{UNSTARTED_KEY}:"
-    attrs = storage.get_study_system_attrs(study_id)
     return {
         int(key.removeprefix(prefix))
-        for key, value in attrs.items()
+        for key, value in attributes.items()
         if key.startswith(prefix) and key.removeprefix(prefix).isdecimal() and value == nonce
     }
 

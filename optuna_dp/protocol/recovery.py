@@ -101,22 +101,22 @@ def _recovered(study: Study, numbers: set[int]) -> list[OpenTrial]:
     is_open = {trial.number: trial for trial in _open(study)}
     plan = read_plan(storage, study_id)
     trials = trials_of(study)
-    lost = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
-    if not numbers <= is_open.keys() | lost:
-        wrong = min(numbers - is_open.keys() - lost)
+    unstarted = set() if plan is None else {t.number for t in trials if _failed_unnoticed(t)}
+    if not numbers <= is_open.keys() | unstarted:
+        wrong_number = min(numbers - is_open.keys() - unstarted)
         raise InvalidArgumentError(
             "fail",
-            wrong,
+            wrong_number,
             "it is not the number of an open trial",
             # Not which ones are: an exception may be read by others.
             "recover(study) returns the open trials.",
         )
     ids = {t.number: trial_id_of(t) for t in trials}
-    for number in sorted(numbers & lost):
+    for number in sorted(numbers & unstarted):
         assert plan is not None
         # Beside the study: nothing can be written to a trial that has ended.
         storage.set_study_system_attr(study_id, f"{UNSTARTED_KEY}:{number}", plan.nonce)
-    for number in sorted(numbers - lost):
+    for number in sorted(numbers - unstarted):
         try:
             fail_unstarted(storage, ids[number])
         except UpdateFinishedTrialError:

@@ -33,17 +33,17 @@ _NAMES = ("RetryHeartbeatStaleTrialCallback", "RetryFailedTrialCallback")
 def keep_from(samplers: type) -> None:
     """Keeps Optuna's retries from studies of these samplers, now or when they began."""
     for name in _NAMES:
-        found = getattr(optuna.storages, name, None)
-        if found is not None and "__call__" in vars(found):
-            found.__call__ = _in_other_studies(found.__call__, samplers)
+        callback = getattr(optuna.storages, name, None)
+        if callback is not None and "__call__" in vars(callback):
+            callback.__call__ = _in_other_studies(callback.__call__, samplers)
 
 
 def _in_other_studies(retry: Callable[..., None], samplers: type) -> Callable[..., None]:
     @functools.wraps(retry)
     def retries(self: object, study: Study, trial: FrozenTrial) -> None:
         # The sampler tells before trial 0 has written a plan.
-        ours = isinstance(study.sampler, samplers)
-        if not ours and not is_ours(storage_of(study), study_id_of(study)):
+        has_own_sampler = isinstance(study.sampler, samplers)
+        if not has_own_sampler and not is_ours(storage_of(study), study_id_of(study)):
             retry(self, study, trial)
             return
         _logger.warning(

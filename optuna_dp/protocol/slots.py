@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import weakref
 from abc import abstractmethod
 from typing import Any
 
@@ -34,7 +35,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.json_records import Record
-from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, trial_id_of, whole_study
+from optuna_dp.optuna_internals import (
+    is_in_optimize_loop,
+    storage_of,
+    study_id_of,
+    trial_id_of,
+    whole_study,
+)
 from optuna_dp.protocol import entropy
 from optuna_dp.protocol.asking import (
     BEYOND,
@@ -53,7 +60,7 @@ from optuna_dp.protocol.draws import (
     drawn_jointly,
     is_by_index,
 )
-from optuna_dp.protocol.plan import Design, StudyPlan
+from optuna_dp.protocol.plan import PLAN_KEY, Design, StudyPlan
 from optuna_dp.protocol.pruners import guarded
 from optuna_dp.protocol.records import (
     DRAW_KEY,
@@ -66,6 +73,7 @@ from optuna_dp.protocol.records import (
     did_nothing,
     direction_of,
     fail_unstarted,
+    leading_trial,
     own_slot,
 )
 from optuna_dp.protocol.retries import keep_from
@@ -93,8 +101,9 @@ class SlotSampler(OfThisPackage, BaseSampler):
         * No more slots are ever started than the plan has (a private selection ends with exactly
           as many), on every storage and with any number of workers; a trial without a slot ends
           before it has parameters.
-        * A worker that was configured differently ends before its objective is called; the study
-          then cannot be released.
+        * A worker that was configured differently ends before its objective is called, and before
+          it takes a run. If it began before the first worker had written the plan, it has taken
+          one; the study then cannot be released.
     """
 
     def __init__(self, search_space: Space | None, *, seed: int | None) -> None:
@@ -104,6 +113,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._designs: dict[str, tuple[Design, str]] = {}
         self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
+        # Studies whose plan was found to be this sampler's: it does not change.
+        self._of_same_plan: weakref.WeakSet[Study] = weakref.WeakSet()
 
     # What a procedure supplies.
 
@@ -127,16 +138,16 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _in_words(self) -> dict[str, Any]:
         """What :meth:`__repr__` shows, by argument: public settings only."""
-        shown: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if self._search_space is not None:
-            shown["search_space"] = list(self._search_space)
-        return shown
+            settings["search_space"] = list(self._search_space)
+        return settings
 
     def __repr__(self) -> str:
         # A seed would reveal T to readers of a log.
-        shown = {name: repr(value) for name, value in self._in_words().items()}
-        shown |= {} if self._seed is None else {"seed": "<given>"}
-        words = ", ".join(f"{name}={value}" for name, value in shown.items())
+        settings = {name: repr(value) for name, value in self._in_words().items()}
+        settings |= {} if self._seed is None else {"seed": "<given>"}
+        words = ", ".join(f"{name}={value}" for name, value in settings.items())
         return f"{type(self).__name__}({words})"
 
     def _check_admitted(self, study: Study, trial: FrozenTrial) -> None:
@@ -183,6 +194,17 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def reseed_rng(self) -> None:
         """Does nothing: no draw uses a state that workers could share."""
 
+    def check_before_asking(self, study: Study) -> None:
+        """See :class:`OfThisPackage`; looks once, as soon as the study has a plan."""
+        if study in self._of_same_plan:
+            return
+        leader = leading_trial(storage_of(study), study_id_of(study))
+        if leader is None or PLAN_KEY not in leader.system_attrs:
+            return
+        plan = self._parsed(leader.system_attrs[PLAN_KEY])
+        check_same_design(*self.own_design(study), plan, consequence=" No run is lost.")
+        self._of_same_plan.add(study)
+
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Gives the trial its slot.
 
@@ -212,37 +234,38 @@ class SlotSampler(OfThisPackage, BaseSampler):
     def _begin(self, study: Study, trial: FrozenTrial) -> None:
         storage = storage_of(study)
         # What stands under the same id and is not this trial's is gone from here on.
-        known = self.under_way.drop(study, trial)
+        entry = self.under_way.drop(study, trial)
         plan = plan_for(study, trial, lambda: self._new_plan(study), self._parsed)
-        whole = whole_study(study)
-        whole.pruner = self._guarded(whole.pruner)
+        full_study = whole_study(study)
+        full_study.pruner = self._guarded(full_study.pruner)
         if not self._has_slot(study, plan, trial):
             storage.set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             is_beyond()
             return
         me = threading.get_ident()
-        before = own_slot(trial)
-        if before is not None:
+        stored_slot = own_slot(trial)
+        if stored_slot is not None:
             # Optuna makes a Trial anew from a running one: its slot stays as it is.
-            old = SlotRecord.from_json(before)
-            if old.nonce != plan.nonce:
+            stored_record = SlotRecord.from_json(stored_slot)
+            if stored_record.nonce != plan.nonce:
                 raise PlanError(NOT_DRAWN)
-            known = known or Known(me, plan, old)
-            known.thread = me
-            self.under_way.put(study, trial, known)
+            entry = entry or Known(me, plan, stored_record)
+            entry.thread = me
+            self.under_way.put(study, trial, entry)
             return
         record = SlotRecord(
             number=trial.number,
             nonce=plan.nonce,
             fingerprint=self.own_design(study)[1],
             tie_break=entropy.bits(self._seed, "tie-break", trial.number)(TIE_BITS),
-            sampler=type(whole.sampler).__name__,
+            sampler=type(full_study.sampler).__name__,
             draws=self._new_draws(trial.number),
             plan=plan.digest,
         )
         self._mark(study, trial)
         storage.set_trial_system_attr(trial_id_of(trial), SLOT_KEY, record.to_json())
         check_same_design(*self.own_design(study), plan)
+        self._of_same_plan.add(study)
         self.under_way.put(study, trial, Known(me, plan, record))
 
     def _mark(self, study: Study, trial: FrozenTrial) -> None:
@@ -275,12 +298,12 @@ class SlotSampler(OfThisPackage, BaseSampler):
             return {}
         handed_on = {name: d for name, d in search_space.items() if not is_by_index(d)}
         # A Trial object may be made again from a running trial: it is drawn once.
-        drawn = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
-        if drawn is not None:
+        record_of_draw = storage_of(study).get_trial(trial_id_of(trial)).system_attrs.get(DRAW_KEY)
+        if record_of_draw is not None:
             return {
-                name: d.to_external_repr(drawn["internal"][name])
+                name: d.to_external_repr(record_of_draw["internal"][name])
                 for name, d in handed_on.items()
-                if name in drawn["internal"]
+                if name in record_of_draw["internal"]
             }
         plan = self._plan_of(study, trial)
         params, notes = self._draw(study, plan, trial.number, search_space)
@@ -299,8 +322,8 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._refuse_several_objectives(study)
         if is_by_index(param_distribution):
             check_choices(param_name, param_distribution)
-            stored = storage_of(study).get_trial(trial_id_of(trial))
-            index = drawn_jointly(stored, param_name, param_distribution)
+            record = storage_of(study).get_trial(trial_id_of(trial))
+            index = drawn_jointly(record, param_name, param_distribution)
             if index is not None:
                 return param_distribution.to_external_repr(index)
         return self._value_of(study, trial, param_name, param_distribution)
@@ -309,13 +332,13 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Any
     ) -> None:
         """Forgets the trial, and marks one that never began and one that was pruned."""
-        known = self.under_way.drop(study, trial)
+        entry = self.under_way.drop(study, trial)
         if state == TrialState.FAIL and SLOT_KEY not in trial.system_attrs and did_nothing(trial):
             # study.tell(number, state=FAIL) for a run whose worker died before it began.
             storage_of(study).set_trial_system_attr(trial_id_of(trial), UNSTARTED_KEY, True)
         if state == TrialState.PRUNED and values is not None:
             storage_of(study).set_trial_system_attr(trial_id_of(trial), WAS_PRUNED_KEY, True)
-        if known is None:
+        if entry is None:
             return
         unused = sorted((self._search_space or {}).keys() - trial.params.keys())
         if unused and state == TrialState.COMPLETE:
@@ -346,24 +369,24 @@ class SlotSampler(OfThisPackage, BaseSampler):
 
     def _plan_of(self, study: Study, trial: FrozenTrial) -> StudyPlan:
         """Returns the plan under which a trial runs."""
-        known = self.under_way.get(study, trial)
-        if known is not None:
-            return known.plan
+        entry = self.under_way.get(study, trial)
+        if entry is not None:
+            return entry.plan
         return written_plan(study)
 
     def _asked_by_this_thread(self, study: Study, trial: FrozenTrial) -> bool:
-        known = self.under_way.get(study, trial)
-        return known is not None and known.thread == threading.get_ident()
+        entry = self.under_way.get(study, trial)
+        return entry is not None and entry.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last_plan": None}
+        return {**self.__dict__, "_last_plan": None, "_of_same_plan": weakref.WeakSet()}
 
     def _parsed(self, record: Any) -> StudyPlan:
         """Returns the plan that a record holds; reads the very same record only once."""
-        last = self._last_plan
-        if last is None or last[0] is not record:
-            last = self._last_plan = (record, StudyPlan.from_json(record))
-        return last[1]
+        cache = self._last_plan
+        if cache is None or cache[0] is not record:
+            cache = self._last_plan = (record, StudyPlan.from_json(record))
+        return cache[1]
 
     def _recorded_space(self) -> dict[str, Any] | None:
         """The search space as plans record it: Optuna's JSON; None is define-by-run."""

@@ -26,10 +26,10 @@ _TORN = (
 
 def storage_failure(error: BaseException) -> BaseException | None:
     """Returns what a storage failed with if that is why an exception was raised, or None."""
-    found: BaseException | None = error
-    while found is not None and not _is_of_a_storage(found):
-        found = found.__cause__ or found.__context__
-    return found
+    cause: BaseException | None = error
+    while cause is not None and not _is_of_a_storage(cause):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def storage_error(failure: BaseException) -> StorageError:

@@ -72,16 +72,16 @@ def mend_journal(path: str | Path) -> MendedJournal:
         copy = _free_name(file)
         shutil.copy2(file, copy)
         sound = [line for number, line in enumerate(lines, start=1) if number not in set(torn)]
-        mended = file.with_name(f"{file.name}.mended")
+        repaired_file = file.with_name(f"{file.name}.mended")
         try:
-            with mended.open("wb") as out:
+            with repaired_file.open("wb") as out:
                 out.writelines(sound)
                 out.flush()
                 os.fsync(out.fileno())
-            shutil.copymode(file, mended)
-            mended.replace(file)
+            shutil.copymode(file, repaired_file)
+            repaired_file.replace(file)
         finally:
-            mended.unlink(missing_ok=True)
+            repaired_file.unlink(missing_ok=True)
     return MendedJournal(torn, len(lines), copy)
 
 

@@ -52,8 +52,8 @@ class Known:
 class UnderWay:
     """The trials that one sampler has under way in this process; copies and pickles are empty."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self, capacity: int = _MOST) -> None:
+        self._most = capacity
         self._lock = threading.Lock()
         # By storage and the trial's id there, in the order in which the trials began.
         self.known: weakref.WeakKeyDictionary[BaseStorage, OrderedDict[int, Known]] = (
@@ -68,22 +68,22 @@ class UnderWay:
         with self._lock:
             return self.known.get(storage_of(study), _NOTHING).get(trial_id_of(trial))
 
-    def put(self, study: Study, trial: FrozenTrial, known: Known) -> None:
+    def put(self, study: Study, trial: FrozenTrial, entry: Known) -> None:
         """Remembers what is known of a trial from its beginning on."""
         with self._lock:
-            mine = self.known.setdefault(storage_of(study), OrderedDict())
-            mine.pop(trial_id_of(trial), None)
-            mine[trial_id_of(trial)] = known
-            while len(mine) > self._most:
-                mine.popitem(last=False)
+            entries = self.known.setdefault(storage_of(study), OrderedDict())
+            entries.pop(trial_id_of(trial), None)
+            entries[trial_id_of(trial)] = entry
+            while len(entries) > self._most:
+                entries.popitem(last=False)
 
     def drop(self, study: Study, trial: FrozenTrial) -> Known | None:
         """Forgets a trial, as the storage has it; returns what was known of this very trial."""
         with self._lock:
-            known = self.known.get(storage_of(study), _NOTHING).pop(trial_id_of(trial), None)
-        if known is None or trial.system_attrs.get(SLOT_KEY) != known.record.to_json():
+            entry = self.known.get(storage_of(study), _NOTHING).pop(trial_id_of(trial), None)
+        if entry is None or trial.system_attrs.get(SLOT_KEY) != entry.record.to_json():
             return None
-        return known
+        return entry
 
 
 _NOTHING: OrderedDict[int, Known] = OrderedDict()  # Stays empty.

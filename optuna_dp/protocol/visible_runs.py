@@ -18,7 +18,7 @@ def completed_batches(
     study: Study,
     first_of_batch: int,
     *,
-    own: Callable[[FrozenTrial], bool],
+    is_own: Callable[[FrozenTrial], bool],
     batches: str = "DPHyPOSampler a batch_size",
     otherwise: str = ", or schedule='any' (which costs more)",
 ) -> list[FrozenTrial]:
@@ -30,7 +30,7 @@ def completed_batches(
     Args:
         study: The study.
         first_of_batch: The first slot of the batch that asks.
-        own: Whether this very thread started a run; waiting for it would be for ever.
+        is_own: Whether this very thread started a run; waiting for it would be for ever.
         batches: What to enlarge so that fewer runs wait, in words; empty if nothing helps.
         otherwise: What else would help, in words.
 
@@ -43,10 +43,10 @@ def completed_batches(
 
     def read() -> list[FrozenTrial] | None:
         trials = trials_of(study)
-        before = list(below_number(trials, first_of_batch))
-        known = ended_from_start(study, trials)
-        unfinished = [trial for trial in before[known:] if not ended(trial)]
-        if any(own(trial) for trial in unfinished):
+        earlier_trials = list(below_number(trials, first_of_batch))
+        ended_runs = ended_from_start(study, trials)
+        open_runs = [trial for trial in earlier_trials[ended_runs:] if not ended(trial)]
+        if any(is_own(trial) for trial in open_runs):
             # Nothing of data or durations is in this: whoever fails this run may do so.
             raise WaitError(
                 "This run waits for all runs of earlier batches, and this thread started one of "
@@ -54,9 +54,9 @@ def completed_batches(
                 "again. If you have lost that trial, mark it as failed (optuna-dp recover)"
                 f"{enlarge}{otherwise}."
             )
-        if unfinished or len(before) < first_of_batch:
+        if open_runs or len(earlier_trials) < first_of_batch:
             return None
-        return before
+        return earlier_trials
 
     waiting = Waiting(
         study,

@@ -25,7 +25,7 @@ from optuna_dp.numbers_shown import rounded_up
 from optuna_dp.optuna_internals import is_in_optimize_loop, storage_of, study_id_of
 from optuna_dp.protocol.ended_runs import ended_from_start
 from optuna_dp.protocol.plan import StudyPlan
-from optuna_dp.protocol.records import below_number, ended, trials_of
+from optuna_dp.protocol.records import below_number, ended
 from optuna_dp.releasing.reminders import ProgressLine, Reminder, say_what_is_open
 from optuna_dp.validation import open_unit
 
@@ -131,39 +131,42 @@ class PrivacyCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Called by Optuna after each trial."""
-        storage, study_id = storage_of(study), study_id_of(study)
-        opened = _opened(study)
-        plan, procedure = opened.plan, opened.procedure
+        opened_study = _opened(study)
+        plan, procedure = opened_study.plan, opened_study.procedure
         record = self._record_for(procedure)
-        books = storage.get_study_system_attrs(study_id)
-        self._record_cost(study, books, record, ran=trial.number < plan.slots)
-        trials = trials_of(study)
+        snapshot = opened_study.snapshot
+        self._record_cost(study, snapshot.attributes, record, ran=trial.number < plan.slots)
+        trials = snapshot.trials
         slots = below_number(trials, plan.slots)
         # Said now, not when all runs have been charged for. Runs that have ended do not change.
-        checked = self._checked.get(plan.nonce, 0)
+        checked_runs = self._checked.get(plan.nonce, 0)
         ended_runs = min(ended_from_start(study, trials), len(slots))
-        procedure.check_origin(slots[min(checked, ended_runs) :])
+        procedure.check_origin(slots[min(checked_runs, ended_runs) :])
         self._checked = {plan.nonce: ended_runs}
         if procedure.runs_among([trial], plan):
             procedure.check_run(trial, slot_record(trial, plan))
             procedure.check_spending(trial, record)
         procedure.check_beside(trial, slots)
-        done = ended_runs + sum(map(ended, slots[ended_runs:]))
-        finished = done == plan.slots
+        total_ended = ended_runs + sum(map(ended, slots[ended_runs:]))
+        is_over = total_ended == plan.slots
         epsilon = self._epsilon(procedure, record)
-        shown = "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
-        _logger.debug("%d of %d runs have ended: %s.", done, plan.slots, shown)
+        epsilon_text = (
+            "no finite epsilon" if math.isinf(epsilon) else f"epsilon {rounded_up(epsilon, 3)}"
+        )
+        _logger.debug("%d of %d runs have ended: %s.", total_ended, plan.slots, epsilon_text)
         # A line for each run, or for each worker that had one, could be counted. These two lines
         # are there whatever the number of runs.
         if trial.number == 0:
-            self._log_loss(plan, procedure, record, shown, finished=False)
-        if finished:
-            self._log_loss(plan, procedure, record, shown, finished=True)
+            self._log_loss(plan, procedure, record, epsilon_text, is_over=False)
+        if is_over:
+            self._log_loss(plan, procedure, record, epsilon_text, is_over=True)
             self._log_what_is_open(study, plan)
         if self._progress is not None:
-            self._progress.show(procedure.progress(done), shown, record.delta, finished)
+            self._progress.show(
+                procedure.progress(total_ended), epsilon_text, record.delta, is_over
+            )
         self._reminder.look(procedure, plan, slots)
-        if finished and is_in_optimize_loop(study):
+        if is_over and is_in_optimize_loop(study):
             study.stop()
 
     def guarantee(self, study: Study) -> Guarantee:
@@ -187,10 +190,10 @@ class PrivacyCallback:
         """
         if not isinstance(study, Study):
             raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
-        procedure = _opened(study).procedure
+        opened = _opened(study)
+        procedure = opened.procedure
         record = self._record_for(procedure)
-        books = storage_of(study).get_study_system_attrs(study_id_of(study))
-        _check_same_cost(record, run_records(books))
+        _check_same_cost(record, run_records(opened.snapshot.attributes))
         return procedure.guarantee(record)
 
     def _log_loss(
@@ -198,13 +201,13 @@ class PrivacyCallback:
         plan: StudyPlan,
         procedure: Procedure,
         record: RunRecord,
-        shown: str,
+        epsilon_text: str,
         *,
-        finished: bool,
+        is_over: bool,
     ) -> None:
         """Says what the whole study costs, once after the first run and once after the last."""
         logger = optuna.logging.get_logger(LOSS_LOGGER)
-        line = (plan.nonce, finished)
+        line = (plan.nonce, is_over)
         if line in self._logged or not logger.isEnabledFor(logging.INFO):
             return
         self._logged.add(line)
@@ -219,7 +222,7 @@ class PrivacyCallback:
             else "%s candidate has been evaluated. The choice is guaranteed %s at delta %g (%s). "
             "The evaluations themselves are not private."
         )
-        logger.info(words, "The last" if finished else "A", shown, record.delta, loss)
+        logger.info(words, "The last" if is_over else "A", epsilon_text, record.delta, loss)
 
     def _log_what_is_open(self, study: Study, plan: StudyPlan) -> None:
         """Says once what a reviewer will look for: lines that come again would count runs."""
@@ -238,28 +241,34 @@ class PrivacyCallback:
 
     def _record_for(self, procedure: Procedure) -> RunRecord:
         """What runs of a study cost: as its plan says, else as this callback does."""
-        own = procedure.own_record()
-        if own is not None and self._stated is not None and procedure.runs_are_private:
+        plan_record = procedure.own_record()
+        if plan_record is not None and self._stated is not None and procedure.runs_are_private:
             raise PlanError(
                 "The study's plan already says what runs cost. Give study.optimize a "
                 "PrivacyCallback() without a run."
             )
-        if own is not None and self._stated is not None:
+        if plan_record is not None and self._stated is not None:
             raise PlanError(
                 f"In a study of {procedure.design.sampler} only the choice costs, and the "
                 "study's plan says how much. Give study.optimize a PrivacyCallback() without a "
                 "run. Add the final training with release(study).with_training(event)."
             )
         procedure.check_outputs(self._output_attributes, None)
-        fixed = own is not None and procedure.runs_are_private
-        if own is not None and fixed and self._relation not in (None, own.neighboring_relation):
+        is_fixed = plan_record is not None and procedure.runs_are_private
+        if (
+            plan_record is not None
+            and is_fixed
+            and self._relation not in (None, plan_record.neighboring_relation)
+        ):
             # Before anything is written: a record of it would spoil the release.
             raise PlanError(
-                f"The study's plan has neighboring_relation={own.neighboring_relation!r}, not "
-                f"{self._relation!r}. Leave out neighboring_relation."
+                f"The study's plan has neighboring_relation={plan_record.neighboring_relation!r}, "
+                f"not {self._relation!r}. Leave out neighboring_relation."
             )
-        if own is not None:
-            return self._record_of(own.event, own.delta, own.neighboring_relation)
+        if plan_record is not None:
+            return self._record_of(
+                plan_record.event, plan_record.delta, plan_record.neighboring_relation
+            )
         if self._stated is None:
             raise PlanError(
                 "The cost of one run is not known. Give study.optimize a PrivacyCallback(run), "
@@ -269,7 +278,7 @@ class PrivacyCallback:
         return self._stated
 
     def _record_cost(
-        self, study: Study, books: Mapping[str, Any], mine: RunRecord, *, ran: bool
+        self, study: Study, books: Mapping[str, Any], record: RunRecord, *, ran: bool
     ) -> None:
         """Writes down what a run costs, unless it stands there; refuses two different costs.
 
@@ -277,12 +286,12 @@ class PrivacyCallback:
         is written stays, though it spoils the release: a run has taken place under each.
         """
         storage, study_id = storage_of(study), study_id_of(study)
-        recorded = run_records(books)
-        if not any(mine.says_the_same(r) for r in recorded) and (ran or not recorded):
-            write_run_record(storage, study_id, mine)
-            recorded = run_records(storage.get_study_system_attrs(study_id))
+        records = run_records(books)
+        if not any(record.says_the_same(r) for r in records) and (ran or not records):
+            write_run_record(storage, study_id, record)
+            records = run_records(storage.get_study_system_attrs(study_id))
         spoilt = " This study cannot be released any more: start a new one." if ran else ""
-        _check_same_cost(mine, recorded, spoilt)
+        _check_same_cost(record, records, spoilt)
 
     def _epsilon(self, procedure: Procedure, record: RunRecord) -> float:
         """The epsilon of the whole study, computed once per design."""
@@ -294,19 +303,21 @@ class PrivacyCallback:
 
 
 def _opened(study: Study) -> OpenedStudy:
-    opened = open_study(study)
-    if opened is None:
+    opened_study = open_study(study)
+    if opened_study is None:
         raise PlanError(
             "PrivacyCallback needs a study with a sampler of optuna-dp in which a run has begun, "
             "and this study has no plan. Make it with "
             "sampler=optuna_dp.BudgetSampler(plan_budget(...)), and call study.optimize."
         )
-    return opened
+    return opened_study
 
 
-def _check_same_cost(record: RunRecord, recorded: Sequence[RunRecord], spoilt: str = "") -> None:
+def _check_same_cost(record: RunRecord, records: Sequence[RunRecord], spoilt: str = "") -> None:
     """Refuses a cost of a run that is not the one in the study's books."""
-    different = next((one for one in recorded if not record.same_cost(one)), None)
+    different = next(
+        (stored_record for stored_record in records if not record.same_cost(stored_record)), None
+    )
     if different is None:
         return
     # Start-up time: most workers agree.

@@ -7,18 +7,14 @@ but one: a person with several records is protected less, and the cap says how m
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, OptunaDPError, ReleaseRefusedError
 from optuna_dp.json_records import Record
-from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.protocol.records import DESCRIPTION_KEY
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-
 
 NOT_STATED = "not stated by the curator (optuna_dp.describe)"
 
@@ -65,17 +61,19 @@ class DataDescription(Record):
                 "For example unit='patient'.",
             )
 
-    def contradicts(self, planned: int | None) -> bool:
+    def contradicts(self, planned_records: int | None) -> bool:
         """Returns whether it names another number of records than the plan was made for."""
-        return None not in (self.records, planned) and self.records != planned
+        return None not in (self.records, planned_records) and self.records != planned_records
 
     def facts(self) -> dict[str, str]:
         """Returns rows of the statement, by heading."""
         held = None if self.records is None else f"{self.records:,} records"
         dated = None if self.date is None else f"as of {self.date}"
         of = ", ".join(text for text in (self.dataset, held, dated) if text)
-        most = f"nobody has more than {self.cap}"
-        cap = f"; {most if self.cap is not None else 'how many one may have is not stated (cap=)'}"
+        limit = f"nobody has more than {self.cap}"
+        cap = (
+            f"; {limit if self.cap is not None else 'how many one may have is not stated (cap=)'}"
+        )
         rows = {
             "Data": of,
             "Owner of the data": self.owner,
@@ -84,15 +82,18 @@ class DataDescription(Record):
             "Sampling as performed": self.sampling,
         }
         own_words = {} if self.trust is None else {"Trust, in the curator's words": self.trust}
-        said = {
+        statements = {
             name: f"vouched for: {text}" if text else NOT_STATED for name, text in rows.items()
         }
-        return said | own_words
+        return statements | own_words
 
 
-def read_description(study: Study) -> DataDescription | None:
-    """Returns what :func:`optuna_dp.describe` has recorded, or None; refuses a damaged record."""
-    record: Any = storage_of(study).get_study_system_attrs(study_id_of(study)).get(DESCRIPTION_KEY)
+def read_description(attributes: Mapping[str, Any]) -> DataDescription | None:
+    """Returns what :func:`optuna_dp.describe` has recorded, or None; refuses a damaged record.
+
+    ``attributes`` are the system attributes of the study.
+    """
+    record = attributes.get(DESCRIPTION_KEY)
     if record is None:
         return None
     try:

@@ -56,12 +56,12 @@ def describe(
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
         >>> odp.describe(study, dataset="Ward 7, release 2", records=20_000, unit="patient", cap=1)
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4))
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why")
         >>> "Ward 7, release 2, 20,000 records" in release.statement()
         True
     """
     storage, study_id = storage_of(checked_study(study)), study_id_of(study)
-    given = {
+    facts = {
         "dataset": dataset,
         "records": records,
         "owner": owner,
@@ -72,18 +72,20 @@ def describe(
         "trust": trust,
         "purpose": purpose,
     }
-    before = read_description(study)
-    known = {} if before is None else before.to_json()
-    new = DataDescription(**{**known, **{k: v for k, v in given.items() if v is not None}})
-    if new == before:
+    stored_description = read_description(storage.get_study_system_attrs(study_id))
+    stored_facts = {} if stored_description is None else stored_description.to_json()
+    description = DataDescription(
+        **{**stored_facts, **{k: v for k, v in facts.items() if v is not None}}
+    )
+    if description == stored_description:
         return
-    opened = open_study(study)
-    planned = None if opened is None else opened.procedure.planned_records()
-    if new.contradicts(planned):
+    opened_study = open_study(study)
+    planned_records = None if opened_study is None else opened_study.procedure.planned_records()
+    if description.contradicts(planned_records):
         raise InvalidArgumentError(
             "records",
-            new.records,
-            f"the study's plan was made for {planned:,} records",
+            description.records,
+            f"the study's plan was made for {planned_records:,} records",
             "Give the number of records that runs train on, or make a new plan for this number.",
         )
     if RELEASED_KEY in storage.get_study_system_attrs(study_id):
@@ -93,4 +95,4 @@ def describe(
             "it must not have been released: the statement of that release stands",
             "Describe a study before its release.",
         )
-    storage.set_study_system_attr(study_id, DESCRIPTION_KEY, new.to_json())
+    storage.set_study_system_attr(study_id, DESCRIPTION_KEY, description.to_json())

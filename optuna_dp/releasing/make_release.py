@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from optuna_dp.errors import InvalidArgumentError, ReleaseRefusedError
 from optuna_dp.evidence.procedure import Asked
 from optuna_dp.evidence.procedures import procedure_of
-from optuna_dp.evidence.reading import read_evidence
+from optuna_dp.evidence.reading import evidence_from
 from optuna_dp.evidence.run_record import RunRecord, read_run_record, write_run_record
 from optuna_dp.evidence.runs import Evidence
 from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.protocol.records import RELEASED_KEY, own_slot
+from optuna_dp.protocol.records import RELEASED_KEY, checked_study, own_slot
+from optuna_dp.protocol.snapshot import StudySnapshot
 from optuna_dp.protocol.storage_errors import clear_storage_errors, storage_failure
 from optuna_dp.releasing.data_description import DataDescription, read_description
 from optuna_dp.releasing.release import Release
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from optuna_dp.optuna_internals import ArtifactStore
+    from optuna_dp.optuna_internals import ArtifactStore, FrozenStudy
 
 
 _logger = logging.getLogger("optuna_dp")
@@ -78,12 +79,13 @@ def release(
             succeed (a broken objective, a machine that died, stopping early), for a cause that
             does not depend on the data. The release is the best of the others. It reveals how
             many they were, and the guarantee is that of the best of exactly so many.
-        vouched: For a study whose plan says what a run is, if a run shows what nothing recorded
+        vouched: How you know that the guarantee covers the runs, in words that the statement
+            prints. It is needed where the sampler was not told what a run is (``run=``), so that
+            its cost is your word. It is also needed where a run shows what nothing recorded
             vouches for: it never asked :func:`optuna_dp.fidelity` what it may spend, handed in
             nothing that its training spent, returned another number than ``odp.train`` or
             ``run.score`` made, or has reported values, several values or attributes that nothing
-            pays for. How you know that the guarantee covers it, in words that the statement
-            prints.
+            pays for.
         give_up_last_run: For a study with a budget: the last run's score and model are not
             released, only its hyperparameters, which were chosen before it began.
 
@@ -108,7 +110,10 @@ def release(
         ...     direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3))
         ... )
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> odp.release(study, odp.gaussian(noise_multiplier=4)).guarantee.epsilon(delta=1e-5) < 2
+        >>> released = odp.release(
+        ...     study, odp.gaussian(noise_multiplier=4), vouched="a stand-in for a training"
+        ... )
+        >>> released.guarantee.epsilon(delta=1e-5) < 2
         True
     """
     asked_for: dict[str, Any] = {
@@ -124,7 +129,7 @@ def release(
 
 def _released(
     study: Study,
-    asked: Asked,
+    request: Asked,
     *,
     run: Any,
     delta: float | None,
@@ -132,14 +137,16 @@ def _released(
     output_attributes: Sequence[str] | None,
     artifact_store: Any,
 ) -> Release:
+    snapshot = StudySnapshot.of(checked_study(study))
     try:
-        evidence = read_evidence(study)
+        evidence = evidence_from(snapshot)
     except ReleaseRefusedError as error:
-        if RELEASED_KEY not in storage_of(study).get_study_system_attrs(study_id_of(study)):
+        if RELEASED_KEY not in snapshot.attributes:
             raise
         fix = f"The study was released before; that release stands. {error.fix}".strip()
         raise type(error)(error.reason, trial_number=error.trial_number, fix=fix) from error
-    _refuse_a_copy(study, evidence)
+    other_studies = _other_studies(study)
+    _refuse_a_copy(evidence, other_studies)
     procedure = procedure_of(evidence.plan.design)
     procedure.check_outputs(output_attributes, artifact_store)
     if artifact_store is not None and not callable(getattr(artifact_store, "open_reader", None)):
@@ -149,20 +156,22 @@ def _released(
             "it must be an Optuna artifact store",
             "For example optuna.artifacts.FileSystemArtifactStore(directory).",
         )
-    run, own = procedure.run(run), procedure.own_record()
-    record = _run_record(study, run, own, delta, neighboring_relation, output_attributes)
-    if asked.failures not in (None, "chance", "lost"):
+    run, plan_record = procedure.run(run), procedure.own_record()
+    record = _run_record(
+        snapshot, run, plan_record, delta, neighboring_relation, output_attributes
+    )
+    if request.failures not in (None, "chance", "lost"):
         raise InvalidArgumentError(
-            "failures", asked.failures, "it must be None, 'chance' or 'lost'"
+            "failures", request.failures, "it must be None, 'chance' or 'lost'"
         )
-    description = _description(study, procedure.planned_records())
-    outcome = procedure.outcome(evidence, record, asked)
+    description = _description(snapshot, procedure.planned_records())
+    outcome = procedure.outcome(evidence, record, request)
     winner = outcome.trial
     artifact = None
     # Of a last run that failed, only the hyperparameters are released: it is no stored trial.
     if winner is not None and winner.number >= 0 and artifact_store is not None:
         artifact = _artifact_of(study, winner, artifact_store)
-    found = Release(
+    result = Release(
         params=None if winner is None else dict(winner.params),
         value=outcome.value,
         guarantee=procedure_of(outcome.design).guarantee(record),
@@ -175,160 +184,162 @@ def _released(
         description=description,
         spending=outcome.spending,
     )
-    described = None if description is None else description.records
-    warn_of_large_delta(found.delta, described or procedure.planned_records())
-    _check_as_before(study, evidence, found)
+    described_records = None if description is None else description.records
+    warn_of_large_delta(result.delta, described_records or procedure.planned_records())
+    storage, study_id = storage_of(study), study_id_of(study)
+    mark = _mark_of(evidence, result)
+    # Read again: another worker may have released while this one computed.
+    stored_mark = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
+    _check_as_before(stored_mark, mark)
     try:
-        _remember(study, evidence, found)
-        write_run_record(storage_of(study), study_id_of(study), record)
+        if stored_mark is None:
+            storage.set_study_system_attr(study_id, RELEASED_KEY, mark)
+        write_run_record(storage, study_id, record)
     except Exception as error:
         if storage_failure(error) is None:
             raise
         _logger.warning(NO_MARK)
         warnings.warn(NO_MARK, UserWarning, stacklevel=4)
-    remind(evidence)
-    return found
+    remind(evidence, other_studies)
+    return result
 
 
-def _description(study: Study, planned_records: int | None) -> DataDescription | None:
+def _description(snapshot: StudySnapshot, planned_records: int | None) -> DataDescription | None:
     """What only people know, for the statement; refuses what contradicts the plan."""
-    found = read_description(study)
-    if found is not None and found.contradicts(planned_records):
+    description = read_description(snapshot.attributes)
+    if description is not None and description.contradicts(planned_records):
         raise ReleaseRefusedError(
-            f"Its description says {found.records:,} records, but its plan was made for "
+            f"Its description says {description.records:,} records, but its plan was made for "
             f"{planned_records:,}.",
             fix="Describe it again: optuna_dp.describe(study, records=...).",
         )
-    return found
+    return description
 
 
 def _artifact_of(study: Study, winner: FrozenTrial, store: ArtifactStore) -> bytes | None:
     """The content of the winner's artifact, None if it has none; refuses several."""
     from optuna.artifacts import get_all_artifact_meta  # Lazy: only releases with artifacts.
 
-    found = get_all_artifact_meta(winner, storage=storage_of(study))
-    if len(found) > 1:
+    artifacts = get_all_artifact_meta(winner, storage=storage_of(study))
+    if len(artifacts) > 1:
         raise ReleaseRefusedError(
-            f"The winning run has {len(found)} artifacts.",
+            f"The winning run has {len(artifacts)} artifacts.",
             fix="Upload one artifact per run, for example a zip file.",
         )
-    if not found:
+    if not artifacts:
         return None
     # Names and ids stay behind: they may tell the trial.
-    with store.open_reader(found[0].artifact_id) as reader:
+    with store.open_reader(artifacts[0].artifact_id) as reader:
         return reader.read()
 
 
 def _run_record(
-    study: Study,
+    snapshot: StudySnapshot,
     run: Any,
-    own: RunRecord | None,
+    plan_record: RunRecord | None,
     delta: float | None,
     neighboring_relation: str | None,
     output_attributes: Sequence[str] | None,
 ) -> RunRecord:
-    recorded = read_run_record(storage_of(study), study_id_of(study))
-    if run is None and recorded is None and own is None:
+    stored_record = read_run_record(snapshot.attributes)
+    if run is None and stored_record is None and plan_record is None:
         raise ReleaseRefusedError(
             "The cost of one run is not known.",
             fix="Say it, for example release(study, run=optuna_dp.dp_sgd(...)), or give "
             "study.optimize a PrivacyCallback(run). A plan by plan_budget knows it.",
         )
-    known = recorded or own or RunRecord(run, 1e-5 if delta is None else delta)
-    given = RunRecord.checked(
-        known.event if run is None else run,
-        known.delta,
-        neighboring_relation or known.neighboring_relation,
-        known.output_attributes if output_attributes is None else output_attributes,
+    base = stored_record or plan_record or RunRecord(run, 1e-5 if delta is None else delta)
+    record = RunRecord.checked(
+        base.event if run is None else run,
+        base.delta,
+        neighboring_relation or base.neighboring_relation,
+        base.output_attributes if output_attributes is None else output_attributes,
     )
-    if recorded is not None and not given.same_cost(recorded):
+    if stored_record is not None and not record.same_cost(stored_record):
         # Lazy: only this refusal needs it.
         from optuna_dp.accounting.event_words import differences_of_runs
 
         raise ReleaseRefusedError(
             "The arguments of release differ from the study's record: "
-            f"{differences_of_runs(given, recorded)}.",
+            f"{differences_of_runs(record, stored_record)}.",
             fix="Leave these arguments out. If the record is wrong, start a new study.",
         )
-    return given
+    return record
 
 
 def _attributes(winner: FrozenTrial | None, record: RunRecord) -> dict[str, Any]:
-    shown = {} if winner is None else winner.user_attrs
-    return {name: shown[name] for name in record.output_attributes if name in shown}
+    attributes = {} if winner is None else winner.user_attrs
+    return {name: attributes[name] for name in record.output_attributes if name in attributes}
 
 
-def _refuse_a_copy(study: Study, evidence: Evidence) -> None:
+def _other_studies(study: Study) -> list[FrozenStudy]:
+    """Returns the other studies of a study's storage, with their attributes."""
+    studies = storage_of(study).get_all_studies()
+    return [other for other in studies if study_id_of(other) != study_id_of(study)]
+
+
+def _refuse_a_copy(evidence: Evidence, other_studies: Sequence[FrozenStudy]) -> None:
     """Refuses a second release under one plan: of a copy, before any choice is made from it.
 
     The nonce of a plan is drawn once, so another study with it is a copy (``optuna.copy_study``).
     A copy made after the release carries its mark, and gives the same release again.
     """
-    storage, study_id = storage_of(study), study_id_of(study)
-    if RELEASED_KEY in storage.get_study_system_attrs(study_id):
+    if RELEASED_KEY in evidence.snapshot.attributes:
         return
-    for other in storage.get_all_studies():
-        mark = storage.get_study_system_attrs(study_id_of(other)).get(RELEASED_KEY)
+    study = evidence.snapshot.study
+    storage, study_id = storage_of(study), study_id_of(study)
+    for sibling in other_studies:
+        mark = sibling.system_attrs.get(RELEASED_KEY)
         if isinstance(mark, dict) and mark.get("nonce") == evidence.plan.nonce:
             raise ReleaseRefusedError(
-                f"It and the study {other.study_name!r} are copies of one search, and "
-                f"{other.study_name!r} has been released. A second choice would cost once more.",
-                fix=f"Release {other.study_name!r} again: the result is the same. For another "
+                f"It and the study {sibling.study_name!r} are copies of one search, and "
+                f"{sibling.study_name!r} has been released. A second choice would cost once more.",
+                fix=f"Release {sibling.study_name!r} again: the result is the same. For another "
                 "choice start a new study and add its cost (Guarantee.compose).",
             )
         # Of copies that went on in several ways the first may be released, whatever came out.
-        if study_id_of(other) < study_id and _went_on_otherwise(
-            storage, study_id_of(other), evidence
+        if study_id_of(sibling) < study_id and _went_on_otherwise(
+            storage, study_id_of(sibling), evidence
         ):
             raise ReleaseRefusedError(
-                f"It is a copy of the study {other.study_name!r}, and both have made more runs "
+                f"It is a copy of the study {sibling.study_name!r}, and both have made more runs "
                 "since. No guarantee covers the better of the two.",
-                fix=f"Release {other.study_name!r}, and show nothing of this one. Add the cost of "
-                "both (Guarantee.compose).",
+                fix=f"Release {sibling.study_name!r}, and show nothing of this one. Add the cost "
+                "of both (Guarantee.compose).",
             )
 
 
 def _went_on_otherwise(storage: BaseStorage, study_id: int, evidence: Evidence) -> bool:
     """Returns whether another study has the plan of this one, and a run in its place elsewhere."""
-    mine = {run.trial.number: own_slot(run.trial) for run in evidence.runs}
+    slots = {run.trial.number: own_slot(run.trial) for run in evidence.runs}
     for trial in storage.get_all_trials(study_id, deepcopy=False):
         slot = own_slot(trial)
         if not isinstance(slot, dict) or slot.get("nonce") != evidence.plan.nonce:
             continue
-        if mine.get(trial.number) not in (None, slot):
+        if slots.get(trial.number) not in (None, slot):
             return True
     return False
 
 
-def _mark_of(evidence: Evidence, found: Release) -> dict[str, str]:
+def _mark_of(evidence: Evidence, result: Release) -> dict[str, str]:
     """Returns what stands in a storage for a release of it."""
     content = {
-        "params": found.params,
-        "value": None if found.value is None else repr(found.value),
+        "params": result.params,
+        "value": None if result.value is None else repr(result.value),
         # What is said of trials that are no runs may change; what is released may not.
-        "attributes": {n: v for n, v in found.attributes.items() if n != "not covered"},
-        "disclosed_runs": found.disclosed_runs,
+        "attributes": {n: v for n, v in result.attributes.items() if n != "not covered"},
+        "disclosed_runs": result.disclosed_runs,
     }
     text = json.dumps(content, sort_keys=True, default=repr)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"nonce": evidence.plan.nonce, "digest": digest}
 
 
-def _check_as_before(study: Study, evidence: Evidence, found: Release) -> None:
-    """Refuses a release that is not what was released before."""
-    storage, study_id = storage_of(study), study_id_of(study)
-    mark = _mark_of(evidence, found)
-    before = storage.get_study_system_attrs(study_id).get(RELEASED_KEY)
-    if before is not None and before != mark:
+def _check_as_before(stored_mark: Any, mark: dict[str, str]) -> None:
+    """Refuses a release that is not what was released before, by the marks of the two."""
+    if stored_mark is not None and stored_mark != mark:
         raise ReleaseRefusedError(
             "It was released before, and has changed since.",
             fix="What was released first stands; a second choice from the same data is a second "
             "release and costs its own guarantee (a new study, Guarantee.compose).",
         )
-
-
-def _remember(study: Study, evidence: Evidence, found: Release) -> None:
-    """Writes down what was released, unless it stands there."""
-    storage, study_id = storage_of(study), study_id_of(study)
-    if RELEASED_KEY not in storage.get_study_system_attrs(study_id):
-        storage.set_study_system_attr(study_id, RELEASED_KEY, _mark_of(evidence, found))

@@ -52,7 +52,7 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         >>> import optuna, optuna_dp as odp
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4))
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why")
         >>> public = odp.publish(release, optuna.storages.InMemoryStorage(), "result")
         >>> len(public.trials)
         1
@@ -70,14 +70,14 @@ def publish(release: Release, storage: str | BaseStorage, study_name: str) -> St
         optuna.delete_study(study_name=study_name, storage=backend)
         raise _used("it has held studies that were deleted")
     backend.set_study_system_attr(study_id_of(study), PUBLISHED_KEY, True)
-    opened = releases_all_runs(release.design)
-    if opened:
+    shows_pilots = releases_all_runs(release.design)
+    if shows_pilots:
         for pilot in release.pilots:
             study.add_trial(_pilot(pilot, release.distributions))
     if release.params is not None:
-        values = release.attributes.get("values") if opened else None
+        values = release.attributes.get("values") if shows_pilots else None
         values = values if release.value is None else [release.value]
-        besides = ("pilots", "values") if opened else ()  # These are trials and values here.
+        besides = ("pilots", "values") if shows_pilots else ()  # These are trials and values here.
         study.add_trial(
             optuna.trial.create_trial(
                 params=release.params,
@@ -160,11 +160,11 @@ def _pilot(pilot: Mapping[str, Any], distributions: Mapping[str, BaseDistributio
         if name in distributions
         and contains(distributions[name], distributions[name].to_internal_repr(value))
     }
-    others = {name: v for name, v in pilot["params"].items() if name not in inside}
+    outside = {name: v for name, v in pilot["params"].items() if name not in inside}
     return optuna.trial.create_trial(
         params=inside,
         distributions={name: distributions[name] for name in inside},
         state=TrialState[pilot["state"]],
         values=pilot["values"],
-        user_attrs={"pilot of rung": pilot["rung"] + 1, **others},
+        user_attrs={"pilot of rung": pilot["rung"] + 1, **outside},
     )

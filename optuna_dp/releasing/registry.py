@@ -39,7 +39,7 @@ def to_registry(
     """Returns the YAML; see :meth:`optuna_dp.Release.to_registry`."""
     about = release.description or DataDescription()
     day = None if published is None else str(published)
-    given = {
+    facts = {
         "name": name,
         "curator": curator or about.owner,
         "curator_type": curator_type,
@@ -48,21 +48,21 @@ def to_registry(
         "published": day,
         "authors": list(authors) or None,
     }
-    missing = [key for key, value in given.items() if not value]
-    if missing:
+    gaps = [key for key, value in facts.items() if not value]
+    if gaps:
         raise InvalidArgumentError(
-            missing[0],
+            gaps[0],
             None,
-            f"the registry asks for it, and only people know (missing: {', '.join(missing)})",
+            f"the registry asks for it, and only people know (missing: {', '.join(gaps)})",
             "The curator may also be the owner, and the intended use the purpose, of "
             "optuna_dp.describe.",
         )
-    for key, value, allowed in (
+    for key, value, options in (
         ("curator_type", curator_type, CURATORS),
         ("sector", sector, (None, *SECTORS)),
     ):
-        if value not in allowed:
-            raise InvalidArgumentError(key, value, f"it must be one of {', '.join(allowed[-6:])}")
+        if value not in options:
+            raise InvalidArgumentError(key, value, f"it must be one of {', '.join(options[-6:])}")
     try:
         datetime.date.fromisoformat(str(published))
     except ValueError:
@@ -70,23 +70,23 @@ def to_registry(
     basic = {
         "name": name,
         "data_curators": [
-            {"data_curator_name": given["curator"], "data_curator_type": curator_type}
+            {"data_curator_name": facts["curator"], "data_curator_type": curator_type}
         ],
         "description": "Model with hyperparameters chosen by a differentially private search",
-        "intended_use": given["intended_use"],
+        "intended_use": facts["intended_use"],
         "data_product_type": "Machine learning model",
         "data_product_region": region,
         "data_product_sector": sector,
         "publication_date": day,
     }
     entry = {
-        "url_slug": re.sub(r"[^a-z0-9]+", "-", f"{name} {given['curator']}".lower()).strip("-"),
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", f"{name} {facts['curator']}".lower()).strip("-"),
         "deployment": {
             "basic": _without_none(basic),
             **_of_the_release(release, about),
             "administrative": {
                 "status": "Draft",
-                "registry_authors": given["authors"],
+                "registry_authors": facts["authors"],
                 "tier": 3,
             },
         },
@@ -97,19 +97,19 @@ def to_registry(
 
 def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
     """What the software knows, and what was said by describe()."""
-    described = description_of(release.design)
+    procedure_words = description_of(release.design)
     data = release.to_json()["statement"]
     epsilon = data["epsilon"]
     unit, details = _unit(release, about)
-    stated = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
-    facts = described.facts(release.design, release.search_guarantee)
-    whole = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
+    epsilon_text = f"epsilon = {rounded_up(epsilon, 4)} at delta = {release.delta:g}"
+    facts = procedure_words.facts(release.design, release.search_guarantee)
+    search_facts = "; ".join(f"{heading}: {text}" for heading, text in facts.items())
     versions = ", ".join(f"{package} {v}" for package, v in data["versions"].items())
     return {
         "dp_variant": {
             "variant_name": "Approximate DP",
             "data_domain": about.dataset or "Not stated",
-            "unprotected_quantities": described.not_covered.replace("\n", " "),
+            "unprotected_quantities": procedure_words.not_covered.replace("\n", " "),
         },
         "privacy_loss": _without_none(
             {
@@ -118,20 +118,20 @@ def _of_the_release(release: Any, about: DataDescription) -> dict[str, Any]:
                 + details,
                 "number_of_privacy_units": None if unit == CLIENT else about.records,
                 "privacy_parameters": _without_none({"epsilon": epsilon, "delta": release.delta}),
-                "privacy_parameters_details": f"{stated}; for other deltas see the statement "
-                "named under additional information.",
+                "privacy_parameters_details": f"{epsilon_text}; for other deltas see the "
+                "statement named under additional information.",
             }
         ),
         "deployment_model": {
             "model_name": "Federated" if release.design.procedure == "vote" else "Central",
-            "trust_assumptions": f"{described.trust}. {about.trust or ''}".strip(),
+            "trust_assumptions": f"{procedure_words.trust}. {about.trust or ''}".strip(),
             "release_type": "One release",
             "data_source_type": "Static",
             "access_type": "Non-interactive",
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": "The privacy loss of hyperparameter tuning "
-            f"is part of the stated one: {whole}.",
+            f"is part of the stated one: {search_facts}.",
             "mechanisms": f"{in_words(release.guarantee.event)}. Made with {versions}. Sampling "
             f"as performed: {about.sampling or 'not stated'}.",
             "composition": METHODS.get(data["method"], data["method"]),
@@ -152,8 +152,8 @@ def _unit(release: Any, about: DataDescription) -> tuple[str, str]:
         return "record", ""
     if about.cap == 1:
         return about.unit, f" Each {about.unit} has at most one record."
-    many = "any number of" if about.cap is None else f"up to {about.cap}"
-    return "record", f" One {about.unit} may have {many} records and is protected less."
+    limit = "any number of" if about.cap is None else f"up to {about.cap}"
+    return "record", f" One {about.unit} may have {limit} records and is protected less."
 
 
 def _without_none(record: dict[str, Any]) -> dict[str, Any]:

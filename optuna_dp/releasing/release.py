@@ -120,12 +120,12 @@ class Release:
             >>> 1.0 < whole.guarantee.epsilon(delta=1e-5) < 1.93
             True
         """
-        found = self.search_guarantee
+        search = self.search_guarantee
         training = event if self.training is None else compose(self.training, event)
         return replace(
             self,
             # In this order: the choice was made before the training, and cannot depend on it.
-            guarantee=replace(found, event=compose(found.event, training)),
+            guarantee=replace(search, event=compose(search.event, training)),
             training=training,
             value=self.value if value is None else value,
             artifact=self.artifact if artifact is None else artifact,
@@ -192,22 +192,22 @@ class Release:
 
     def _statement(self) -> dict[str, Any]:
         """Returns the statement as plain JSON values."""
-        described = description_of(self.design)
+        procedure_words = description_of(self.design)
         content = self._content()
         return statement_data(
             self.guarantee,
             self.design,
             delta=self.delta,
-            released=released_words(content, described, trained=self.training is not None),
+            released=released_words(content, procedure_words, trained=self.training is not None),
             content=content,
-            described=described,
+            procedure_words=procedure_words,
             cap=None if self.description is None else self.description.cap,
         )
 
     def _content(self) -> dict[str, Any]:
         """Returns what is released, as plain JSON values."""
         artifact = self.artifact
-        described = {} if self.description is None else self.description.to_json()
+        description = {} if self.description is None else self.description.to_json()
         return {
             "params": _as_json(self.params),
             "value": _as_json(self.value),
@@ -217,7 +217,7 @@ class Release:
                 name: json.loads(distribution_to_json(distribution))
                 for name, distribution in self.distributions.items()
             },
-            **({"description": described} if described else {}),
+            **({"description": description} if description else {}),
             **({"spending": self.spending} if self.spending else {}),
         }
 

@@ -14,8 +14,9 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
@@ -29,6 +30,9 @@ from optuna_dp.protocol.plan import StudyPlan
 from optuna_dp.protocol.records import ended, score
 from optuna_dp.protocol.retries import is_ours
 from optuna_dp.releasing.data_description import read_description
+
+if TYPE_CHECKING:
+    from optuna_dp.optuna_internals import FrozenStudy
 
 _logger = logging.getLogger("optuna_dp")
 
@@ -64,13 +68,18 @@ def warn_of_scores(words: str) -> None:
     warnings.warn(words, ExactScoreWarning, stacklevel=3)
 
 
-def remind(evidence: Evidence) -> None:
-    """Says what the curator should think of, once a release is made."""
-    _warn_of_other_studies(evidence.study)
+def remind(evidence: Evidence, other_studies: Sequence[FrozenStudy]) -> None:
+    """Says what the curator should think of, once a release is made.
+
+    Args:
+        evidence: The runs that were released.
+        other_studies: The other studies of the same storage.
+    """
+    _warn_of_other_studies(storage_of(evidence.snapshot.study), other_studies)
     if not procedure_of(evidence.plan.design).runs_are_private:
         return  # Utilities have no noise, and are not released.
-    found = [score(run.trial) for run in evidence.runs]
-    words = looks_exact([value for value in found if value is not None])
+    scores = [score(run.trial) for run in evidence.runs]
+    words = looks_exact([value for value in scores if value is not None])
     if words:
         warn_of_scores(words)
 
@@ -85,33 +94,30 @@ def say_what_is_open(study: Study, logger: logging.Logger) -> None:
         logger: Where the callback says what is guaranteed.
     """
     try:
-        description = read_description(study)
+        attributes = storage_of(study).get_study_system_attrs(study_id_of(study))
+        description = read_description(attributes)
     except OptunaDPError:
         return  # A damaged record: the release refuses it.
     facts = ("dataset", "owner", "purpose", "unit", "sampling")
-    missing = [name for name in facts if getattr(description, name, None) is None]
-    if missing:
+    missing_facts = [name for name in facts if getattr(description, name, None) is None]
+    if missing_facts:
         logger.info(
             "Before the release, say what a reviewer looks for first: odp.describe(study, %s). "
             "odp.release(study, artifact_store=...) names the model's file.",
-            ", ".join(f"{name}=..." for name in missing),
+            ", ".join(f"{name}=..." for name in missing_facts),
         )
 
 
-def _warn_of_other_studies(study: Study) -> None:
+def _warn_of_other_studies(storage: BaseStorage, other_studies: Sequence[FrozenStudy]) -> None:
     """Reminds the curator that the best of several releases is not one release."""
-    storage = storage_of(study)
-    others = sum(
-        study_id_of(other) != study_id_of(study) and is_ours(storage, study_id_of(other))
-        for other in storage.get_all_studies()
-    )
-    if others:
+    count = sum(is_ours(storage, study_id_of(sibling)) for sibling in other_studies)
+    if count:
         _logger.warning(
             "This storage holds %d other private stud%s. This guarantee covers one search only. "
             "If you discarded a search because of its result, or choose the best of several, add "
             "their costs (Guarantee.compose).",
-            others,
-            "y" if others == 1 else "ies",
+            count,
+            "y" if count == 1 else "ies",
         )
 
 
@@ -129,8 +135,8 @@ class Reminder:
             _logger.warning(words)
         if self._looked == plan.nonce or not procedure.runs_are_private:
             return  # Utilities have no noise, and are not released.
-        found = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
-        if words := looks_exact([value for value in found if value is not None]):
+        scores = [score(t) for t in slots[-_LOOKED_AT:] if ended(t)]
+        if words := looks_exact([value for value in scores if value is not None]):
             self._looked = plan.nonce
             warn_of_scores(words)
 
@@ -144,17 +150,19 @@ class ProgressLine:
     def __reduce__(self) -> Any:
         return ProgressLine, ()  # A copy in another process has a line of its own.
 
-    def show(self, run: str, shown: str, delta: float, finished: bool) -> None:
+    def show(self, run: str, epsilon_text: str, delta: float, is_over: bool) -> None:
         """Says which run has ended, and the guarantee at delta; takes it away with the last."""
         from tqdm.auto import tqdm  # Lazy: only a progress line needs it.
 
         if self._bar is None:
             # disable=None: not where a file would keep one line per run.
             self._bar = tqdm(total=0, bar_format="{desc}", leave=False, disable=None)
-        now = datetime.datetime.now().strftime("%H:%M:%S")
+        time = datetime.datetime.now().strftime("%H:%M:%S")
         # At most 79 characters: a terminal's width cuts it.
-        words = f"{run.capitalize()} ended at {now}. Guaranteed: {shown} at delta {delta:g}."
+        words = (
+            f"{run.capitalize()} ended at {time}. Guaranteed: {epsilon_text} at delta {delta:g}."
+        )
         self._bar.set_description_str(words)
-        if finished:
+        if is_over:
             self._bar.close()
             self._bar = None

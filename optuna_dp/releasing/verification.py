@@ -161,7 +161,7 @@ def verify(
         >>> import optuna, optuna_dp as odp
         >>> study = optuna.create_study(sampler=odp.RandTuneSampler())
         >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4)).to_json()
+        >>> release = odp.release(study, odp.gaussian(noise_multiplier=4), vouched="why").to_json()
         >>> odp.verify(release).ok
         True
         >>> release["statement"]["epsilon"] /= 2
@@ -169,14 +169,14 @@ def verify(
         False
     """
     limit = validation.positive("time_limit", time_limit)
-    given: Any = path_or_json
+    source: Any = path_or_json
     name, text = "a mapping", None
-    if isinstance(given, str | Path):
-        name, text = str(given), _bytes_of("path_or_json", given, _MOST_BYTES + 1)
+    if isinstance(source, str | Path):
+        name, text = str(source), _bytes_of("path_or_json", source, _MOST_BYTES + 1)
     try:
         # Of a mapping a copy, so that nothing changes while it is looked at.
-        whole = _parsed(json.dumps(given, default=repr) if text is None else text)
-        statement = _statement_of(whole)
+        document = _parsed(json.dumps(source, default=repr) if text is None else text)
+        statement = _statement_of(document)
         checks, unchecked, believed, page = _within(limit, lambda: _compared(statement))
     except TimeoutError:
         raise InvalidArgumentError(
@@ -187,18 +187,22 @@ def verify(
     except Exception as error:  # It may hold anything, and each refuses in its own way.
         raise _refusal(name, f"{type(error).__name__}: {error}") from None
     content = statement["content"]
-    if whole is not statement:
-        outside = {k: v for k, v in whole.items() if k not in ("format", "version", "statement")}
-        same = outside == content
+    if document is not statement:
+        released_values = {
+            k: v for k, v in document.items() if k not in ("format", "version", "statement")
+        }
+        is_equal = released_values == content
         checks.append(
-            Check("released values", same, "as stated" if same else "other ones are stated")
+            Check(
+                "released values", is_equal, "as stated" if is_equal else "other ones are stated"
+            )
         )
-    wanted = content["artifact_sha256"]
+    stated_digest = content["artifact_sha256"]
     if artifact is not None:
-        found = hashlib.sha256(_bytes_of("artifact", artifact)).hexdigest()
-        checks.append(Check("artifact", found == wanted, found))
-    elif wanted is not None:
-        unchecked.append(f"The artifact: its file was not given; its SHA-256 is {wanted}.")
+        digest = hashlib.sha256(_bytes_of("artifact", artifact)).hexdigest()
+        checks.append(Check("artifact", digest == stated_digest, digest))
+    elif stated_digest is not None:
+        unchecked.append(f"The artifact: its file was not given; its SHA-256 is {stated_digest}.")
     unchecked.append(
         "Whether the study took place as its design says. Who holds its storage can release it "
         "again and compare the digest."
@@ -223,28 +227,28 @@ def _parsed(text: str | bytes) -> Any:
     """Returns plain JSON values within the limits."""
     if len(text) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
-    found = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
-    _limit(found)
-    return found
+    values = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    _limit(values)
+    return values
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise ValueError(f"the key {twice[:40]!r} is there twice")
-    return found
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        repeated_key = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {repeated_key[:40]!r} is there twice")
+    return mapping
 
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _limit(found: Any) -> None:
+def _limit(document: Any) -> None:
     """Refuses what no release has: very deep, many or large values, or events of much work."""
-    left, values, events = [(found, 0, 1)], 0, 0
-    while left:
-        value, depth, steps = left.pop()
+    stack, values, events = [(document, 0, 1)], 0, 0
+    while stack:
+        value, depth, steps = stack.pop()
         values += 1
         children: Any = value if isinstance(value, list) else ()
         if isinstance(value, dict):
@@ -263,21 +267,21 @@ def _limit(found: Any) -> None:
             raise ValueError(f"its events have more than {_MOST_STEPS:,} steps")
         if isinstance(value, int | float) and not -_LARGEST < value < _LARGEST:
             raise ValueError("it has a number beyond 1e300")
-        left += [(child, depth + 1, steps) for child in children]
+        stack += [(child, depth + 1, steps) for child in children]
 
 
 _CONTENT = {"params", "value", "attributes", "artifact_sha256", "distributions"}
 _OPTIONAL = {"description", "spending"}
 
 
-def _statement_of(whole: Any) -> Any:
+def _statement_of(document: Any) -> Any:
     """Returns the statement of a release, or of itself, with the keys that it has to have."""
-    statement, kind = whole, whole.get("format") if isinstance(whole, dict) else None
+    statement, kind = document, document.get("format") if isinstance(document, dict) else None
     if kind == RELEASE_FORMAT:
-        _check_keys(whole, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
-        if whole["version"] != RELEASE_VERSION:
-            raise ValueError(f"a release of version {whole['version']!r}")
-        statement = whole["statement"]
+        _check_keys(document, _CONTENT | {"format", "version", "statement"}, _OPTIONAL)
+        if document["version"] != RELEASE_VERSION:
+            raise ValueError(f"a release of version {document['version']!r}")
+        statement = document["statement"]
     elif kind != FORMAT:
         raise ValueError("it has another format")
     if statement["format"] != FORMAT or statement["version"] != VERSION:
@@ -291,11 +295,11 @@ def _statement_of(whole: Any) -> Any:
     return statement
 
 
-def _check_keys(found: Mapping[str, Any], keys: set[str], optional: set[str]) -> None:
-    wrong = (found.keys() ^ keys) - (found.keys() & optional)
-    if wrong:
-        key = min(wrong)
-        raise ValueError(f"the key {key[:40]!r} is {'unknown' if key in found else 'missing'}")
+def _check_keys(mapping: Mapping[str, Any], keys: set[str], optional: set[str]) -> None:
+    wrong_keys = (mapping.keys() ^ keys) - (mapping.keys() & optional)
+    if wrong_keys:
+        key = min(wrong_keys)
+        raise ValueError(f"the key {key[:40]!r} is {'unknown' if key in mapping else 'missing'}")
 
 
 def _within(seconds: float, compute: Callable[[], Any]) -> Any:
@@ -334,8 +338,8 @@ def _compared(
     """
     guarantee = Guarantee.from_json(statement["guarantee"])
     design = Design.from_json(statement["design"])
-    fits, trained = _design_and_guarantee(design, guarantee)
-    described, content = description_of(design), statement["content"]
+    fits, has_training = _design_and_guarantee(design, guarantee)
+    procedure_words, content = description_of(design), statement["content"]
     cap = None
     if "description" in content:
         cap = DataDescription.from_json(content["description"]).cap
@@ -343,13 +347,13 @@ def _compared(
         guarantee,
         design,
         delta=validation.open_unit("delta", statement["delta"]),
-        released=released_words(content, described, trained=trained),
+        released=released_words(content, procedure_words, trained=has_training),
         content=content,
-        described=described,
+        procedure_words=procedure_words,
         cap=cap,
     )
     _check_keys(statement, set(made_anew), set())
-    expected = json.loads(json.dumps(made_anew))
+    recomputed = json.loads(json.dumps(made_anew))
     versions = statement["versions"]
     if not _texts(list(versions.values())) or not _texts(statement["assumptions"]):
         raise ValueError("its versions or its assumptions are no texts")
@@ -359,43 +363,49 @@ def _compared(
     unchecked = [
         f"The versions of the software that computed it, said to be {software or 'unknown'}."
     ]
-    here = expected.pop("versions").get("optuna-dp")
-    of_another_version = here is not None and here != versions.get("optuna-dp")
+    own_version = recomputed.pop("versions").get("optuna-dp")
+    of_another_version = own_version is not None and own_version != versions.get("optuna-dp")
     checks = [fits]
-    for key, found in expected.items():
-        what = "SHA-256" if key == "digest" else key.replace("_", " ")
-        differs = _difference_in(key, statement, found)
+    for key, value in recomputed.items():
+        heading = "SHA-256" if key == "digest" else key.replace("_", " ")
+        differs = _difference_in(key, statement, value)
         if differs and of_another_version and key in _OF_A_VERSION:
             stated_version = str(versions.get("optuna-dp", "another version"))[:40]
             unchecked.append(
-                f"{what.capitalize()}: not as in optuna-dp {here}, which checks here. Verify it "
-                f"with the version that is said to have made it: {stated_version}."
+                f"{heading.capitalize()}: not as in optuna-dp {own_version}, which checks here. "
+                f"Verify it with the version that is said to have made it: {stated_version}."
             )
         else:
             checks.append(
-                Check(what, not differs, differs or _shown(found) or "as computed again")
+                Check(heading, not differs, differs or _shown(value) or "as computed again")
             )
     page = ""
     if all(check.holds for check in checks):
         words = {key: made_anew[key] for key in _WORDS}
-        page = _page({**statement, **words}, design, guarantee, trained)
-    return checks, unchecked, tuple(expected["assumptions"]), page
+        page = _page({**statement, **words}, design, guarantee, has_training)
+    return checks, unchecked, tuple(recomputed["assumptions"]), page
 
 
-def _page(data: Mapping[str, Any], design: Design, guarantee: Guarantee, trained: bool) -> str:
+def _page(
+    data: Mapping[str, Any], design: Design, guarantee: Guarantee, has_training: bool
+) -> str:
     """Returns the statement in Markdown, without characters that steer a terminal."""
     search, training = guarantee, None
-    if trained:  # Release.with_training puts the search first.
-        first, *rest = guarantee.event.events
-        search = replace(guarantee, event=first)
-        training = rest[0] if len(rest) == 1 else dp_event.ComposedDpEvent(rest)
+    if has_training:  # Release.with_training puts the search first.
+        search_event, *training_events = guarantee.event.events
+        search = replace(guarantee, event=search_event)
+        training = (
+            training_events[0]
+            if len(training_events) == 1
+            else dp_event.ComposedDpEvent(training_events)
+        )
     law = design.settings.get("trials")
-    known = law.get("n") if isinstance(law, dict) and law.get("n") == law.get("mean") else None
+    constant = law.get("n") if isinstance(law, dict) and law.get("n") == law.get("mean") else None
     number = (
         None
-        if known is None
+        if constant is None
         else (
-            f"{known} runs could be chosen from. The number is no secret, and the guarantee is "
+            f"{constant} runs could be chosen from. The number is no secret, and the guarantee is "
             "that of the best of exactly so many"
         )
     )
@@ -407,44 +417,48 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-def _shown(found: Any) -> str:
+def _shown(value: Any) -> str:
     """Returns what was found in words, where it is short; else nothing."""
-    text = f"{found:.6g}" if isinstance(found, float) else str(found)
-    return "" if isinstance(found, dict | list) or len(text) > 70 else text
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "" if isinstance(value, dict | list) or len(text) > 70 else text
 
 
-def _difference_in(key: str, statement: Mapping[str, Any], found: Any) -> str:
+def _difference_in(key: str, statement: Mapping[str, Any], value: Any) -> str:
     """Says where a key of a statement is not what was found; empty if nowhere."""
-    stated = statement[key]
+    stated_value = statement[key]
     if key == "attack":  # A bound from below, which may say less.
-        return "" if stated is None else _difference(found, stated, bound=True)
+        return "" if stated_value is None else _difference(value, stated_value, bound=True)
     methods = statement["epsilon_by_method"]
-    if key == "method" and stated not in statement["comparisons"]:
+    if key == "method" and stated_value not in statement["comparisons"]:
         # Of two methods with the same epsilon, rounding may choose either.
-        found = stated if methods.get(stated) == statement["epsilon"] else found
-    return _difference(stated, found, bound=key in _BOUNDS)
+        value = stated_value if methods.get(stated_value) == statement["epsilon"] else value
+    return _difference(stated_value, value, bound=key in _BOUNDS)
 
 
-def _difference(stated: Any, found: Any, *, bound: bool) -> str:
+def _difference(stated_value: Any, value: Any, *, bound: bool) -> str:
     """Says where values of JSON differ; empty if nowhere. 1 is not true, and 1.0 is 1.
 
     Of a bound, a stated number may be larger than what was found; None stands for infinity.
     """
-    if isinstance(found, list) and isinstance(stated, list) and len(found) == len(stated):
-        stated, found = dict(enumerate(stated)), dict(enumerate(found))
-    if isinstance(found, dict) and isinstance(stated, dict):
-        for key in found.keys() ^ stated.keys():
+    if (
+        isinstance(value, list)
+        and isinstance(stated_value, list)
+        and len(value) == len(stated_value)
+    ):
+        stated_value, value = dict(enumerate(stated_value)), dict(enumerate(value))
+    if isinstance(value, dict) and isinstance(stated_value, dict):
+        for key in value.keys() ^ stated_value.keys():
             return f"{str(key)[:40]} is missing or unknown"
-        for key in found:
-            part = _difference(stated[key], found[key], bound=bound and key not in _EXACT)
+        for key in value:
+            part = _difference(stated_value[key], value[key], bound=bound and key not in _EXACT)
             if part:
                 return f"{str(key)[:40]}: {part}"
         return ""
-    same = stated == found and isinstance(stated, bool) == isinstance(found, bool)
-    if bound and _is_bound(stated) and _is_bound(found):
-        limit = math.inf if found is None else found
-        same = stated is None or limit <= stated * (1 + _ROUNDING)
-    return "" if same else f"{_shown(found) or 'another'}, stated {str(stated)[:40]}"
+    is_equal = stated_value == value and isinstance(stated_value, bool) == isinstance(value, bool)
+    if bound and _is_bound(stated_value) and _is_bound(value):
+        limit = math.inf if value is None else value
+        is_equal = stated_value is None or limit <= stated_value * (1 + _ROUNDING)
+    return "" if is_equal else f"{_shown(value) or 'another'}, stated {str(stated_value)[:40]}"
 
 
 def _is_bound(value: Any) -> bool:
@@ -453,15 +467,15 @@ def _is_bound(value: Any) -> bool:
 
 def _design_and_guarantee(design: Design, guarantee: Guarantee) -> tuple[Check, bool]:
     """Whether the event is the one that this design has, and has a final training besides."""
-    what = "guarantee of the stated design"
+    subject = "guarantee of the stated design"
     searches = [guarantee]
     if isinstance(guarantee.event, dp_event.ComposedDpEvent) and guarantee.event.events:
         # Release.with_training puts the search first.
         searches.append(replace(guarantee, event=guarantee.event.events[0]))
     for search in searches:
         if _implied(design, search).to_json() == search.to_json():
-            return Check(what, True, "the same"), search is not guarantee
-    return Check(what, False, "another one"), False
+            return Check(subject, True, "the same"), search is not guarantee
+    return Check(subject, False, "another one"), False
 
 
 def _implied(design: Design, search: Guarantee) -> Guarantee:
@@ -470,16 +484,16 @@ def _implied(design: Design, search: Guarantee) -> Guarantee:
     if guarantee is not None:
         return guarantee
     # One run, where the design leaves it open: in a selection, which pilots may stand before.
-    last = getattr(search.event, "events", [search.event])[-1]
-    run = getattr(last, "run", search.event)
+    last_event = getattr(search.event, "events", [search.event])[-1]
+    run = getattr(last_event, "run", search.event)
     record = RunRecord(run, neighboring_relation=search.neighboring_relation)
     return procedure_of(design).guarantee(record)
 
 
-def _bytes_of(argument: str, file: str | Path, most: int = -1) -> bytes:
+def _bytes_of(argument: str, file: str | Path, limit: int = -1) -> bytes:
     try:
-        with Path(file).open("rb") as opened:
-            return opened.read(most)
+        with Path(file).open("rb") as stream:
+            return stream.read(limit)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidArgumentError(

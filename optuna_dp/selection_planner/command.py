@@ -82,7 +82,7 @@ def plan(
 
         from optuna_dp.selection_planner import selection_plan
 
-        found = selection_plan.selection_plan(
+        table = selection_plan.selection_plan(
             _run(event, noise_multiplier, sample_rate, steps, score_noise),
             delta=delta,
             laws=law or selection_plan.LAWS,
@@ -96,9 +96,9 @@ def plan(
         # spend four times as long, most of it waiting for each other.
         with threadpool_limits(1):
             if as_json:
-                typer.echo(json.dumps(found.to_json(attack=attacks), indent=2, sort_keys=True))
+                typer.echo(json.dumps(table.to_json(attack=attacks), indent=2, sort_keys=True))
             else:
-                print_plan(found, attacks=attacks)
+                print_plan(table, attacks=attacks)
 
 
 # What the library calls differently, beside what the user typed.
@@ -190,10 +190,10 @@ def _run(
     return at if noise is None else at(noise)
 
 
-def _bounds(given: list[str]) -> list[tuple[float, float]]:
+def _bounds(texts: list[str]) -> list[tuple[float, float]]:
     """Returns pairs of what was typed as "c,C"; none of them for "none"."""
-    found = []
-    for text in [] if given == ["none"] else given:
+    bounds = []
+    for text in [] if texts == ["none"] else texts:
         try:
             c, big_c = map(float, text.split(","))
         except ValueError:
@@ -203,5 +203,5 @@ def _bounds(given: list[str]) -> list[tuple[float, float]]:
                 "it must be two numbers c,C with 0 < c <= 1 <= C, or none",
                 "For example 0.75,2.",
             ) from None
-        found.append((c, big_c))
-    return found
+        bounds.append((c, big_c))
+    return bounds

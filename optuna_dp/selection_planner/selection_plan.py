@@ -121,8 +121,8 @@ class PlanRow:
             attack: Whether to search for the attack too, the slowest figure.
         """
         names = [name for name in FIGURES if attack or name != "attack"]
-        given = ("law", "mean", "density_bounds", "trials")
-        return {name: plain(getattr(self, name)) for name in (*given, *names)}
+        settings = ("law", "mean", "density_bounds", "trials")
+        return {name: plain(getattr(self, name)) for name in (*settings, *names)}
 
     @property
     def adaptive(self) -> bool:
@@ -142,8 +142,8 @@ class PlanRow:
     @cached_property
     def noise_multiplier(self) -> float | None:
         """The noise of a run, if the plan was asked to solve for it."""
-        solved = self._solved
-        return solved.value if isinstance(solved, Calibration) else None
+        solution = self._solved
+        return solution.value if isinstance(solution, Calibration) else None
 
     @property
     def note(self) -> str:
@@ -153,8 +153,8 @@ class PlanRow:
     @cached_property
     def epsilon(self) -> float:
         """What the search costs in all (:meth:`Guarantee.epsilon`)."""
-        found = self._guarantee
-        return math.inf if found is None else found.epsilon(self._plan.delta)
+        guarantee = self._guarantee
+        return math.inf if guarantee is None else guarantee.epsilon(self._plan.delta)
 
     @cached_property
     def attack(self) -> float | None:
@@ -388,9 +388,9 @@ def _several(name: str, value: Any) -> tuple[Any, ...]:
     """Returns a sequence as a tuple; refuses one thing instead of a list of it."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidArgumentError(name, value, "it must be a list", f"Give {name}=[...].")
-    found = tuple(value)
-    if name == "density_bounds" and not all(isinstance(pair, Iterable) for pair in found):
+    elements = tuple(value)
+    if name == "density_bounds" and not all(isinstance(pair, Iterable) for pair in elements):
         raise InvalidArgumentError(
             name, value, "it must be a list of pairs (c, C)", "For one pair: [(0.75, 2.0)]."
         )
-    return found
+    return elements

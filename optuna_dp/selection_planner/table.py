@@ -44,12 +44,12 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
         )
     stderr = Console(stderr=True)
     quiet = not stderr.is_terminal
-    last = plan.rows[0]
+    previous = plan.rows[0]
     for row in track(plan.rows, "Accounting", console=stderr, transient=True, disable=quiet):
-        if row.mean != last.mean:
+        if row.mean != previous.mean:
             table.add_section()
         table.add_row(*(column.cell(row) for column in columns))
-        last = row
+        previous = row
     console = Console()
     console.print(_title(plan), highlight=False)
     console.print(table)
@@ -63,22 +63,22 @@ def print_plan(plan: SelectionPlan, *, attacks: bool) -> None:
 
 
 def _title(plan: SelectionPlan) -> str:
-    what = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
+    title = f"[bold]Epsilon at delta = {plan.delta:g}[/bold]"
     if plan.target_epsilon is not None:
-        within = f"The least noise within epsilon {plan.target_epsilon:g}"
-        what = f"[bold]{within}[/bold] at delta = {plan.delta:g}"
-    return what + (f"; one run alone costs {_up(plan.one_run)}." if plan.one_run else ".")
+        heading = f"The least noise within epsilon {plan.target_epsilon:g}"
+        title = f"[bold]{heading}[/bold] at delta = {plan.delta:g}"
+    return title + (f"; one run alone costs {_up(plan.one_run)}." if plan.one_run else ".")
 
 
 def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
-    solved = plan.target_epsilon is not None
+    has_target = plan.target_epsilon is not None
     adaptive = any(row.adaptive for row in plan.rows)
     short = any(row.law.startswith("negative-binomial") for row in plan.rows)
     columns = [
         _Column("law of T", _law, "nb:s is negative-binomial:s." if short else ""),
         _Column("E[T]", _mean),
         _Column("learns", _learns, "- not at all; c-C from earlier runs, within density bounds."),
-        _Column("noise", _noise, "the least noise multiplier of a run.", "bold", shown=solved),
+        _Column("noise", _noise, "the least noise multiplier of a run.", "bold", shown=has_target),
         _Column(
             "eps",
             lambda row: "none" if row.note else _up(row.epsilon),
@@ -97,7 +97,7 @@ def _columns(plan: SelectionPlan, attacks: bool) -> list[_Column]:
             lambda row: _up(row.naive),
             "E[T] runs composed, the cost of a fixed number of runs.",
             "dim",
-            shown=not solved,
+            shown=not has_target,
         ),
         _Column(
             "RDP",
@@ -135,8 +135,10 @@ def _mean(row: PlanRow) -> str:
 
 
 def _learns(row: PlanRow) -> str:
-    short, two = ("-".join(f"{b:{form}}" for b in row.density_bounds) for form in (".3g", ".2f"))
-    return "-" if not row.adaptive else short if len(short) <= 9 else two
+    short, fixed_width = (
+        "-".join(f"{b:{form}}" for b in row.density_bounds) for form in (".3g", ".2f")
+    )
+    return "-" if not row.adaptive else short if len(short) <= 9 else fixed_width
 
 
 def _noise(row: PlanRow) -> str:

@@ -86,16 +86,16 @@ def audit(
     if not 0.0 <= delta < 1.0:
         raise InvalidArgumentError("delta", delta, "it must be in [0, 1)")
     confidence = validation.open_unit("confidence", confidence)
-    one, other, names = _coded(outputs, neighbour_outputs)
-    n = min(len(one), len(other))
+    codes, neighbour_codes, names = _coded(outputs, neighbour_outputs)
+    n = min(len(codes), len(neighbour_codes))
     if n < 4:
         raise InvalidArgumentError("outputs", n, "at least four outputs of each are needed")
     tables = [
         (_counts(x[: len(x) // 2], len(names)), _counts(x[len(x) // 2 :], len(names)))
-        for x in (one, other)
+        for x in (codes, neighbour_codes)
     ]
     slack = (1.0 - confidence) / 4.0
-    found = []
+    audits = []
     for swapped, (on, off) in enumerate((tables, tables[::-1])):
         order = _most_incriminating_first(on[0], off[0])
         guess = _certified(np.cumsum(on[0][order]), on[0].sum(),
@@ -105,7 +105,7 @@ def audit(
             on[1][event].sum(keepdims=True), on[1].sum(),
             off[1][event].sum(keepdims=True), off[1].sum(), delta, slack,
         )  # fmt: skip
-        found.append(
+        audits.append(
             Audit(
                 max(0.0, float(epsilon[0])),
                 delta,
@@ -117,7 +117,7 @@ def audit(
                 tuple(names[i] for i in event[:20]),
             )
         )
-    return max(found, key=lambda result: result.epsilon)
+    return max(audits, key=lambda result: result.epsilon)
 
 
 def audit_procedure(
@@ -194,21 +194,30 @@ def _counts(codes: IntArray, size: int) -> FloatArray:
     return np.bincount(codes, minlength=size).astype(np.float64)
 
 
-def _coded(one: Any, other: Any) -> tuple[IntArray, IntArray, list[Any]]:
+def _coded(outputs: Any, neighbour_outputs: Any) -> tuple[IntArray, IntArray, list[Any]]:
     """Numbers the outputs from 0."""
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        if one.ndim != 1 or other.ndim != 1:
-            raise InvalidArgumentError("outputs", one.shape, "an array must be one-dimensional")
-        if one.dtype.kind == "f":
-            first = np.concatenate([one[: len(one) // 2], other[: len(other) // 2]])
-            edges = np.unique(np.quantile(first, np.linspace(0.0, 1.0, _BINS + 1)[1:-1]))
+    if isinstance(outputs, np.ndarray) and isinstance(neighbour_outputs, np.ndarray):
+        if outputs.ndim != 1 or neighbour_outputs.ndim != 1:
+            raise InvalidArgumentError(
+                "outputs", outputs.shape, "an array must be one-dimensional"
+            )
+        if outputs.dtype.kind == "f":
+            first_halves = np.concatenate(
+                [
+                    outputs[: len(outputs) // 2],
+                    neighbour_outputs[: len(neighbour_outputs) // 2],
+                ]
+            )
+            edges = np.unique(np.quantile(first_halves, np.linspace(0.0, 1.0, _BINS + 1)[1:-1]))
             names: list[Any] = [-math.inf, *edges.tolist()]
-            return np.digitize(one, edges), np.digitize(other, edges), names
-        values, codes = np.unique(np.concatenate([one, other]), return_inverse=True)
-        return codes[: len(one)], codes[len(one) :], values.tolist()
+            return np.digitize(outputs, edges), np.digitize(neighbour_outputs, edges), names
+        values, codes = np.unique(
+            np.concatenate([outputs, neighbour_outputs]), return_inverse=True
+        )
+        return codes[: len(outputs)], codes[len(outputs) :], values.tolist()
     number: dict[Hashable, int] = {}
     coded = [
-        np.array([number.setdefault(x, len(number)) for x in outputs], dtype=np.int64)
-        for outputs in (one, other)
+        np.array([number.setdefault(x, len(number)) for x in sample], dtype=np.int64)
+        for sample in (outputs, neighbour_outputs)
     ]
     return coded[0], coded[1], list(number)

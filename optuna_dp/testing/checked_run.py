@@ -146,7 +146,7 @@ class Bench:
         words: str,
         stage: Stage,
         seed: int,
-        like: CheckedRun | None = None,
+        model_run: CheckedRun | None = None,
         *,
         objective: Callable[[Trial, CheckedRun], Any] | None = None,
         at_step: Callable[[int], None] = lambda step: None,
@@ -158,50 +158,52 @@ class Bench:
             words: What this run is for.
             stage: Which run of the study it is.
             seed: Of all its randomness.
-            like: An earlier run, whose hyperparameters it gets.
+            model_run: An earlier run, whose hyperparameters it gets.
             at_step: Called after each step of an Opacus optimizer.
             draws: Whether to look where it draws random numbers, which is slow.
         """
         self.runs += 1
         self._progress(f"run {self.runs}{f' ({stage.name})' if stage.name else ''}: {words}")
-        found = CheckedRun(opacus=OpacusRun(at_step))
+        run = CheckedRun(opacus=OpacusRun(at_step))
         loaded = _loaded()
-        before = set(threading.enumerate())
+        threads_at_start = set(threading.enumerate())
         with quiet_optuna():
-            trial, storage = self._ask(stage, like)
-            begun = time.monotonic()
+            trial, storage = self._ask(stage, model_run)
+            start = time.monotonic()
             with (
                 self.randomness.controlled(),
-                watching_opacus(found.opacus, found.steps),
-                watching_optimizers(found.steps),
+                watching_opacus(run.opacus, run.steps),
+                watching_optimizers(run.steps),
                 storage.watching(trial_id_of(trial)) as reads,
-                noting_privacy_warnings(found.privacy_warnings),
-                watching_libraries(found.spendings),
+                noting_privacy_warnings(run.privacy_warnings),
+                watching_libraries(run.spendings),
             ):
                 self.randomness.seed(seed)
                 if draws:
-                    found.draws = Draws(lambda: self.randomness.drawn)
-                with found.draws.watching(), _limited(self._limit):
-                    found.value, found.failure, found.kind = _score(
-                        lambda: (objective or self.objective)(trial, found)
+                    run.draws = Draws(lambda: self.randomness.drawn)
+                with run.draws.watching(), _limited(self._limit):
+                    run.value, run.failure, run.kind = _score(
+                        lambda: (objective or self.objective)(trial, run)
                     )
-                found.states, found.drawn = self.randomness.read(), self.randomness.drawn
-            found.seconds = time.monotonic() - begun
+                run.states, run.drawn = self.randomness.read(), self.randomness.drawn
+            run.seconds = time.monotonic() - start
         if _loaded() != loaded:
             # The objective itself has imported what was not watched then.
-            return self.run(words, stage, seed, like, objective=objective, at_step=at_step,
+            return self.run(words, stage, seed, model_run, objective=objective, at_step=at_step,
                             draws=draws)  # fmt: skip
         frozen = storage.get_trial(trial_id_of(trial))
-        found.params, found.distributions = dict(frozen.params), dict(frozen.distributions)
-        found.reports, found.reads = dict(frozen.intermediate_values), sorted(reads)
-        found.attributes = dict(frozen.user_attrs)
-        found.asked = storage.asked
-        found.is_enforced = any(
+        run.params, run.distributions = dict(frozen.params), dict(frozen.distributions)
+        run.reports, run.reads = dict(frozen.intermediate_values), sorted(reads)
+        run.attributes = dict(frozen.user_attrs)
+        run.asked = storage.asked
+        run.is_enforced = any(
             training.get("by") == BY_ENGINE for training in claims(frozen, TRAINING).values()
         )
-        found.judgement = self._judged(stage, trial, storage, found.value)
-        found.threads = [t.name for t in threading.enumerate() if t not in before and _own(t)]
-        return found
+        run.judgement = self._judged(stage, trial, storage, run.value)
+        run.threads = [
+            t.name for t in threading.enumerate() if t not in threads_at_start and _own(t)
+        ]
+        return run
 
     def _judged(
         self, stage: Stage, trial: Trial, storage: WatchedStorage, value: float | None
@@ -216,7 +218,7 @@ class Bench:
         ended.state, ended.values = TrialState.COMPLETE, [value]
         return judge(ended, self._plan.fidelity(stage.number))
 
-    def _ask(self, stage: Stage, like: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
+    def _ask(self, stage: Stage, model_run: CheckedRun | None) -> tuple[Trial, WatchedStorage]:
         storage = WatchedStorage()
         create = functools.partial(
             optuna.create_study,
@@ -226,7 +228,7 @@ class Bench:
         )
         if self._plan is None:
             study = create(sampler=RandomSampler())
-            self._add_others(study, like)
+            self._add_others(study, model_run)
         else:
             study = create(sampler=BudgetSampler(self._plan))
         trial = study.ask()
@@ -235,15 +237,15 @@ class Bench:
             storage.set_trial_state_values(trial_id_of(trial), TrialState.COMPLETE, [0.5])
             trial = study.ask()
         # The sampler has begun this trial; its parameters may come from anywhere.
-        study.sampler = _giving({} if like is None else like.params)
+        study.sampler = _giving({} if model_run is None else model_run.params)
         if self._plan is not None:
-            self._add_others(study, like)
+            self._add_others(study, model_run)
         return trial, storage
 
     @staticmethod
-    def _add_others(study: optuna.Study, like: CheckedRun | None) -> None:
-        params = {} if like is None else like.params
-        distributions = {} if like is None else like.distributions
+    def _add_others(study: optuna.Study, model_run: CheckedRun | None) -> None:
+        params = {} if model_run is None else model_run.params
+        distributions = {} if model_run is None else model_run.distributions
         for value in (0.5, 1e6):
             study.add_trial(create_trial(value=value, params=params, distributions=distributions))
 
@@ -280,13 +282,13 @@ def _limited(seconds: float | None) -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
         raise _TimeLimitReached
 
-    own = signal.signal(signal.SIGALRM, stop)
+    previous_handler = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, own)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def can_be_limited() -> bool:
@@ -341,9 +343,9 @@ class WatchedStorage(InMemoryStorage):
         self._seen: set[str] = set()
 
     @contextlib.contextmanager
-    def watching(self, own: int) -> Iterator[set[str]]:
-        """Yields the names of methods by which trials other than ``own`` are read meanwhile."""
-        self._own, self._seen = own, set()
+    def watching(self, own_id: int) -> Iterator[set[str]]:
+        """Yields the names of methods by which trials other than ``own_id`` are read meanwhile."""
+        self._own, self._seen = own_id, set()
         try:
             yield self._seen
         finally:
@@ -352,9 +354,9 @@ class WatchedStorage(InMemoryStorage):
     def _note(self, name: str, trial_id: int | None = None) -> None:
         if self._own is None:
             return
-        ours = _functions_of_this_package()
-        self.asked |= "fidelity" in ours
-        if not ours and trial_id != self._own:
+        own_callers = _functions_of_this_package()
+        self.asked |= "fidelity" in own_callers
+        if not own_callers and trial_id != self._own:
             self._seen.add(name)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
@@ -367,11 +369,11 @@ class WatchedStorage(InMemoryStorage):
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
         self._note("get_best_trial")
-        own, self._own = self._own, None  # It reads trials in its turn.
+        own_trial_id, self._own = self._own, None  # It reads trials in its turn.
         try:
             return super().get_best_trial(study_id)
         finally:
-            self._own = own
+            self._own = own_trial_id
 
     def get_n_trials(self, *args: Any, **kwargs: Any) -> int:
         self._note("get_n_trials")
@@ -380,12 +382,12 @@ class WatchedStorage(InMemoryStorage):
 
 def _functions_of_this_package() -> list[str]:
     """Returns which of our functions asked Optuna: ``fidelity`` reads the plan at trial 0."""
-    found = []
+    callers = []
     for frame, _ in traceback.walk_stack(sys._getframe(2)):
         package = str(frame.f_globals.get("__name__", "")).split(".")[0]
         if frame.f_globals.get("__name__") == __name__ or package == "optuna":
             continue
         if package != "optuna_dp":
             break
-        found.append(frame.f_code.co_name)
-    return found
+        callers.append(frame.f_code.co_name)
+    return callers

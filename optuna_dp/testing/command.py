@@ -67,8 +67,8 @@ def check(
             raise InvalidArgumentError(
                 "OBJECTIVE", objective, "it must be a file and a name, as in script.py:objective"
             )
-        module, started, seeded = _imported(path)
-        found = _named(module, path, name, "OBJECTIVE")
+        module, starts_a_study, generator_names = _imported(path)
+        checked_objective = _named(module, path, name, "OBJECTIVE")
         # Start-up time: the checks need scipy and more.
         from optuna_dp.testing.objective_check import check_objective
         from optuna_dp.testing.objective_faults import of_no_main_guard, of_seeds_at_the_top
@@ -76,7 +76,7 @@ def check(
 
         with _standard_output_kept():
             report = check_objective(
-                found,
+                checked_objective,
                 None if event is None else _named(module, path, event, "--event"),
                 plan=None if plan is None else _named(module, path, plan, "--plan"),
                 data=None if data is None else _named(module, path, data, "--data"),
@@ -86,21 +86,21 @@ def check(
                 progress=_progress(),
                 quick=quick,
             )
-    more = [of_no_main_guard()] if started else []
-    more += [of_seeds_at_the_top(seeded)] if seeded else []
+    file_findings = [of_no_main_guard()] if starts_a_study else []
+    file_findings += [of_seeds_at_the_top(generator_names)] if generator_names else []
     # The whole file, in place of the objective's own lines.
-    more += hints_in_source(Path(path).read_text())
-    kinds = {finding.name for finding in more}
-    kept = [finding for finding in report.findings if finding.name not in kinds]
-    report = dataclasses.replace(report, findings=(*more, *kept))
+    file_findings += hints_in_source(Path(path).read_text())
+    kinds = {finding.name for finding in file_findings}
+    objective_findings = [finding for finding in report.findings if finding.name not in kinds]
+    report = dataclasses.replace(report, findings=(*file_findings, *objective_findings))
     typer.echo(report.to_json() if as_json else str(report))
     raise typer.Exit(code=0 if report.ok else 1)
 
 
 def _progress() -> Callable[[str], None]:
     """Returns what says on stderr which run begins, and after how many seconds."""
-    begun = time.monotonic()
-    return lambda words: typer.echo(f"{time.monotonic() - begun:6.1f} s: {words}", err=True)
+    start = time.monotonic()
+    return lambda words: typer.echo(f"{time.monotonic() - start:6.1f} s: {words}", err=True)
 
 
 class _StudyStarted(BaseException):
@@ -115,12 +115,12 @@ def _no_study_starts() -> Iterator[None]:
     def stop(*arguments: Any, **settings: Any) -> Any:
         raise _StudyStarted
 
-    own = Study.optimize, Study.ask
+    original_methods = Study.optimize, Study.ask
     Study.optimize, Study.ask = stop, stop  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Study.optimize, Study.ask = own  # type: ignore[method-assign]
+        Study.optimize, Study.ask = original_methods  # type: ignore[method-assign]
 
 
 def _imported(path: str) -> tuple[Any, bool, list[str]]:
@@ -131,13 +131,15 @@ def _imported(path: str) -> tuple[Any, bool, list[str]]:
     Returns:
         The module, whether the file would have started a study, and the generators it has seeded.
     """
-    module, started, states = _executed(path)
+    module, starts_a_study, states = _executed(path)
     with contextlib.suppress(InvalidArgumentError):  # a file that can be run only once
-        _, _, again = _executed(path)
-        seeded = [name for name, state in states.items() if again.get(name) == state]
+        _, _, states_of_rerun = _executed(path)
+        generator_names = [
+            name for name, state in states.items() if states_of_rerun.get(name) == state
+        ]
         sys.modules[module.__name__] = module
-        return module, started, seeded
-    return module, started, []
+        return module, starts_a_study, generator_names
+    return module, starts_a_study, []
 
 
 def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
@@ -154,12 +156,12 @@ def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
     sys.modules[name] = module  # classes of the file can be found by name
-    randomness, started = Randomness(), False
+    randomness, starts_a_study = Randomness(), False
     with _standard_output_kept(), _no_study_starts():
         try:
             spec.loader.exec_module(module)
         except _StudyStarted:
-            started = True  # what it defines before that is there
+            starts_a_study = True  # what it defines before that is there
         except (Exception, SystemExit) as error:  # whatever the file does when it is imported
             raise InvalidArgumentError(
                 "OBJECTIVE",
@@ -167,7 +169,7 @@ def _executed(path: str) -> tuple[Any, bool, dict[str, str]]:
                 f"importing it ends with {type(error).__name__}: {error}",
                 'Put the code that starts the study under if __name__ == "__main__".',
             ) from error
-    return module, started, randomness.read()
+    return module, starts_a_study, randomness.read()
 
 
 def _standard_output_kept() -> contextlib.redirect_stdout[TextIO]:

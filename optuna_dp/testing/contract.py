@@ -44,6 +44,7 @@ from optuna_dp.protocol.recovery import recover
 from optuna_dp.releasing.make_release import release
 
 RUN = gaussian(noise_multiplier=4.0)
+_VOUCHED = "a test: nothing is trained"
 
 
 def exactly(count: int) -> TrialCount:
@@ -92,27 +93,27 @@ class SamplerContract(ABC):
                 study = self.study(self.make(Geometric(mean=4)))
                 study.optimize(self.objective, n_jobs=n_jobs)
                 self.check(study)
-                release(study, RUN)
+                release(study, RUN, vouched=_VOUCHED)
 
     def test_exactly_t_runs_in_a_file_that_two_samplers_share(self, tmp_path: Path) -> None:
         storage = JournalStorage(JournalFileBackend(str(tmp_path / "study.log")))
-        first = self.study(self.make(exactly(7)), storage=storage, study_name="shared")
-        second = optuna.load_study(
+        study = self.study(self.make(exactly(7)), storage=storage, study_name="shared")
+        second_study = optuna.load_study(
             study_name="shared", storage=storage, sampler=self.make(exactly(7))
         )
         for _ in range(3):
-            first.optimize(self.objective, n_trials=1)
-            second.optimize(self.objective, n_trials=1)
-        first.optimize(self.objective)
-        second.optimize(self.objective)
-        self.check(first, 7)
-        release(first, RUN)
+            study.optimize(self.objective, n_trials=1)
+            second_study.optimize(self.objective, n_trials=1)
+        study.optimize(self.objective)
+        second_study.optimize(self.objective)
+        self.check(study, 7)
+        release(study, RUN, vouched=_VOUCHED)
 
     def test_resuming_adds_no_run(self) -> None:
         study = self.study(self.make(exactly(5)))
         study.optimize(self.objective, n_trials=2)
         with pytest.raises(UnfinishedStudyError):
-            release(study, RUN)
+            release(study, RUN, vouched=_VOUCHED)
         study.optimize(self.objective)
         study.optimize(self.objective)
         self.check(study, 5)
@@ -122,10 +123,10 @@ class SamplerContract(ABC):
         for _ in range(2):
             trial = study.ask()
             study.tell(trial, self.objective(trial))
-        beyond = study.ask()
+        surplus_trial = study.ask()
         with pytest.raises(optuna.TrialPruned):
-            self.objective(beyond)
-        study.tell(beyond, state=TrialState.PRUNED)
+            self.objective(surplus_trial)
+        study.tell(surplus_trial, state=TrialState.PRUNED)
         self.check(study, 2)
 
     def test_a_failed_run_is_a_run(self) -> None:
@@ -136,7 +137,7 @@ class SamplerContract(ABC):
         study = self.study(self.make(exactly(3)))
         study.optimize(fails, catch=(RuntimeError,))
         self.check(study, 3)
-        assert release(study, RUN).params is None
+        assert release(study, RUN, vouched=_VOUCHED).params is None
 
     def test_a_killed_worker_costs_its_slot(self) -> None:
         study = self.study(self.make(exactly(4)))
@@ -155,7 +156,7 @@ class SamplerContract(ABC):
             study.optimize(self.objective)
         assert not [t for t in study.trials[1:] if t.params]
         with pytest.raises(ReleaseRefusedError):
-            release(study, RUN)
+            release(study, RUN, vouched=_VOUCHED)
 
     def test_an_enqueued_trial_is_refused(self) -> None:
         study = self.study(self.make(exactly(3)))
@@ -170,27 +171,27 @@ class SamplerContract(ABC):
         study.add_trial(create_trial(value=1e9))
         study.optimize(self.objective)
         with pytest.raises(ReleaseRefusedError):
-            release(study, RUN)
+            release(study, RUN, vouched=_VOUCHED)
 
     def test_an_added_trial_after_the_last_run_cannot_win(self) -> None:
         study = self.study(self.make(exactly(3)))
         study.optimize(self.objective)
         study.add_trial(create_trial(value=1e9))
-        found = release(study, RUN)
-        assert found.value is None or found.value < 1e9
+        result = release(study, RUN, vouched=_VOUCHED)
+        assert result.value is None or result.value < 1e9
 
     def test_a_seeded_study_repeats_and_cannot_be_released(self) -> None:
-        found = []
+        params_by_study = []
         for _ in range(2):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SeedWarning)
                 sampler = self.make(Geometric(mean=6), seed=3)
             study = self.study(sampler)
             study.optimize(self.objective)
-            found.append([t.params for t in study.trials if t.params])
+            params_by_study.append([t.params for t in study.trials if t.params])
             with pytest.raises(ReleaseRefusedError, match="seed"):
-                release(study, RUN)
-        assert found[0] == found[1]
+                release(study, RUN, vouched=_VOUCHED)
+        assert params_by_study[0] == params_by_study[1]
 
     def test_without_a_seed_nothing_repeats(self) -> None:
         counts, ties = set(), set()

@@ -35,21 +35,21 @@ class Batches:
 
     def note(self, key: Any, records: int) -> None:
         """Notes what ``array[key]`` reads."""
-        first = key[0] if isinstance(key, tuple) and key else key
-        if isinstance(first, int | np.integer) and not isinstance(first, bool):
-            self._single.append(int(first))
+        rows = key[0] if isinstance(key, tuple) and key else key
+        if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
+            self._single.append(int(rows))
             return
-        if hasattr(first, "detach"):
-            first = first.detach().cpu().numpy()
-        if not isinstance(first, list | np.ndarray):
+        if hasattr(rows, "detach"):
+            rows = rows.detach().cpu().numpy()
+        if not isinstance(rows, list | np.ndarray):
             return  # a range
         self.count += 1
-        index = np.asarray(first)
+        index = np.asarray(rows)
         index = np.flatnonzero(index) if index.dtype == bool else index.ravel() % max(records, 1)
-        known = index.tobytes()
-        if known in self._seen or not 0 < len(index) <= records / 2 or _is_range(index):
+        fingerprint = index.tobytes()
+        if fingerprint in self._seen or not 0 < len(index) <= records / 2 or _is_range(index):
             return
-        self._seen.add(known)
+        self._seen.add(fingerprint)
         self.sets.append(index.astype(np.int64))
 
     def steps(self, rate: float, records: int) -> list[IntArray]:
@@ -79,14 +79,14 @@ def not_poisson(batches: Batches, rate: float, steps: int, records: int) -> str:
     from scipy.stats import binom  # start-up time: scipy.stats is slow to load
 
     epoch = max(1, round(1.0 / rate))
-    found, windows = batches.steps(rate, records), max(1, min(2, steps // epoch))
-    if rate > 0.5 or len(found) < epoch * windows:
+    batches_of_steps, windows = batches.steps(rate, records), max(1, min(2, steps // epoch))
+    if rate > 0.5 or len(batches_of_steps) < epoch * windows:
         return ""
     chance = 1.0
     for window in range(windows):
-        part = found[window * epoch : (window + 1) * epoch]
-        read = len(np.unique(np.concatenate(part)))
-        chance *= float(binom.sf(read - 1, records, 1.0 - (1.0 - rate) ** epoch))
+        part = batches_of_steps[window * epoch : (window + 1) * epoch]
+        records_read = len(np.unique(np.concatenate(part)))
+        chance *= float(binom.sf(records_read - 1, records, 1.0 - (1.0 - rate) ** epoch))
     if chance < _RARELY:
         return f"{epoch} batches in a row read nearly every record once"
     return ""
@@ -107,13 +107,13 @@ def watched(data: Any, batches: Batches) -> Any:
 def _noting(array: Any, batches: Batches) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
-        found = array.as_subclass(_tensor_class())
+        view = array.as_subclass(_tensor_class())
     elif type(array) is np.ndarray:
-        found = array.view(_Array)
+        view = array.view(_Array)
     else:
         return array
-    found.batches = batches
-    return found
+    view.batches = batches
+    return view
 
 
 class _Array(np.ndarray[Any, Any]):

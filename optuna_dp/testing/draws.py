@@ -113,9 +113,11 @@ class Draws:
         """
         if not self.complete or not self.last:
             return False
-        last = self.places[self.last]
-        before = (t for t in self.places.values() if t.count >= steps and t.last < last.first)
-        return last.count >= steps and not any(before)
+        last_place = self.places[self.last]
+        places_before = (
+            t for t in self.places.values() if t.count >= steps and t.last < last_place.first
+        )
+        return last_place.count >= steps and not any(places_before)
 
     def noise_after(self, steps: int) -> bool:
         """Returns whether something is drawn after a training that draws in each of so many steps.
@@ -133,13 +135,13 @@ class Draws:
         if self.entropy is None:
             yield
             return
-        own = sys.gettrace()
+        previous_trace = sys.gettrace()
         self._globals = self._read_globals()
         sys.settrace(self._trace)
         try:
             yield
         finally:
-            sys.settrace(own)
+            sys.settrace(previous_trace)
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         if not is_users(frame.f_code.co_filename) or self.lines >= _MOST_LINES:
@@ -163,15 +165,15 @@ class Draws:
 
     def _look(self, frame: FrameType) -> None:
         kinds = set()
-        for known in self.generators.values():
-            state = _state(known.generator)
-            if state != known.last:
-                known.last = state
-                known.changes += 1
-                kinds.add(_kind(known.generator))
-        now = self._read_globals()
-        kinds |= {kind for kind, state in now.items() if state != self._globals.get(kind)}
-        self._globals = now
+        for generator in self.generators.values():
+            state = _state(generator.generator)
+            if state != generator.last:
+                generator.last = state
+                generator.changes += 1
+                kinds.add(_kind(generator.generator))
+        states = self._read_globals()
+        kinds |= {kind for kind, state in states.items() if state != self._globals.get(kind)}
+        self._globals = states
         if kinds:
             self.last = tuple(_users_lines(frame))
             self.count += 1
@@ -256,39 +258,45 @@ def _packed_seed(entropy: Any) -> int:
     return sum(int(part) << (32 * i) for i, part in enumerate(parts))
 
 
-def fixed(one: Draws, other: Draws) -> list[Generator]:
+def fixed(first_draws: Draws, second_draws: Draws) -> list[Generator]:
     """Returns the generators whose seed is the same whenever the program runs.
 
     Args:
-        one: Of a run.
-        other: Of another run of equal hyperparameters and fresh randomness.
+        first_draws: Of a run.
+        second_draws: Of another run of equal hyperparameters and fresh randomness.
     """
-    found = []
-    for key, used in other.generators.items():
-        if not used.changes:
+    fixed_generators = []
+    for key, generator in second_draws.generators.items():
+        if not generator.changes:
             continue
-        if key in one.generators:  # made before the runs
-            bad = _is_written(one.generators[key])
+        if key in first_draws.generators:  # made before the runs
+            is_fixed = _is_written(first_draws.generators[key])
         else:
-            bad = any(_equal(used, made) for made in one.generators.values())
-        if bad:
-            found.append(used)
-    return found
+            is_fixed = any(
+                _equal(generator, reference) for reference in first_draws.generators.values()
+            )
+        if is_fixed:
+            fixed_generators.append(generator)
+    return fixed_generators
 
 
-def _equal(one: Generator, other: Generator) -> bool:
-    if one.name != other.name:
+def _equal(generator: Generator, reference: Generator) -> bool:
+    if generator.name != reference.name:
         return False
-    return bool(one.seed == other.seed if one.seed is not None else one.first == other.first)
+    return bool(
+        generator.seed == reference.seed
+        if generator.seed is not None
+        else generator.first == reference.first
+    )
 
 
-def _is_written(used: Generator) -> bool:
+def _is_written(generator: Generator) -> bool:
     """Returns whether a generator that was there before has a seed that somebody wrote."""
-    if isinstance(used.seed, int):
-        return used.seed < _SMALL or used.seed == _TORCH_DEFAULT
-    if used.seed is not None:
-        return bool(used.seed[0] < _SMALL)
-    kind = type(used.generator)
+    if isinstance(generator.seed, int):
+        return generator.seed < _SMALL or generator.seed == _TORCH_DEFAULT
+    if generator.seed is not None:
+        return bool(generator.seed[0] < _SMALL)
+    kind = type(generator.generator)
     if kind not in (random.Random, np.random.RandomState):
         return False
-    return any(_state(kind(seed)) == used.first for seed in range(_TRIED))
+    return any(_state(kind(seed)) == generator.first for seed in range(_TRIED))

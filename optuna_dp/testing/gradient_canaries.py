@@ -128,9 +128,9 @@ class GradientCanaries:
     @classmethod
     def none(cls) -> GradientCanaries:
         """Returns an object that inserts nothing, and only notes the steps."""
-        found = cls()
-        found._per_step = 0
-        return found
+        canaries = cls()
+        canaries._per_step = 0
+        return canaries
 
     def examples(self, gradients: Array, clipping_norm: float) -> Array:
         """Returns the gradients of a batch with those of this step's canaries behind them.
@@ -140,25 +140,27 @@ class GradientCanaries:
                 shape (batch, dimension).
             clipping_norm: C, above 0.
         """
-        each = _plain(gradients)
-        if each.ndim != 2:
-            raise InvalidArgumentError("gradients", each.shape, "it needs a row for each record")
-        norm, coins = self._begin(each.shape[1], clipping_norm)
-        length = np.linalg.norm(each, axis=1, keepdims=True)
-        clipped = each * np.minimum(1.0, norm / np.maximum(length, 1e-300))
+        record_gradients = _plain(gradients)
+        if record_gradients.ndim != 2:
+            raise InvalidArgumentError(
+                "gradients", record_gradients.shape, "it needs a row for each record"
+            )
+        norm, coins = self._begin(record_gradients.shape[1], clipping_norm)
+        length = np.linalg.norm(record_gradients, axis=1, keepdims=True)
+        clipped = record_gradients * np.minimum(1.0, norm / np.maximum(length, 1e-300))
         self._open = coins, clipped.sum(axis=0), norm
-        chosen = coins.coordinates[coins.included]
-        rows = np.zeros((chosen.size, each.shape[1]))
-        rows[np.arange(chosen.size), chosen] = LENGTH * norm
-        return _like(gradients, np.concatenate([each, rows]))
+        coordinates = coins.coordinates[coins.included]
+        rows = np.zeros((coordinates.size, record_gradients.shape[1]))
+        rows[np.arange(coordinates.size), coordinates] = LENGTH * norm
+        return _like(gradients, np.concatenate([record_gradients, rows]))
 
     def insert(self, clipped_sum: Array, clipping_norm: float) -> Array:
         """Returns the sum of clipped gradients with this step's canaries added, of equal shape."""
-        before = _plain(clipped_sum)
-        norm, coins = self._begin(before.size, clipping_norm)
+        records_sum = _plain(clipped_sum)
+        norm, coins = self._begin(records_sum.size, clipping_norm)
         self.before_clipping = False
-        self._open = coins, before, norm
-        return _like(clipped_sum, before + self._added(coins, norm, before.shape))
+        self._open = coins, records_sum, norm
+        return _like(clipped_sum, records_sum + self._added(coins, norm, records_sum.shape))
 
     def observe(self, noisy_sum: Array) -> Array:
         """Guesses from the noisy sum, and returns it without the canaries, of equal shape."""
@@ -168,15 +170,15 @@ class GradientCanaries:
                 "a sum without canaries",
                 "insert or examples has to be called before observe",
             )
-        coins, before, norm = self._open
+        coins, records_sum, norm = self._open
         noisy = _plain(noisy_sum)
-        if noisy.shape != before.shape:
+        if noisy.shape != records_sum.shape:
             raise InvalidArgumentError(
-                "noisy_sum", noisy.shape, f"its shape must be that of the sum, {before.shape}"
+                "noisy_sum", noisy.shape, f"its shape must be that of the sum, {records_sum.shape}"
             )
         self._open = None
-        self.guess(coins, (noisy - before).ravel()[coins.coordinates] / norm)
-        without = noisy - self._added(coins, norm, before.shape)
+        self.guess(coins, (noisy - records_sum).ravel()[coins.coordinates] / norm)
+        without = noisy - self._added(coins, norm, records_sum.shape)
         self.steps.add(without, norm)
         return _like(noisy_sum, without)
 
@@ -223,19 +225,19 @@ class GradientCanaries:
 
 def _plain(values: Any) -> FloatArray:
     """Returns numbers of numpy or PyTorch as an array of its own."""
-    found = values.detach().cpu().numpy() if hasattr(values, "detach") else values
-    return np.array(found, dtype=np.float64)
+    array = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    return np.array(array, dtype=np.float64)
 
 
 def _like(original: Array, values: FloatArray) -> Array:
     """Returns an array in the form that the original has: PyTorch's on its device, or numpy's."""
-    like: Any = original
-    found: Any = values
+    template: Any = original
+    result: Any = values
     if hasattr(original, "detach"):
         import torch  # an extra; the caller has it
 
-        found = torch.as_tensor(values, dtype=like.dtype, device=like.device)
-    return cast("Array", found)
+        result = torch.as_tensor(values, dtype=template.dtype, device=template.device)
+    return cast("Array", result)
 
 
 def best_chance(noise_multiplier: float) -> float:
@@ -283,8 +285,8 @@ def power(counts: list[int], stated: float, actual: float, error: float) -> floa
     """
     rng = np.random.default_rng(0)  # no secret: the same question has the same answer
     sizes = np.asarray(counts)
-    found = 0
+    rejections = 0
     for _ in range(40):
         shares = rng.binomial(sizes, best_chance(actual), (100, sizes.size)) / sizes
-        found += int((log_wealth(shares, best_chance(stated)) >= -math.log(error)).sum())
-    return found / 4000
+        rejections += int((log_wealth(shares, best_chance(stated)) >= -math.log(error)).sum())
+    return rejections / 4000

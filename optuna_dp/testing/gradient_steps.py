@@ -94,25 +94,25 @@ def watching_optimizers(steps: Steps) -> Iterator[None]:
         handle.remove()
 
 
-def same(one: Steps, other: Steps) -> bool:
+def same(steps: Steps, reference: Steps) -> bool:
     """Returns whether two trainings took the same steps, up to rounding."""
-    return one.count == other.count and all(map(_close, one.sums, other.sums))
+    return steps.count == reference.count and all(map(_close, steps.sums, reference.sums))
 
 
-def first_move(one: Steps, other: Steps, noise_multiplier: float) -> tuple[float, float] | None:
+def first_move(base: Steps, odd: Steps, noise_multiplier: float) -> tuple[float, float] | None:
     """Returns how far the first step that differs moves, and how far it may; None if none differs.
 
     Args:
-        one: Of a training.
-        other: Of the same training with the same randomness and one record replaced.
+        base: Of a training.
+        odd: Of the same training with the same randomness and one record replaced.
         noise_multiplier: That is claimed.
     """
-    for a, b, clipping in zip(one.sums, other.sums, one.clipping, strict=False):
+    for a, b, clipping in zip(base.sums, odd.sums, base.clipping, strict=False):
         if a.shape != b.shape or _close(a, b):
             continue
-        moved = float(np.linalg.norm(a.astype(np.float64) - b))
-        allowed = 2.0 * clipping if clipping == clipping else _hidden(a, noise_multiplier)
-        return (moved, allowed) if math.isfinite(allowed) else None
+        distance = float(np.linalg.norm(a.astype(np.float64) - b))
+        limit = 2.0 * clipping if clipping == clipping else _hidden(a, noise_multiplier)
+        return (distance, limit) if math.isfinite(limit) else None
     return None
 
 
@@ -124,13 +124,13 @@ def _hidden(noisy: FloatArray, noise_multiplier: float) -> float:
     return 2.0 * noise / (1.0 - 6.0 / math.sqrt(2.0 * noisy.size)) / noise_multiplier
 
 
-def _close(one: FloatArray, other: FloatArray) -> bool:
-    if one.shape != other.shape:
+def _close(vector: FloatArray, reference: FloatArray) -> bool:
+    if vector.shape != reference.shape:
         return False
-    size = max(float(np.linalg.norm(one)), 1e-30)
-    return bool(np.linalg.norm(one - other) <= _ROUNDING * size)
+    size = max(float(np.linalg.norm(vector)), 1e-30)
+    return bool(np.linalg.norm(vector - reference) <= _ROUNDING * size)
 
 
-def too_far(moved: float, allowed: float) -> bool:
+def too_far(distance: float, limit: float) -> bool:
     """Returns whether a move exceeds what is allowed by more than rounding."""
-    return not moved <= allowed * (1.0 + 1e-2)
+    return not distance <= limit * (1.0 + 1e-2)

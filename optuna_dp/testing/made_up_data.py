@@ -62,8 +62,10 @@ def with_odd_record(data: Any, row: int, scale: float) -> Any:
             largest = float(np.abs(array).max()) or 1.0
             array[row] = np.where(array[row] < 0, -1.0, 1.0) * scale * largest
         elif number:
-            others = array[array != array[row]]
-            array[row] = others[0] if array.ndim == 1 and len(others) else array[row - 1]
+            unequal_values = array[array != array[row]]
+            array[row] = (
+                unequal_values[0] if array.ndim == 1 and len(unequal_values) else array[row - 1]
+            )
         else:
             array[row] = array.max() if scale > 0 else array.min()
     return _like(data, arrays)
@@ -82,10 +84,10 @@ def _arrays(data: Any) -> list[Any]:
 
 def _like(data: Any, arrays: list[Any]) -> Any:
     """Returns arrays in the form that the data has: of tensors, alone or several."""
-    several = isinstance(data, tuple | list)
+    is_sequence = isinstance(data, tuple | list)
     torch = sys.modules.get("torch")
-    found = [
+    parts = [
         torch.from_numpy(array) if torch is not None and isinstance(part, torch.Tensor) else array
-        for part, array in zip(data if several else (data,), arrays, strict=True)
+        for part, array in zip(data if is_sequence else (data,), arrays, strict=True)
     ]
-    return type(data)(found) if several else found[0]
+    return type(data)(parts) if is_sequence else parts[0]

@@ -64,7 +64,7 @@ class ObjectiveReport:
     @property
     def ok(self) -> bool:
         """Returns whether nothing was found that has to be changed; hints do not count."""
-        return not any(found.certain for found in self.findings)
+        return not any(finding.certain for finding in self.findings)
 
     def check(self) -> None:
         """Raises ``AssertionError`` with what was found unless :attr:`ok`."""
@@ -74,9 +74,9 @@ class ObjectiveReport:
     def __str__(self) -> str:
         lines = [f"{'FAULT' if f.certain else 'hint '} {f}" for f in self.findings]
         lines += [f"not checked: {sentence}" for sentence in self.not_checked]
-        count = sum(found.certain for found in self.findings)
-        found = "look at the hints; nothing else" if self.findings else "nothing"
-        verdict = f"{count} to mend" if count else f"{found} found, which proves nothing"
+        count = sum(finding.certain for finding in self.findings)
+        summary = "look at the hints; nothing else" if self.findings else "nothing"
+        verdict = f"{count} to mend" if count else f"{summary} found, which proves nothing"
         return "\n".join([*lines, f"{verdict}; {self.runs} runs of the objective."])
 
     def to_json(self) -> str:
@@ -170,24 +170,24 @@ def check_objective(
             "a quick check does not look at the records",
             "Leave out quick (--quick), or data (--data).",
         )
-    others = variants(data) if data is not None else []
+    data_variants = variants(data) if data is not None else []
     stages = _stages(event, plan)
     wrong_call = faults.of_arguments(objective, 1 if data is None else 2)
     if wrong_call is not None:
         nothing_else = "everything else: the objective could not be called."
         return ObjectiveReport((wrong_call, *hints_at(objective)), (nothing_else,), 0)
 
-    def on(given: Any) -> _Objective:
+    def on(records: Any) -> _Objective:
         if data is None:
             return lambda trial, run: objective(trial)
-        return lambda trial, run: objective(trial, watched(given, run.batches))
+        return lambda trial, run: objective(trial, watched(records, run.batches))
 
     bench = Bench(on(data), plan, direction, time_limit, progress or (lambda words: None))
     check = _Check(bench, "public" if public_score else "private", data)
     if quick:
         check.run_quickly(stages[-1])
     else:
-        check.run(stages, on, others)
+        check.run(stages, on, data_variants)
     if plan is not None and not any(run.asked for _, pair in check.stages for run in pair):
         check.findings.append(faults.of_no_fidelity())
     check.findings += hints_at(objective)
@@ -210,9 +210,9 @@ def check_training(
         opacus: Whether its steps are those of Opacus.
     """
 
-    def on(given: Any) -> _Objective:
+    def on(dataset: Any) -> _Objective:
         def once(trial: Trial, run: CheckedRun) -> float:
-            records = watched(given, run.batches)
+            records = watched(dataset, run.batches)
             if opacus:
                 train(records)
             else:
@@ -226,10 +226,10 @@ def check_training(
     bench = Bench(on(data), None, "maximize", None, lambda words: None)
     check = _Check(bench, "none", data)
     check.run(_stages(event, None), on, [])
-    unseen = [] if check.moved else [CLIPPING]
+    gaps = [] if check.moved else [CLIPPING]
     if not any(faults.batches_seen(pair, stage, check.records) for stage, pair in check.stages):
-        unseen.append(BATCHES)
-    return check.found(), unseen
+        gaps.append(BATCHES)
+    return check.found(), gaps
 
 
 class _Check:
@@ -256,7 +256,7 @@ class _Check:
         self,
         stages: Sequence[Stage],
         on: Callable[[Any], _Objective],
-        others: Sequence[tuple[str, Any]],
+        data_variants: Sequence[tuple[str, Any]],
     ) -> None:
         """Runs each kind of run, then the last kind with one record replaced and on other data."""
         try:
@@ -265,10 +265,10 @@ class _Check:
             if self._data is not None and self._may_go_on:
                 self._neighbours(on)
                 stage, (base, *_) = self.stages[-1]
-                for words, other in others:
+                for words, variant in data_variants:
                     seed = secrets.randbits(63)
-                    again = self._bench.run(words, stage, seed, base, objective=on(other))
-                    self.findings += faults.of_other_data(words, again, base)
+                    variant_run = self._bench.run(words, stage, seed, base, objective=on(variant))
+                    self.findings += faults.of_other_data(words, variant_run, base)
         finally:
             self._bench.randomness.restore()
 
@@ -279,9 +279,11 @@ class _Check:
         try:
             for _ in range(2):
                 if self._may_go_on:
-                    like = pair[0] if pair else None
+                    model_run = pair[0] if pair else None
                     seed = secrets.randbits(63)
-                    pair.append(self._bench.run("fresh randomness", stage, seed, like, draws=True))
+                    pair.append(
+                        self._bench.run("fresh randomness", stage, seed, model_run, draws=True)
+                    )
         finally:
             self._bench.randomness.restore()
         self.findings += (
@@ -296,10 +298,10 @@ class _Check:
 
     def found(self) -> tuple[Finding, ...]:
         """Returns each kind of finding once: a pilot's is as good as the last run's."""
-        seen: dict[tuple[str, str], Finding] = {}
-        for found in self.findings:
-            seen.setdefault((found.name, found.about), found)
-        return tuple(seen.values())
+        kinds: dict[tuple[str, str], Finding] = {}
+        for finding in self.findings:
+            kinds.setdefault((finding.name, finding.about), finding)
+        return tuple(kinds.values())
 
     def _stage(self, stage: Stage) -> None:
         if not self._may_go_on:
@@ -307,42 +309,44 @@ class _Check:
         bench = self._bench
         self._seeds = [secrets.randbits(63) for _ in range(3)]
         pair: list[CheckedRun] = []
-        first = None if self.stages else bench.run("the first run", stage, self._seeds[2])
+        first_run = None if self.stages else bench.run("the first run", stage, self._seeds[2])
         self.stages.append((stage, pair))
-        if first is not None and first.kind == "time limit":
-            pair.append(first)
+        if first_run is not None and first_run.kind == "time limit":
+            pair.append(first_run)
         for seed in self._seeds[:2]:
             if self._may_go_on:
-                like = pair[0] if pair else None
-                pair.append(bench.run("fresh randomness", stage, seed, like, draws=True))
+                model_run = pair[0] if pair else None
+                pair.append(bench.run("fresh randomness", stage, seed, model_run, draws=True))
         if not self._may_go_on:
             self.findings += faults.of_endings(pair)
             return
-        self.findings += faults.of_pair(pair, first, stage, self._scores)
+        self.findings += faults.of_pair(pair, first_run, stage, self._scores)
         if self._scores != "public" and faults.may_have_stopped(pair, stage):
             seed = secrets.randbits(63)
             third = bench.run("as short as the one before?", stage, seed, pair[0])
             self.findings += faults.of_lengths([*pair, third], stage)
         if self.records and stage.event is not None:
             self.findings += faults.of_batches(pair, stage, self.records)
-        self._judge_repeated(stage, pair, first)
+        self._judge_repeated(stage, pair, first_run)
 
     def _judge_repeated(
-        self, stage: Stage, pair: list[CheckedRun], first: CheckedRun | None
+        self, stage: Stage, pair: list[CheckedRun], first_run: CheckedRun | None
     ) -> None:
-        def repeated(number: int, like: CheckedRun) -> CheckedRun:
+        def repeated(number: int, model_run: CheckedRun) -> CheckedRun:
             words = "the same randomness again"
-            return self._bench.run(words, stage, self._seeds[number], like)
+            return self._bench.run(words, stage, self._seeds[number], model_run)
 
-        again = repeated(0, pair[0])
+        repeat = repeated(0, pair[0])
         # What only the very first run has set, no later one shows.
-        unlike = first is not None and repeated(2, first).outcome() != first.outcome()
-        self._repeats = pair[0].outcome() == again.outcome()
+        unlike = first_run is not None and repeated(2, first_run).outcome() != first_run.outcome()
+        self._repeats = pair[0].outcome() == repeat.outcome()
         if not self._repeats:
             third = repeated(0, pair[0])
             # Equal numbers twice cannot be chance, nor can those of two copies of the process.
-            known = third.value is not None and third.outcome() == again.outcome()
-            if known or _repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds):
+            repeats_itself = third.value is not None and third.outcome() == repeat.outcome()
+            if repeats_itself or _repeats(
+                lambda: _of_a_score(repeated(0, pair[0])), third.seconds
+            ):
                 self.findings.append(faults.of_what_is_left())
             else:
                 self.unknown.append(
@@ -353,25 +357,27 @@ class _Check:
             # It may be a library that begins otherwise than it goes on.
             self.findings.append(replace(faults.of_what_is_left(), certain=False))
         elif self._scores == "private" and not any(run.reads for run in pair):
-            others = [pair[1]]
+            fresh_runs = [pair[1]]
             if faults.same_share(*pair):
                 seed = secrets.randbits(63)
-                others.append(self._bench.run("an equal attribute?", stage, seed, pair[0]))
-            found = list(faults.of_repeated(pair[0], again, others, stage))
-            if not found and faults.may_be_frozen(pair, self.findings):
-                found += faults.of_frozen(pair[0], self._with_fresh_end(stage, pair[0]))
-            self.findings += found
+                fresh_runs.append(self._bench.run("an equal attribute?", stage, seed, pair[0]))
+            faults_of_repeats = list(faults.of_repeated(pair[0], repeat, fresh_runs, stage))
+            if not faults_of_repeats and faults.may_be_frozen(pair, self.findings):
+                faults_of_repeats += faults.of_frozen(
+                    pair[0], self._with_fresh_end(stage, pair[0])
+                )
+            self.findings += faults_of_repeats
 
-    def _with_fresh_end(self, stage: Stage, like: CheckedRun) -> CheckedRun:
-        """Runs with the randomness of ``like`` until the training ends, and fresh after it."""
-        last = like.opacus.steps
+    def _with_fresh_end(self, stage: Stage, model_run: CheckedRun) -> CheckedRun:
+        """Runs with the randomness of ``model_run`` until the training ends, then fresh."""
+        last_step = model_run.opacus.steps
 
         def reseed(step: int) -> None:
-            if step == last:
+            if step == last_step:
                 self._bench.randomness.seed(secrets.randbits(63))
 
         return self._bench.run(
-            "fresh randomness after the training", stage, self._seeds[0], like, at_step=reseed
+            "fresh randomness after the training", stage, self._seeds[0], model_run, at_step=reseed
         )
 
     def _neighbours(self, on: Callable[[Any], _Objective]) -> None:
@@ -380,7 +386,7 @@ class _Check:
         Ends when four have moved a step.
         """
         stage, (base, *_) = self.stages[-1]
-        seen = 0
+        moves = 0
         if self._repeats and base.steps.sums and stage.event is not None:
             rows = list(_rows(base.batches.sets, self.records))[:_MOST_NEIGHBOURS]
             for number, row in enumerate(rows):
@@ -388,13 +394,13 @@ class _Check:
                 odd = self._bench.run(
                     "one record replaced", stage, self._seeds[0], base, objective=on(data)
                 )
-                found = faults.of_neighbour(base, odd, stage)
-                seen += found is not None or not gradient_steps.same(base.steps, odd.steps)
-                if found is not None:
-                    self.findings.append(found)
-                if found is not None or seen == len(_SCALES):
+                fault = faults.of_neighbour(base, odd, stage)
+                moves += fault is not None or not gradient_steps.same(base.steps, odd.steps)
+                if fault is not None:
+                    self.findings.append(fault)
+                if fault is not None or moves == len(_SCALES):
                     break
-        self.moved = seen > 0
+        self.moved = moves > 0
 
 
 def _rows(batches: Sequence[Any], records: int) -> Iterator[int]:
@@ -431,42 +437,42 @@ def _repeats(run: Callable[[], str], seconds: float) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads that wait do no harm
-            found = _in_copies(run, _AT_LEAST + 5.0 * seconds)
+            outcomes = _in_copies(run, _AT_LEAST + 5.0 * seconds)
     except (
         ValueError,
         AssertionError,
         OSError,
     ):  # no fork, or a process that may have no children
         return False
-    return len(found) == 2 and found[0] == found[1] != ""
+    return len(outcomes) == 2 and outcomes[0] == outcomes[1] != ""
 
 
 def _in_copies(run: Callable[[], str], seconds: float) -> list[str]:
     context = multiprocessing.get_context("fork")
-    both = context.Barrier(2)  # what one writes to a file, the other should not read
+    barrier = context.Barrier(2)  # what one writes to a file, the other should not read
     copies = []
     for _ in range(2):
-        ours, theirs = context.Pipe(duplex=False)
-        copy = context.Process(target=_say, args=(run, both, theirs), daemon=True)
+        receiver, sender = context.Pipe(duplex=False)
+        copy = context.Process(target=_say, args=(run, barrier, sender), daemon=True)
         copy.start()
-        theirs.close()
-        copies.append((copy, ours))
-    found = []
-    for copy, ours in copies:
+        sender.close()
+        copies.append((copy, receiver))
+    outcomes = []
+    for copy, receiver in copies:
         with contextlib.suppress(EOFError):
-            if ours.poll(seconds):
-                found.append(ours.recv())
+            if receiver.poll(seconds):
+                outcomes.append(receiver.recv())
         copy.kill()
         copy.join()
-    return found
+    return outcomes
 
 
-def _say(run: Callable[[], str], both: Any, to: Any) -> None:
+def _say(run: Callable[[], str], barrier: Any, to: Any) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)  # threads do not survive the copy
-    both.wait(_AT_LEAST)
+    barrier.wait(_AT_LEAST)
     to.send(run())

@@ -48,20 +48,20 @@ class Finding:
 
 def of_pair(
     runs: Sequence[CheckedRun],
-    first: CheckedRun | None,
+    first_run: CheckedRun | None,
     stage: Stage,
     scores: Literal["private", "public", "none"],
 ) -> Iterator[Finding]:
     """Yields what two runs with the same hyperparameters show, after another one with others."""
     yield from _of_seeds(runs, stage)
-    yield from _of_privacy_warnings(runs if first is None else [first, *runs])
+    yield from _of_privacy_warnings(runs if first_run is None else [first_run, *runs])
     yield from _of_libraries(runs, stage)
     yield from _of_reads(runs)
     yield from of_endings(runs)
     if scores == "private":
         # What other trials are made of says nothing about this one's score.
         if not any(run.reads for run in runs):
-            yield from _of_scores(runs, first, stage)
+            yield from _of_scores(runs, first_run, stage)
         yield from _of_reports(runs, stage)
     if scores != "public":
         yield from of_lengths(runs, stage)
@@ -72,7 +72,7 @@ def of_pair(
 
 def batches_seen(runs: Sequence[CheckedRun], stage: Stage, records: int) -> bool:
     """Returns whether as many batches were seen as are needed to tell how they are drawn."""
-    rates = [one.sample_rate for one in alternatives(stage.event)]
+    rates = [training.sample_rate for training in alternatives(stage.event)]
     return bool(rates) and any(
         data_reads.seen(run.batches, max(rates), records) or run.opacus.batch_sizes for run in runs
     )
@@ -107,14 +107,14 @@ def of_arguments(objective: Callable[..., Any], count: int) -> Finding | None:
 def of_endings(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
     """Yields how runs ended otherwise than with a score, and what they left at work."""
     failures = {run.failure for run in runs if run.kind == "failure"}
-    every = len(failures) == 1 and all(run.kind == "failure" for run in runs)
+    every_run_fails = len(failures) == 1 and all(run.kind == "failure" for run in runs)
     for run in runs:
         if run.kind == "failure" and not run.reads:
             yield Finding(
                 "failure",
-                f"{'Every' if every else 'A'} run fails ({run.failure}).",
+                f"{'Every' if every_run_fails else 'A'} run fails ({run.failure}).",
                 "Mend this first, then check again: runs that fail show little else."
-                if every
+                if every_run_fails
                 else "Whether a run fails is released with it, so it must not depend on the data.",
             )
         elif run.kind == "exit":
@@ -165,27 +165,29 @@ def may_have_stopped(runs: Sequence[CheckedRun], stage: Stage) -> bool:
 
 def _of_seeds(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     a, b = runs
-    same = [name for name in a.states if a.states[name] == b.states.get(name)]
-    written = draws.fixed(a.draws, b.draws)
+    repeated_states = [name for name in a.states if a.states[name] == b.states.get(name)]
+    fixed_generators = draws.fixed(a.draws, b.draws)
     steps = _steps(stage)
     # Fewer draws may be a split or first weights, which need no noise.
-    certain = bool(same) or a.opacus.has_noise_of(b.opacus)
-    if same:
-        what = f"Two runs leave the generator of {' and '.join(same)} in the same state."
+    certain = bool(repeated_states) or a.opacus.has_noise_of(b.opacus)
+    if repeated_states:
+        problem = (
+            f"Two runs leave the generator of {' and '.join(repeated_states)} in the same state."
+        )
     elif certain:
-        what = "Opacus has added the very same noise in two runs."
-    elif written:
-        most = max(written, key=lambda generator: generator.changes)
-        certain = 0 < steps <= most.changes
-        what = (
-            f"The generator {most.name!r} has a fixed seed, and a run draws from it at "
-            f"{most.changes} moments."
+        problem = "Opacus has added the very same noise in two runs."
+    elif fixed_generators:
+        busiest = max(fixed_generators, key=lambda generator: generator.changes)
+        certain = 0 < steps <= busiest.changes
+        problem = (
+            f"The generator {busiest.name!r} has a fixed seed, and a run draws from it at "
+            f"{busiest.changes} moments."
         )
     else:
         return
     yield Finding(
         "fixed seed",
-        what,
+        problem,
         "Take the seed out (torch.manual_seed, np.random.seed, default_rng(0), seed_everything, "
         "generator=): noise that repeats is no noise. Draw a split or first weights with another "
         "generator than noise and batches.",
@@ -259,7 +261,7 @@ def _approximate_parts(event: Any) -> list[ApproximateDpEvent]:
         return _approximate_parts(event.event) * int(event.count)
     parts = getattr(event, "events", None)
     if isinstance(parts, list | tuple):
-        return [found for part in parts for found in _approximate_parts(part)]
+        return [inner for part in parts for inner in _approximate_parts(part)]
     return []
 
 
@@ -274,15 +276,19 @@ def _of_reads(runs: Sequence[CheckedRun]) -> Iterator[Finding]:
 
 
 def _of_scores(
-    runs: Sequence[CheckedRun], first: CheckedRun | None, stage: Stage
+    runs: Sequence[CheckedRun], first_run: CheckedRun | None, stage: Stage
 ) -> Iterator[Finding]:
     values = [run.value for run in runs if run.value is not None]
     if len(values) < 2:
         return
-    three = [*values, first.value] if first is not None and first.value is not None else values
+    all_values = (
+        [*values, first_run.value]
+        if first_run is not None and first_run.value is not None
+        else values
+    )
     # Counts with noise in whole numbers are shares as well, and two may be equal.
     noisy = all(run.draws.noise_after(_steps(stage)) for run in runs)
-    equal = next((value for value in three if three.count(value) > 1), None)
+    equal = next((value for value in all_values if all_values.count(value) > 1), None)
     if equal is not None:
         yield Finding(
             "repeated score",
@@ -290,7 +296,7 @@ def _of_scores(
             _ADD_NOISE,
             certain=not (noisy and is_share(equal)),
         )
-    finite = {value for value in three if math.isfinite(value)}
+    finite = {value for value in all_values if math.isfinite(value)}
     if all(map(is_share, values)) or common_unit(sorted(finite)):
         yield Finding(
             "exact score",
@@ -338,11 +344,11 @@ def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
     for run in runs:
         # The score itself may be reported: it is released anyway.
         values = [value for value in run.reports.values() if value != run.value]
-        paid = _paid(stage)
-        if len(values) > paid:
+        limit = _paid(stage)
+        if len(values) > limit:
             yield Finding(
                 "reported values",
-                f"A run reports {len(values)} values for pruning, and its event pays for {paid} "
+                f"A run reports {len(values)} values for pruning, and its event pays for {limit} "
                 "beside the score.",
                 "Report what is computed on public records (public_score=True), or add noise to "
                 "each and compose its cost into the event.",
@@ -351,66 +357,72 @@ def _of_reports(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
 
 
 def _of_opacus(runs: Sequence[CheckedRun], stage: Stage) -> Iterator[Finding]:
-    seen = [run.opacus for run in runs if run.opacus.steps]
-    stated = alternatives(stage.event)
-    if not seen or not stated:
+    opacus_runs = [run.opacus for run in runs if run.opacus.steps]
+    trainings = alternatives(stage.event)
+    if not opacus_runs or not trainings:
         return
     # A worst case holds for whichever of its trainings this one is.
-    judged = [list(_beside(seen, one)) for one in stated]
+    judged = [list(_beside(opacus_runs, training)) for training in trainings]
     yield from min(judged, key=len)
 
 
-def _beside(seen: Sequence[opacus.OpacusRun], stated: StatedTraining) -> Iterator[Finding]:
+def _beside(
+    opacus_runs: Sequence[opacus.OpacusRun], training: StatedTraining
+) -> Iterator[Finding]:
     """Yields each kind of fault once, though several runs may have it."""
     kinds: dict[str, Finding] = {}
-    for run in seen:
-        for found in _of_training(run, stated):
-            kinds.setdefault(found.name, found)
+    for run in opacus_runs:
+        for fault in _of_training(run, training):
+            kinds.setdefault(fault.name, fault)
     yield from kinds.values()
 
 
-def _of_training(run: opacus.OpacusRun, stated: StatedTraining) -> Iterator[Finding]:
-    low = opacus.too_little_noise(run, stated)
+def _of_training(run: opacus.OpacusRun, training: StatedTraining) -> Iterator[Finding]:
+    low = opacus.too_little_noise(run, training)
     if low is not None:
         yield Finding(
             "too little noise",
             f"Opacus adds noise of {low:.4g} clipping norms, and the event says "
-            f"{stated.noise_multiplier:.4g}.",
+            f"{training.noise_multiplier:.4g}.",
             "State the noise that is added, or add what is stated (look for "
             "optimizer.noise_multiplier and for schedulers of it).",
         )
-    if run.steps > stated.steps:
+    if run.steps > training.steps:
         yield Finding(
             "too many steps",
-            f"The training takes {run.steps} noisy steps, and the event says {stated.steps}.",
+            f"The training takes {run.steps} noisy steps, and the event says {training.steps}.",
             "Count steps and not epochs: len(data_loader) times epochs.",
         )
-    rate = opacus.batches_too_large(run, stated)
+    rate = opacus.batches_too_large(run, training)
     if rate is not None:
         yield Finding(
             "sampling rate",
             f"Batches are sampled at rate {rate:.6g}, and the event says "
-            f"{stated.sample_rate:.6g}.",
+            f"{training.sample_rate:.6g}.",
             "Opacus samples at rate 1 / len(data_loader): state that.",
         )
-    if opacus.not_poisson(run.batch_sizes, stated.sample_rate):
+    if opacus.not_poisson(run.batch_sizes, training.sample_rate):
         yield _not_poisson(
             f"most batches have one size ({max(run.batch_sizes)} at most), which Poisson sampling "
             "hardly ever gives."
         )
 
 
-def may_be_frozen(runs: Sequence[CheckedRun], found: Sequence[Finding]) -> bool:
+def may_be_frozen(runs: Sequence[CheckedRun], findings: Sequence[Finding]) -> bool:
     """Returns whether it is worth asking for a score that is a function of the model alone."""
-    asked = {"repeated score", "exact score", "fixed seed"}
+    exclusive_faults = {"repeated score", "exact score", "fixed seed"}
     scored = all(run.value is not None and not run.reads for run in runs)
-    return scored and all(r.opacus.steps for r in runs) and not any(f.name in asked for f in found)
+    return (
+        scored
+        and all(r.opacus.steps for r in runs)
+        and not any(f.name in exclusive_faults for f in findings)
+    )
 
 
-def of_frozen(one: CheckedRun, other: CheckedRun) -> Iterator[Finding]:
+def of_frozen(run: CheckedRun, reseeded: CheckedRun) -> Iterator[Finding]:
     """Yields what two runs show whose randomness is the same until training has ended."""
-    same_training = one.opacus.is_training_of(other.opacus)
-    if same_training and one.value is not None and one.value == other.value:
+    same_training = run.opacus.is_training_of(reseeded.opacus)
+    if same_training and run.value is not None and run.value == reseeded.value:
         yield Finding(
             "exact score",
             "The same model has the very same score twice: nothing random is in it.",
@@ -418,38 +430,38 @@ def of_frozen(one: CheckedRun, other: CheckedRun) -> Iterator[Finding]:
         )
 
 
-def same_share(run: CheckedRun, other: CheckedRun) -> bool:
+def same_share(run: CheckedRun, second_run: CheckedRun) -> bool:
     """Whether an attribute is one share in two runs: a setting, or an exact value by chance."""
     return any(
-        _is_share(value) and value == other.attributes.get(key)
+        _is_share(value) and value == second_run.attributes.get(key)
         for key, value in run.attributes.items()
     )
 
 
 def of_repeated(
-    run: CheckedRun, again: CheckedRun, others: Sequence[CheckedRun], stage: Stage
+    run: CheckedRun, repeat: CheckedRun, fresh_runs: Sequence[CheckedRun], stage: Stage
 ) -> Iterator[Finding]:
     """Yields what a run shows that was repeated with the same randomness.
 
     Args:
         run: A run.
-        again: The same with equal randomness.
-        others: The same with other randomness, one or more.
+        repeat: The same with equal randomness.
+        fresh_runs: The same with other randomness, one or more.
         stage: What it is a run of.
     """
-    other = others[0]
-    if run.value is None or run.value != again.value or run.value == other.value:
+    fresh_run = fresh_runs[0]
+    if run.value is None or run.value != repeat.value or run.value == fresh_run.value:
         return
-    seen = [
+    exact_attributes = [
         key
         for key, value in run.attributes.items()
-        if value == again.attributes.get(key) and _is_exact(key, value, others)
+        if value == repeat.attributes.get(key) and _is_exact(key, value, fresh_runs)
     ]
-    if seen:
+    if exact_attributes:
         yield Finding(
             "exact attribute",
-            f"The user attribute {seen[0]!r} is a share of a number of records "
-            f"({run.attributes[seen[0]]!r}).",
+            f"The user attribute {exact_attributes[0]!r} is a share of a number of records "
+            f"({run.attributes[exact_attributes[0]]!r}).",
             _ADD_NOISE,
         )
     steps = _steps(stage)
@@ -457,7 +469,7 @@ def of_repeated(
         steps > 1
         and not is_share(run.value)  # said already
         and not _paid(stage)
-        and all(one.end_with(steps) for one in (run.draws, other.draws))
+        and all(run_draws.end_with(steps) for run_draws in (run.draws, fresh_run.draws))
     ):
         yield Finding(
             "exact score",
@@ -467,19 +479,19 @@ def of_repeated(
         )
 
 
-def _is_exact(key: str, value: Any, others: Sequence[CheckedRun]) -> bool:
+def _is_exact(key: str, value: Any, fresh_runs: Sequence[CheckedRun]) -> bool:
     """Whether an attribute is a share of records, and not the same in every run."""
-    found = [value, *(other.attributes.get(key) for other in others)]
-    return all(map(_is_share, found)) and len(set(found)) > 1
+    values = [value, *(run.attributes.get(key) for run in fresh_runs)]
+    return all(map(_is_share, values)) and len(set(values)) > 1
 
 
 def _is_share(value: Any) -> bool:
     return isinstance(value, float) and not value.is_integer() and is_share(value)
 
 
-def of_other_data(words: str, run: CheckedRun, first: CheckedRun) -> Iterator[Finding]:
+def of_other_data(words: str, run: CheckedRun, base: CheckedRun) -> Iterator[Finding]:
     """Yields what a run on made-up data shows."""
-    if run.failure and not first.failure:
+    if run.failure and not base.failure:
         yield Finding(
             "failure on data",
             f"A run fails if {words} ({run.failure}).",
@@ -491,14 +503,14 @@ def of_other_data(words: str, run: CheckedRun, first: CheckedRun) -> Iterator[Fi
 
 def of_neighbour(run: CheckedRun, odd: CheckedRun, stage: Stage) -> Finding | None:
     """Returns what a run shows of which one record was replaced, with the same randomness."""
-    stated = alternatives(stage.event)
-    if not stated:
+    trainings = alternatives(stage.event)
+    if not trainings:
         return None
-    noise = min(training.noise_multiplier for training in stated)
-    found = gradients.first_move(run.steps, odd.steps, noise)
-    if found is None or not gradients.too_far(*found):
+    noise = min(training.noise_multiplier for training in trainings)
+    move = gradients.first_move(run.steps, odd.steps, noise)
+    if move is None or not gradients.too_far(*move):
         return None
-    times = 2.0 * found[0] / found[1]
+    times = 2.0 * move[0] / move[1]
     return Finding(
         "sensitivity",
         f"One record moves the sum of a step by {times:.3g} clipping norms, where 2 are allowed.",
@@ -521,23 +533,23 @@ def of_what_is_left() -> Finding:
 
 def of_batches(runs: Sequence[CheckedRun], stage: Stage, records: int) -> Iterator[Finding]:
     """Yields how batches are drawn, if that is not by a coin for each record."""
-    stated = alternatives(stage.event)
+    trainings = alternatives(stage.event)
     for run in runs:
         words = [
-            data_reads.not_poisson(run.batches, one.sample_rate, one.steps, records)
-            or (opacus.not_poisson([len(b) for b in run.batches.sets], one.sample_rate)
+            data_reads.not_poisson(run.batches, training.sample_rate, training.steps, records)
+            or (opacus.not_poisson([len(b) for b in run.batches.sets], training.sample_rate)
                 and "most batches have one size")
-            for one in stated
+            for training in trainings
         ]  # fmt: skip
         if words and all(words):
             yield _not_poisson(f"{words[0]}, which Poisson sampling hardly ever does.")
             return
 
 
-def _not_poisson(what: str) -> Finding:
+def _not_poisson(problem: str) -> Finding:
     return Finding(
         "batches not Poisson",
-        f"{what[0].upper()}{what[1:]}",
+        f"{problem[0].upper()}{problem[1:]}",
         "Draw each batch by a coin for each record (rng.random(n) < rate), or train on the loader "
         "that Opacus' make_private returns, with poisson_sampling=True: shuffled batches are "
         "another mechanism and cost more.",
@@ -576,17 +588,18 @@ def of_seeds_at_the_top(names: Sequence[str]) -> Finding:
 
 
 def not_checked(
-    stages: Sequence[tuple[Stage, Sequence[CheckedRun]]], records: int, moved: bool | None
+    stages: Sequence[tuple[Stage, Sequence[CheckedRun]]], records: int, step_has_moved: bool | None
 ) -> Iterator[str]:
     """Yields what could not be looked at.
 
     Args:
         stages: Each kind of run, and its runs.
         records: How many records were given; 0 if none.
-        moved: Whether a step was seen that a record has moved; None if none was looked for.
+        step_has_moved: Whether a step was seen that a record has moved; None if none was looked
+            for.
     """
     runs = [run for _, pair in stages for run in pair]
-    stated = [one for stage, _ in stages for one in alternatives(stage.event)]
+    trainings = [training for stage, _ in stages for training in alternatives(stage.event)]
     if all(stage.event is None for stage, _ in stages):
         yield "what a run costs: give its event, or the plan."
     elif all(run.is_enforced for run in runs):
@@ -613,8 +626,8 @@ def not_checked(
             "failures on other data, clipping, BatchNorm, and who joins the batches: give data= "
             "(--data NAME; the objective then takes the data as its second argument)."
         )
-    elif stated:
-        if not moved:
+    elif trainings:
+        if not step_has_moved:
             yield (
                 "clipping, BatchNorm and statistics of private records: no step was seen that one "
                 "record moves. Audit the training with data=."

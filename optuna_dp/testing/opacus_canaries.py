@@ -45,24 +45,24 @@ def watched_optimizers(watch: Any) -> Iterator[None]:
         from opacus.optimizers import DPOptimizer  # an extra
     except ImportError:
         raise MissingExtraError("opacus", "opacus") from None
-    seen: list[Any] = []
-    own = DPOptimizer.pre_step
+    optimizers: list[Any] = []
+    original_pre_step = DPOptimizer.pre_step
 
     def pre_step(optimizer: Any, closure: Any = None) -> Any:
-        if not any(optimizer is other for other in seen):
-            seen.append(optimizer)
+        if not any(optimizer is known_optimizer for known_optimizer in optimizers):
+            optimizers.append(optimizer)
             watcher = watch(optimizer)
             # On the instance: whatever a subclass has made of the two is called from there.
             optimizer.clip_and_accumulate = watcher.clip_and_accumulate
             optimizer.add_noise = watcher.add_noise
-        return own(optimizer, closure)
+        return original_pre_step(optimizer, closure)
 
     DPOptimizer.pre_step = pre_step
     try:
         yield
     finally:
-        DPOptimizer.pre_step = own
-        for optimizer in seen:
+        DPOptimizer.pre_step = original_pre_step
+        for optimizer in optimizers:
             vars(optimizer).pop("clip_and_accumulate", None)
             vars(optimizer).pop("add_noise", None)
 
@@ -98,10 +98,10 @@ class _CanarySteps:
 
         optimizer = self._optimizer
         with torch.no_grad():
-            mine = self._clipped_sum()
-            self._records = mine if self._records is None else self._records + mine
+            records_sum = self._clipped_sum()
+            self._records = records_sum if self._records is None else self._records + records_sum
             if self._coins is None:
-                self._coins = self._canaries.toss(int(mine.numel()))
+                self._coins = self._canaries.toss(int(records_sum.numel()))
                 self._append(self._coins)
         self._clip()
         if optimizer.params and optimizer.params[0].summed_grad is None:
@@ -119,8 +119,8 @@ class _CanarySteps:
         with torch.no_grad():
             flat = torch.cat([p.grad.reshape(-1) for p in self._optimizer.params])
             at = torch.as_tensor(coins.coordinates, device=flat.device)
-            seen = ((flat[at] - records[at]).double() / norm).cpu().numpy()
-            self._canaries.guess(coins, np.asarray(seen, dtype=np.float64))
+            noisy_values = ((flat[at] - records[at]).double() / norm).cpu().numpy()
+            self._canaries.guess(coins, np.asarray(noisy_values, dtype=np.float64))
             flat[at[torch.as_tensor(coins.included, device=at.device)]] -= norm
             begin = 0
             for p in self._optimizer.params:
@@ -140,17 +140,21 @@ class _CanarySteps:
         """Puts the gradients of the included canaries behind those of the records."""
         import torch  # an extra; Opacus needs it
 
-        chosen = coins.coordinates[coins.included]
+        coordinates = coins.coordinates[coins.included]
         length = LENGTH * float(self._optimizer.max_grad_norm)
         begin = 0
         for p in self._optimizer.params:
             samples = p.grad_sample
-            last = samples[-1] if isinstance(samples, list) else samples
-            rows = torch.zeros((len(chosen), p.numel()), dtype=last.dtype, device=last.device)
-            inside = (chosen >= begin) & (chosen < begin + p.numel())
-            rows[np.flatnonzero(inside), chosen[inside] - begin] = length
+            last_samples = samples[-1] if isinstance(samples, list) else samples
+            rows = torch.zeros(
+                (len(coordinates), p.numel()), dtype=last_samples.dtype, device=last_samples.device
+            )
+            inside = (coordinates >= begin) & (coordinates < begin + p.numel())
+            rows[np.flatnonzero(inside), coordinates[inside] - begin] = length
             begin += p.numel()
-            joined = torch.cat([last, rows.view(len(chosen), *last.shape[1:])])
+            joined = torch.cat(
+                [last_samples, rows.view(len(coordinates), *last_samples.shape[1:])]
+            )
             if isinstance(samples, list):
                 samples[-1] = joined
             else:

@@ -27,7 +27,11 @@ def noting_privacy_warnings(texts: list[str]) -> Iterator[None]:
     warn: Any = warnings.warn
 
     def noting(
-        message: Any, category: Any = None, stacklevel: int = 1, *rest: Any, **more: Any
+        message: Any,
+        category: Any = None,
+        stacklevel: int = 1,
+        *further_arguments: Any,
+        **settings: Any,
     ) -> Any:
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
         name = getattr(kind, "__name__", "")
@@ -37,7 +41,7 @@ def noting_privacy_warnings(texts: list[str]) -> Iterator[None]:
         )
         if is_of_privacy and text not in texts:
             texts.append(text)
-        return warn(message, category, stacklevel + 1, *rest, **more)
+        return warn(message, category, stacklevel + 1, *further_arguments, **settings)
 
     _put(noting, in_place_of=warn)
     try:

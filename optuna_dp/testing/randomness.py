@@ -27,7 +27,7 @@ _Generator = tuple[str, Callable[[], Any], Callable[[Any], Any], Callable[[int],
 
 
 def _generators() -> list[_Generator]:
-    found: list[_Generator] = [
+    generators: list[_Generator] = [
         ("random", random.getstate, random.setstate, random.seed),
         (
             "numpy.random",
@@ -38,8 +38,8 @@ def _generators() -> list[_Generator]:
     ]
     torch = sys.modules.get("torch")  # nobody has seeded what nobody has imported
     if torch is not None:
-        found.append(("torch", torch.get_rng_state, torch.set_rng_state, torch.manual_seed))
-    return found
+        generators.append(("torch", torch.get_rng_state, torch.set_rng_state, torch.manual_seed))
+    return generators
 
 
 class Randomness:
@@ -50,7 +50,7 @@ class Randomness:
     """
 
     def __init__(self) -> None:
-        self._before = [(put, read()) for _, read, put, _ in _generators()]
+        self._before = [(set_state, get_state()) for _, get_state, set_state, _ in _generators()]
         self.seed(secrets.randbits(63))
 
     def seed(self, seed: int) -> None:
@@ -62,12 +62,12 @@ class Randomness:
 
     def read(self) -> dict[str, str]:
         """Returns the state of each global generator, by name, in a form to be compared."""
-        return {name: repr(plain(read())) for name, read, _, _ in _generators()}
+        return {name: repr(plain(get_state())) for name, get_state, _, _ in _generators()}
 
     def restore(self) -> None:
         """Puts the global generators back into the states of before."""
-        for put, state in self._before:
-            put(state)
+        for set_state, state in self._before:
+            set_state(state)
 
     @contextmanager
     def controlled(self) -> Iterator[None]:
@@ -84,14 +84,14 @@ class Randomness:
             (random.Random, "seed", seed),
             (scoring, "with_noise", self._noisy),
         ]
-        before = [getattr(place, name) for place, name, _ in places]
-        for place, name, ours in places:
-            setattr(place, name, ours)
+        originals = [getattr(place, name) for place, name, _ in places]
+        for place, name, replacement in places:
+            setattr(place, name, replacement)
         try:
             yield
         finally:
-            for (place, name, _), own in zip(places, before, strict=True):
-                setattr(place, name, own)
+            for (place, name, _), original in zip(places, originals, strict=True):
+                setattr(place, name, original)
 
     def _bytes(self, size: int) -> bytes:
         if _importing():

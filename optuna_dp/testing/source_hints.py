@@ -67,10 +67,12 @@ def hints_in_source(source: str) -> list[Finding]:
         return []
     hints = []
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for name, (kind, what, change) in _CALLS.items():
+    for name, (kind, problem, change) in _CALLS.items():
         lines = sorted({call.lineno for call in calls if _called(call) == name})
         if lines:
-            hints.append(Finding(kind, f"{name} ({_in_words(lines)}) {what}", change, False, name))
+            hints.append(
+                Finding(kind, f"{name} ({_in_words(lines)}) {problem}", change, False, name)
+            )
     hints += _in_training_loops(tree, {hint.name for hint in hints})
     lines = sorted({call.lineno for call in calls if _has_literal_seed(call)})
     if lines:
@@ -96,12 +98,12 @@ def hints_at(objective: Callable[..., Any]) -> list[Finding]:
         return []
 
 
-def _in_training_loops(tree: ast.AST, known: set[str]) -> Iterator[Finding]:
+def _in_training_loops(tree: ast.AST, hint_names: set[str]) -> Iterator[Finding]:
     """Yields hints at loops that train and that keep weights, or end, on a condition.
 
     Args:
         tree: The whole source.
-        known: Names of hints that were given already.
+        hint_names: Names of hints that were given already.
     """
     loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
     conditions = [
@@ -121,7 +123,7 @@ def _in_training_loops(tree: ast.AST, known: set[str]) -> Iterator[Finding]:
         for node in conditions
         if any(isinstance(statement, ast.Break) for statement in node.body)
     }
-    if keeps and "checkpoint" not in known:
+    if keeps and "checkpoint" not in hint_names:
         yield Finding(
             "checkpoint",
             f"The training keeps the weights on a condition ({_in_words(sorted(keeps))}). If a "
@@ -130,7 +132,7 @@ def _in_training_loops(tree: ast.AST, known: set[str]) -> Iterator[Finding]:
             certain=False,
             about="kept on a condition",
         )
-    if stops and "early stop" not in known:
+    if stops and "early stop" not in hint_names:
         yield Finding(
             "early stop",
             f"The training ends on a condition ({_in_words(sorted(stops))}). If a score or a loss "

@@ -36,22 +36,22 @@ def trainings_in(event: Any) -> list[StatedTraining]:
         return trainings_in(inner)
     parts = getattr(event, "events", None)
     if isinstance(parts, (list, tuple)):
-        return [found for part in parts for found in trainings_in(part)]
+        return [training for part in parts for training in trainings_in(part)]
     return []
 
 
 def training_in(event: Any) -> StatedTraining:
     """Returns the one DP-SGD training in an event; refuses an event that has none or several."""
-    found = trainings_in(event)
-    if len(found) != 1:
+    trainings = trainings_in(event)
+    if len(trainings) != 1:
         raise InvalidArgumentError(
             "event",
             event,
-            f"it must hold one DP-SGD training, and holds {len(found)}",
+            f"it must hold one DP-SGD training, and holds {len(trainings)}",
             "Audit one training with one noise: dp_sgd(noise_multiplier=..., sample_rate=..., "
             "steps=...).",
         )
-    return found[0]
+    return trainings[0]
 
 
 def alternatives(event: Any) -> list[StatedTraining]:
@@ -60,16 +60,16 @@ def alternatives(event: Any) -> list[StatedTraining]:
     Trainings that are composed count as one: the least noise, the largest rate, all steps.
     """
     if isinstance(event, WorstCaseDpEvent):
-        return [found for part in event.events for found in alternatives(part)]
+        return [training for part in event.events for training in alternatives(part)]
     if isinstance(event, dp_event.ComposedDpEvent):
-        found: list[StatedTraining] = []
+        trainings: list[StatedTraining] = []
         for part in event.events:
-            more = alternatives(part)
-            if found and more:
-                found = [_together(a, b) for a in found for b in more]
+            part_trainings = alternatives(part)
+            if trainings and part_trainings:
+                trainings = [_together(a, b) for a in trainings for b in part_trainings]
             else:
-                found = found or more
-        return found
+                trainings = trainings or part_trainings
+        return trainings
     return trainings_in(event)
 
 

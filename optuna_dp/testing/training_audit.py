@@ -147,30 +147,34 @@ def audit_training(
     validation.open_unit("delta", delta)
     error = 1.0 - validation.open_unit("confidence", confidence)
     guarantee = Guarantee(as_event("event", event), neighboring_relation)
-    stated = training_in(event)
-    given = gradients.GradientCanaries(canaries)
+    stated_training = training_in(event)
+    gradient_canaries = gradients.GradientCanaries(canaries)
     arguments = () if data is None else (data,)
     if access == "opacus":
         from optuna_dp.testing.opacus_canaries import canaries_in_opacus  # an extra
 
-        with canaries_in_opacus(given):
+        with canaries_in_opacus(gradient_canaries):
             train(*arguments)
     else:
-        train(given, *arguments)
-    found = _by_gradients(given, stated, guarantee, delta, error)
+        train(gradient_canaries, *arguments)
+    result = _by_gradients(gradient_canaries, stated_training, guarantee, delta, error)
     if data is None:
-        unseen = [CLIPPING if not given.before_clipping else NORMALISATION, BATCHES, "fixed seeds"]
+        gaps = [
+            CLIPPING if not gradient_canaries.before_clipping else NORMALISATION,
+            BATCHES,
+            "fixed seeds",
+        ]
         findings: tuple[Finding, ...] = ()
     else:
-        findings, unseen = check_training(train, event, data, opacus=access == "opacus")
-    if given.longer:
-        findings = (_of_long_canaries(given.longer), *findings)
+        findings, gaps = check_training(train, event, data, opacus=access == "opacus")
+    if gradient_canaries.longer:
+        findings = (_of_long_canaries(gradient_canaries.longer), *findings)
     certain = any(finding.certain for finding in findings)
     return replace(
-        found,
-        verdict="violates" if certain else found.verdict,
+        result,
+        verdict="violates" if certain else result.verdict,
         findings=findings,
-        not_seen=(*unseen, _BEFORE),
+        not_seen=(*gaps, _BEFORE),
     )
 
 
@@ -184,7 +188,7 @@ def _of_long_canaries(length: float) -> Finding:
 
 def _by_gradients(
     canaries: gradients.GradientCanaries,
-    stated: StatedTraining,
+    stated_training: StatedTraining,
     guarantee: Guarantee,
     delta: float,
     error: float,
@@ -197,18 +201,24 @@ def _by_gradients(
             "With access='opacus' the training has to call step() of an optimizer made by "
             "PrivacyEngine.make_private; with 'gradients', insert and observe.",
         )
-    shares, noise = np.array(canaries.shares), stated.noise_multiplier
+    shares, noise = np.array(canaries.shares), stated_training.noise_multiplier
     log_p = -float(gradients.log_wealth(shares, gradients.best_chance(noise)))
     power = gradients.power(canaries.counts, noise, noise / 2, error)
     at_most = gradients.noise_at_most(shares, error)
     epsilon = 0.0
     if math.isfinite(at_most):
         # What else the event holds (a score, say) was not audited and is left out.
-        found = dp_sgd(
-            noise_multiplier=at_most, sample_rate=stated.sample_rate, steps=stated.steps
+        training_event = dp_sgd(
+            noise_multiplier=at_most,
+            sample_rate=stated_training.sample_rate,
+            steps=stated_training.steps,
         )
-        epsilon = Guarantee(found, guarantee.neighboring_relation).epsilon(delta)
-    claim = dp_sgd(noise_multiplier=noise, sample_rate=stated.sample_rate, steps=stated.steps)
+        epsilon = Guarantee(training_event, guarantee.neighboring_relation).epsilon(delta)
+    claim = dp_sgd(
+        noise_multiplier=noise,
+        sample_rate=stated_training.sample_rate,
+        steps=stated_training.steps,
+    )
     return TrainingAudit(
         verdict=_verdict(log_p <= math.log(error), power),
         epsilon=epsilon,

@@ -95,11 +95,11 @@ def _watch(trainer: _Trainer, owner: type, spendings: list[Spending], undo: Exit
     inherited = trainer.method not in vars(owner)
     if inherited and trainer.with_subclasses:
         return  # The class that has the method is watched.
-    own = getattr(owner, trainer.method)
+    original = getattr(owner, trainer.method)
 
-    @functools.wraps(own)
+    @functools.wraps(original)
     def watched(self: Any, *arguments: Any, **settings: Any) -> Any:
-        result = own(self, *arguments, **settings)
+        result = original(self, *arguments, **settings)
         caller = sys._getframe(1).f_locals.get("self")
         epsilon, delta, seed = trainer.read(self, arguments, caller)
         if isinstance(epsilon, int | float) and isinstance(delta, int | float):
@@ -111,4 +111,4 @@ def _watch(trainer: _Trainer, owner: type, spendings: list[Spending], undo: Exit
     if inherited:
         undo.callback(delattr, owner, trainer.method)
     else:
-        undo.callback(setattr, owner, trainer.method, own)
+        undo.callback(setattr, owner, trainer.method, original)

@@ -46,13 +46,17 @@ class OpacusRun:
         self._pending = 0
         self._at_end = at_end
 
-    def has_noise_of(self, other: OpacusRun) -> bool:
+    def has_noise_of(self, reference: OpacusRun) -> bool:
         """Returns whether the first step had the very same noise in both runs, up to rounding."""
-        return bool(self.samples and other.samples) and _alike(self.samples[0], other.samples[0])
+        return bool(self.samples and reference.samples) and _alike(
+            self.samples[0], reference.samples[0]
+        )
 
-    def is_training_of(self, other: OpacusRun) -> bool:
+    def is_training_of(self, reference: OpacusRun) -> bool:
         """Returns whether all steps had the very same noise, so that the models are the same."""
-        return 0 < self.steps == other.steps and all(map(_alike, self.samples, other.samples))
+        return 0 < self.steps == reference.steps and all(
+            map(_alike, self.samples, reference.samples)
+        )
 
     def clipped(self, size: int) -> None:
         """Notes a batch, or a piece of one."""
@@ -76,10 +80,12 @@ def opacus_is_loaded() -> bool:
     return "opacus" in sys.modules
 
 
-def _alike(noise: FloatArray, other: FloatArray) -> bool:
+def _alike(noise: FloatArray, reference: FloatArray) -> bool:
     # What the noise was added to differs between runs, and so do the last digits.
     size = float(np.abs(noise).max(initial=0.0))
-    return noise.shape == other.shape and bool(np.allclose(noise, other, atol=1e-2 * size, rtol=0))
+    return noise.shape == reference.shape and bool(
+        np.allclose(noise, reference, atol=1e-2 * size, rtol=0)
+    )
 
 
 @contextmanager
@@ -92,10 +98,10 @@ def watching_opacus(run: OpacusRun, steps: Steps) -> Iterator[None]:
 
     from optuna_dp.testing.opacus_canaries import watched_optimizers  # an extra
 
-    own = DPDataLoader.__init__
+    original_init = DPDataLoader.__init__
 
     def made(loader: Any, *arguments: Any, **settings: Any) -> None:
-        own(loader, *arguments, **settings)
+        original_init(loader, *arguments, **settings)
         run.sample_rates.add(float(loader.sample_rate))
 
     DPDataLoader.__init__ = made
@@ -103,7 +109,7 @@ def watching_opacus(run: OpacusRun, steps: Steps) -> Iterator[None]:
         with watched_optimizers(lambda optimizer: _Watched(optimizer, run, steps)):
             yield
     finally:
-        DPDataLoader.__init__ = own
+        DPDataLoader.__init__ = original_init
 
 
 class _Watched:
@@ -114,33 +120,33 @@ class _Watched:
     def clip_and_accumulate(self) -> None:
         sample = self._optimizer.params[0].grad_sample
         if sample is not None:  # ghost clipping keeps none
-            last = sample[-1] if isinstance(sample, list) else sample
-            self._run.clipped(len(last))
+            last_sample = sample[-1] if isinstance(sample, list) else sample
+            self._run.clipped(len(last_sample))
         self._clip()
 
     def add_noise(self) -> None:
         import torch  # an extra; Opacus needs it
 
         params = self._optimizer.params
-        before = torch.cat([p.summed_grad.detach().reshape(-1).clone() for p in params])
+        clipped_sum = torch.cat([p.summed_grad.detach().reshape(-1).clone() for p in params])
         self._noise()
-        after = torch.cat([p.grad.detach().reshape(-1) for p in params])
+        noisy_sum = torch.cat([p.grad.detach().reshape(-1) for p in params])
         norm = float(np.linalg.norm(np.atleast_1d(self._optimizer.max_grad_norm)))
-        self._steps.add(before.cpu().numpy(), norm)
-        self._run.noised(self._optimizer, after - before)
+        self._steps.add(clipped_sum.cpu().numpy(), norm)
+        self._run.noised(self._optimizer, noisy_sum - clipped_sum)
 
 
-def too_little_noise(run: OpacusRun, stated: StatedTraining) -> float | None:
+def too_little_noise(run: OpacusRun, training: StatedTraining) -> float | None:
     """Returns the smallest noise multiplier seen if it is below the stated one beyond chance."""
     if not run.noise:
         return None
     noise, precision = np.array(run.noise), np.array(run.precision)
     # The least of many steps lies some deviations lower than one step does.
-    allowed = _DEVIATIONS + math.sqrt(2.0 * math.log(len(noise)))
-    low = noise < stated.noise_multiplier * (1.0 - np.minimum(0.9, allowed * precision))
+    deviations = _DEVIATIONS + math.sqrt(2.0 * math.log(len(noise)))
+    low = noise < training.noise_multiplier * (1.0 - np.minimum(0.9, deviations * precision))
     weights = precision**-2
     mean = math.sqrt(float(np.sum(noise**2 * weights) / weights.sum()))
-    mean_low = mean < stated.noise_multiplier * (
+    mean_low = mean < training.noise_multiplier * (
         1.0 - _DEVIATIONS / math.sqrt(weights.sum()) - 1e-6
     )
     if low.any():
@@ -156,14 +162,14 @@ def not_poisson(batch_sizes: Sequence[int], rate: float) -> bool:
     if not sizes or rate >= 1.0:
         return False
     values, times = np.unique(sizes, return_counts=True)
-    most = int(times.max())
+    largest_count = int(times.max())
     records = max(1, round(float(np.mean(sizes)) / rate))
     likeliest = float(binom.pmf(math.floor((records + 1) * rate), records, rate))
-    chance = float(binom.sf(most - 1, len(sizes), likeliest)) * len(values)
+    chance = float(binom.sf(largest_count - 1, len(sizes), likeliest)) * len(values)
     return chance < _RARELY
 
 
-def batches_too_large(run: OpacusRun, stated: StatedTraining) -> float | None:
+def batches_too_large(run: OpacusRun, training: StatedTraining) -> float | None:
     """Returns the largest sampling rate of a loader if it exceeds the stated one."""
     rate = max(run.sample_rates, default=0.0)
-    return rate if rate > stated.sample_rate * (1.0 + 1e-6) else None
+    return rate if rate > training.sample_rate * (1.0 + 1e-6) else None

@@ -42,6 +42,12 @@ _logger = logging.getLogger("optuna_dp")
 LEAST_SHARE_OF_RECORDS, LARGEST_SHARE_OF_RECORDS = 0.8, 1.25
 
 
+def _is_plain(value: Any) -> bool:
+    """Returns whether a number or a word is what it is printed as, and of no class of a script."""
+    kind = type(value)
+    return kind in (bool, int, float, str, type(None)) or kind.__module__ == "numpy"
+
+
 @dataclass(frozen=True)
 class Fidelity:
     """What one run may spend: its noise, its length, and the noise of its score.
@@ -106,7 +112,8 @@ class Fidelity:
                 "what is trained here would not be seen there. For several processes, give "
                 "the study a storage that they share, such as JournalStorage or a database."
             )
-        if asked.get("granted") != self.digest:
+        are_plain = all(map(_is_plain, self._numbers().values()))
+        if asked.get("granted") != self.digest or not are_plain:
             raise PlanError(
                 f"This run is not what trial {stored.number} was granted: one of its numbers was "
                 "changed. Train with what odp.fidelity(trial) returns."
@@ -119,13 +126,15 @@ class Fidelity:
         # Start-up time: samplers hold plans; dp-accounting is slow.
         from optuna_dp.accounting.event_json import canonical_key
 
-        numbers = {
+        text = f"{self._numbers()!r} {canonical_key(self.event)} {canonical_key(self.training)}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _numbers(self) -> dict[str, Any]:
+        return {
             part.name: getattr(self, part.name)
             for part in fields(self)
             if part.name not in ("trial", "event", "training")
         }
-        text = f"{numbers!r} {canonical_key(self.event)} {canonical_key(self.training)}"
-        return hashlib.sha256(text.encode()).hexdigest()
 
     def spent(self, *what: Any) -> None:
         """Records what the training's own accountant says was spent; refuses more than granted.

@@ -7,6 +7,8 @@ import torch
 # Squares are added up in runs of so many numbers in single precision, and those sums in double.
 # PyTorch's own norm of 40 million equal numbers is off by 2 %.
 _NORM_RUN = 1024
+# Below it, squares in single precision may have vanished.
+_SMALLEST_SQUARE = 1e-20
 # A smaller factor would lose digits in single precision.
 _SMALLEST_FACTOR = float(torch.finfo(torch.float32).tiny)
 
@@ -28,7 +30,11 @@ def squared_norms(gradients: torch.Tensor) -> torch.Tensor:
         ],
         dim=1,
     )
-    return norms.double().square().sum(1)
+    squares = norms.double().square().sum(1)
+    is_small = squares < _SMALLEST_SQUARE
+    if bool(is_small.any()):
+        squares[is_small] = gradients[is_small].double().square().sum(1)
+    return squares
 
 
 def clipping_factors(squares: torch.Tensor, norm: float) -> torch.Tensor:

@@ -125,8 +125,8 @@ def has_output(trial: FrozenTrial) -> bool:
     A run that was pruned before it asked what it may spend, by a rule on its hyperparameters say,
     shows as much as one that failed.
     """
-    shown = trial.values or trial.intermediate_values or trial.user_attrs
-    if shown or trial.state not in (TrialState.FAIL, TrialState.PRUNED):
+    outputs = trial.values or trial.intermediate_values or trial.user_attrs
+    if outputs or trial.state not in (TrialState.FAIL, TrialState.PRUNED):
         return True
     return trial.state == TrialState.PRUNED and noted(trial, ASKED) is not None
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.training.records import Records
+from optuna_dp.training.records import Records, mapped
 
 # The norm that gradients are clipped to is smaller than the one that the noise is for by this
 # share, so that the rounding of a norm and of a factor never makes a record count for more.
 CLIPPING_MARGIN = 1e-5
+# Squares of smaller numbers vanish in double precision.
+_SMALLEST_CLIPPING_NORM = 1e-100
 # Set on what a run has trained, so that no other run goes on with it.
 TRAINED_BY = "optuna_dp_trained_by"
+# Of a data set whose items may have different shapes, before the training.
+RECORDS_LOOKED_AT = 16
 _marking = threading.Lock()
 _Value = TypeVar("_Value")
 
@@ -98,6 +104,9 @@ class Learner(Rehearsable, Protocol):
             trial: The trial's number.
         """
 
+    def seed_readers(self, *records: Records) -> None:
+        """Seeds the generators that data sets keep, by the operating system."""
+
     def trained_sizes(self) -> list[int]:
         """Returns how many bytes the numbers of each trained parameter have."""
 
@@ -147,6 +156,16 @@ class Learner(Rehearsable, Protocol):
 
     def close(self) -> None:
         """Puts the model back where it was, with its weights as they are."""
+
+
+def checked_clipping_norm(value: Any) -> float:
+    """Returns a clipping norm that gradients can be compared with, or raises an error."""
+    norm = validation.positive("clipping_norm", value)
+    if norm < _SMALLEST_CLIPPING_NORM:
+        raise InvalidArgumentError(
+            "clipping_norm", value, f"it must be at least {_SMALLEST_CLIPPING_NORM}"
+        )
+    return norm
 
 
 def mark_as_trained(parts: Iterable[Any], trial: int, frozen: Iterable[Any] = ()) -> None:
@@ -217,3 +236,39 @@ def by_chunk(
                 yield from by_chunk(compute, chunk, 1)
         else:
             yield chunk, value
+
+
+def usual_parts(records: Records) -> tuple[Any, ...]:
+    """Returns the parts of records, of the shapes that most of the first ones have.
+
+    A broken record, or one of another shape, does not decide whether a training begins.
+
+    Args:
+        records: All records; the first few are read.
+
+    Returns:
+        The parts of one record at least, with the records along the first axis.
+
+    Raises:
+        Exception: If they cannot be put together, and no shapes are those of more than half of
+            those that can be read.
+    """
+    looked_at = np.arange(min(len(records), RECORDS_LOOKED_AT))
+    try:
+        return records.take(looked_at)
+    except Exception:
+        found = [parts for _, parts in by_chunk(records.take, looked_at, 1) if parts is not None]
+        shapes = Counter(map(_shapes, found))
+        usual, count = shapes.most_common(1)[0] if shapes else ("", 0)
+        if 2 * count <= len(found):
+            raise
+        return next(parts for parts in found if _shapes(parts) == usual)
+
+
+def _shapes(parts: tuple[Any, ...]) -> str:
+    """Returns shapes and types of the parts of records, as a text."""
+
+    def described(part: Any) -> Any:
+        return (*getattr(part, "shape", ()), str(getattr(part, "dtype", type(part))))
+
+    return repr([mapped(described, part) for part in parts])

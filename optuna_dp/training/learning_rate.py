@@ -80,16 +80,16 @@ def learning_rate(
     length = validation.whole("steps", steps, 1)
     batch = validation.positive("batch_size", batch_size)
     norm = validation.positive("clipping_norm", clipping_norm)
-    kept = checked_momentum(momentum)
-    wanted = validation.positive("noise_per_weight", noise_per_weight)
+    momentum_share = checked_momentum(momentum)
+    size = validation.positive("noise_per_weight", noise_per_weight)
     check_optimizer(optimizer)
     if not isinstance(schedule, Schedule):
         raise InvalidArgumentError("schedule", schedule, "it must be an optuna_dp.Schedule")
-    wanted /= schedule.noise_factor(length)
+    size /= schedule.noise_factor(length)
     if optimizer in ("adam", "adamw"):
-        return wanted / math.sqrt(length)
-    step = min(wanted * batch / (noise * math.sqrt(length)), LARGEST_STEP) / norm
-    return step if optimizer == "sgd" else step * _slowed(kept, length)
+        return size / math.sqrt(length)
+    step = min(size * batch / (noise * math.sqrt(length)), LARGEST_STEP) / norm
+    return step if optimizer == "sgd" else step * _slowed(momentum_share, length)
 
 
 def check_optimizer(value: Any) -> None:
@@ -102,10 +102,10 @@ def check_optimizer(value: Any) -> None:
 
 def checked_momentum(value: Any) -> float:
     """Returns a share of the velocity that is kept, in [0, 1)."""
-    kept = validation.non_negative("momentum", value)
-    if kept >= 1.0:
+    share = validation.non_negative("momentum", value)
+    if share >= 1.0:
         raise InvalidArgumentError("momentum", value, "it must be at least 0 and below 1")
-    return kept
+    return share
 
 
 def _slowed(m: float, steps: int) -> float:

@@ -124,10 +124,10 @@ def _four_gaussians(library: Any, count: int) -> Any:
     numbers: Any = (keys & (2**_KEY_BITS - 1)).astype(np.float64)
     if library is not np:
         numbers = library.from_numpy(numbers)
-    first, second = numbers.reshape(2, _GAUSSIANS, half)
+    radius_keys, angle_keys = numbers.reshape(2, _GAUSSIANS, half)
     # In (0, 1]: the logarithm is finite, and its largest size is that of 63 bits (9.3 deviations).
-    radius = library.sqrt(-2.0 * library.log((first + 1.0) * 2.0**-_KEY_BITS))
-    angle = second * (2.0 * math.pi * 2.0**-_KEY_BITS)
+    radius = library.sqrt(-2.0 * library.log((radius_keys + 1.0) * 2.0**-_KEY_BITS))
+    angle = angle_keys * (2.0 * math.pi * 2.0**-_KEY_BITS)
     cosines, sines = radius * library.cos(angle), radius * library.sin(angle)
     sums = library.concatenate([cosines.sum(0), sines.sum(0)]) / math.sqrt(_GAUSSIANS)
     return sums[:count]

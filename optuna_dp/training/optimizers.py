@@ -113,8 +113,8 @@ class ArrayOptimizer:
         self._steps += 1
         rate = self._rate * factor
         if self._name in ("sgd", "momentum"):
-            kept = _MOMENTUM if self._name == "momentum" else 0.0
-            self._velocity *= kept
+            momentum = _MOMENTUM if self._name == "momentum" else 0.0
+            self._velocity *= momentum
             self._velocity += gradient
             self._weights -= rate * self._velocity
             return
@@ -125,6 +125,6 @@ class ArrayOptimizer:
         ):
             average *= beta
             average += (1.0 - beta) * value
-        first, second = (1.0 - beta**self._steps for beta in _BETAS)
-        root = np.sqrt(self._square / second) + _EPSILON
-        self._weights -= rate * (self._velocity / first) / root
+        mean_correction, square_correction = (1.0 - beta**self._steps for beta in _BETAS)
+        root = np.sqrt(self._square / square_correction) + _EPSILON
+        self._weights -= rate * (self._velocity / mean_correction) / root

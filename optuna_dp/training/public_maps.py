@@ -44,8 +44,8 @@ class JoinedMaps:
     def __call__(self, inputs: Any) -> Features:
         """Returns the features of inputs, (n, columns)."""
         blocks = [
-            features_of(name, one, inputs) * np.float32(self.factors[name])
-            for name, one in self.maps.items()
+            features_of(name, feature_map, inputs) * np.float32(self.factors[name])
+            for name, feature_map in self.maps.items()
         ]
         return np.hstack(blocks)
 
@@ -94,48 +94,54 @@ def joined_maps(maps: Mapping[str, FeatureMap], made_up_inputs: Any) -> JoinedMa
             "For example odp.made_up_inputs(*[(0, 1)] * 10).",
         )
     norms, columns = {}, 0
-    for name, one in maps.items():
-        if not callable(one):
-            raise InvalidArgumentError(f"maps[{name!r}]", one, "it must be a function of inputs")
-        block = features_of(name, one, made_up_inputs)
+    for name, feature_map in maps.items():
+        if not callable(feature_map):
+            raise InvalidArgumentError(
+                f"maps[{name!r}]", feature_map, "it must be a function of inputs"
+            )
+        block = features_of(name, feature_map, made_up_inputs)
         norm = math.sqrt(float(np.square(block, dtype=np.float64).sum(axis=1).mean()))
         if not 0.0 < norm < math.inf:
             raise InvalidArgumentError(
                 f"maps[{name!r}]",
-                one,
+                feature_map,
                 "its features of the made-up inputs must be finite, and not all of them zero",
             )
-        _check_records_alone(name, one, made_up_inputs, block)
+        _check_records_alone(name, feature_map, made_up_inputs, block)
         norms[name] = norm
         columns += block.shape[1]
     shared = math.sqrt(columns / len(norms))
     return JoinedMaps(dict(maps), {name: shared / norms[name] for name in norms}, columns)
 
 
-def features_of(name: str, one: FeatureMap, inputs: Any) -> Features:
+def features_of(name: str, feature_map: FeatureMap, inputs: Any) -> Features:
     """Returns a map's features of inputs, (n, columns)."""
-    found = np.asarray(one(inputs), dtype=np.float32)
-    if found.ndim < 1 or len(found) != len(inputs):
+    features = np.asarray(feature_map(inputs), dtype=np.float32)
+    if features.ndim < 1 or len(features) != len(inputs):
         raise InvalidArgumentError(
             f"maps[{name!r}]",
-            one,
+            feature_map,
             f"it must return one row for each of the {len(inputs)} inputs, and returned shape "
-            f"{found.shape}",
+            f"{features.shape}",
         )
-    return found.reshape(len(found), -1)
+    return features.reshape(len(features), -1)
 
 
-def _check_records_alone(name: str, one: FeatureMap, inputs: Any, whole: Features) -> None:
+def _check_records_alone(
+    name: str, feature_map: FeatureMap, inputs: Any, features: Features
+) -> None:
     """Refuses a map whose features of an input depend on the inputs beside it."""
     half = len(inputs) // 2
     for rows in (slice(0, half), slice(0, 1)):
-        alone = features_of(name, one, inputs[rows])
-        same = alone.shape[1] == whole.shape[1]
-        scale = float(np.abs(whole).max(initial=0.0)) * _ROUNDING
-        if not same or not np.allclose(alone, whole[rows], rtol=0.0, atol=scale, equal_nan=True):
+        alone = features_of(name, feature_map, inputs[rows])
+        has_equal_width = alone.shape[1] == features.shape[1]
+        scale = float(np.abs(features).max(initial=0.0)) * _ROUNDING
+        if not has_equal_width or not np.allclose(
+            alone, features[rows], rtol=0.0, atol=scale, equal_nan=True
+        ):
             raise InvalidArgumentError(
                 f"maps[{name!r}]",
-                one,
+                feature_map,
                 "it must transform each input by itself, and its features change with the inputs "
                 "beside them",
                 "Use public numbers, such as a range, in place of the inputs' own mean or spread.",
@@ -199,8 +205,8 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     shifts = rng.uniform(0.0, 2.0 * math.pi, _COSINES)
 
     def raw(x: Any) -> Any:
-        found = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) - middle) / spread
-        return np.clip(found, -3.0, 3.0)
+        standardized = (np.asarray(x, dtype=np.float64).reshape(len(x), -1) - middle) / spread
+        return np.clip(standardized, -3.0, 3.0)
 
     def squares(x: Any) -> Any:
         of = raw(x)
@@ -222,10 +228,10 @@ def public_maps(made_up_inputs: Any) -> dict[str, FeatureMap]:
     def cosines(x: Any) -> Any:
         return np.cos(raw(x) @ directions + shifts)
 
-    own: dict[str, FeatureMap] = (
+    maps_of_kind: dict[str, FeatureMap] = (
         {"pooled": pooled, "gradients": gradients}
         if image
         else {"squares": squares, "signs": lambda x: np.sign(raw(x)), "bins": bins}
     )
-    maps: dict[str, FeatureMap] = {"raw": raw, **own, "cosines": cosines}
+    maps: dict[str, FeatureMap] = {"raw": raw, **maps_of_kind, "cosines": cosines}
     return maps | {JOINED: joined_maps(maps, made_up_inputs)}

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.training.records import mapped
@@ -96,14 +97,14 @@ class Scope(torch.nn.Module):
                     _REMEDY_FOR_BUFFERS,
                 )
         if not isinstance(number, torch.Tensor) or number.numel() != 1:
-            found = (
+            description = (
                 f"shape {tuple(number.shape)}"
                 if isinstance(number, torch.Tensor)
                 else type(number).__name__
             )
             raise InvalidArgumentError(
                 self.argument,
-                found,
+                description,
                 "a loss or a score of one record must be a tensor with one number",
                 "Take the mean or the sum over the record's own parts.",
             )
@@ -129,8 +130,8 @@ def over_records(
     scope = Scope(model, function, argument)
 
     def of_record(weights: Mapping[str, torch.Tensor], *record: Any) -> torch.Tensor:
-        named = {**_frozen(model), **weights}
-        tensors = {f"model.{name}": tensor for name, tensor in named.items()}
+        parameters = {**_frozen(model), **weights}
+        tensors = {f"model.{name}": tensor for name, tensor in parameters.items()}
         # Tied weights have one name, and the tie is kept.
         return torch.func.functional_call(scope, tensors, record, tie_weights=True)
 
@@ -142,16 +143,54 @@ def over_records(
         )
         return number
 
-    one = torch.func.grad(of_record) if gradients else number_of_record
+    function_of_record = torch.func.grad(of_record) if gradients else number_of_record
 
     def of_chunk(weights: Mapping[str, torch.Tensor], *records: Any) -> Any:
         axes = (None, *(0 for _ in records))
-        with without_fast_path(), warnings.catch_warnings():
+        with without_fast_path(), warnings.catch_warnings(), _OwnRowsOnly():
             # PyTorch's own advice for its developers, where it takes records one after another.
             warnings.filterwarnings("ignore", "There is a performance drop")
-            return torch.func.vmap(one, in_dims=axes, randomness="different")(weights, *records)
+            return torch.func.vmap(function_of_record, in_dims=axes, randomness="different")(
+                weights, *records
+            )
 
     return of_chunk
+
+
+class _OwnRowsOnly(TorchFunctionMode):
+    """Keeps a lookup in a table of a record's own within that table.
+
+    ``torch.func.vmap`` looks up in all records' tables at once, put below each other. An index
+    that is negative or too large would find a row of another record, and raise no error. Here it
+    finds what is not a number, so the record counts as zero.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        keywords = dict(kwargs or {})
+        if function not in (torch.nn.functional.embedding, torch.embedding):
+            return function(*args, **keywords)
+        names = ["input", "weight"] if function is not torch.embedding else ["weight", "indices"]
+        keywords.update(zip(names, args, strict=False))
+        index = "indices" if "indices" in keywords else "input"
+        indices, table = keywords[index], keywords["weight"]
+        if not _is_of_each_record(table):
+            return function(*args, **(kwargs or {}))
+        is_row = (indices >= 0) & (indices < table.shape[0])
+        keywords[index] = torch.where(is_row, indices, 0)
+        rows = function(*(keywords.pop(name) for name in names), *args[2:], **keywords)
+        return torch.where(is_row.unsqueeze(-1), rows, torch.nan)
+
+
+def _is_of_each_record(tensor: torch.Tensor) -> bool:
+    """Returns whether every record has a tensor of its own in place of this one."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
 
 
 def _frozen(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -38,7 +38,7 @@ class Records(Protocol):
         """
 
     def holders(self) -> list[Any]:
-        """Returns the arrays, or the data set and the tensors that it is known to hold."""
+        """Returns the arrays, or the data set and what it is seen to hold of each record."""
 
 
 class ArrayRecords(Records):
@@ -51,8 +51,9 @@ class ArrayRecords(Records):
     """
 
     def __init__(self, parts: tuple[Any, ...], name: str) -> None:
-        self._parts = parts
-        self._arrays = leaves(parts)
+        # A mapping of a script's own may hold other arrays later.
+        self._parts = tuple(mapped(lambda array: array, part) for part in parts)
+        self._arrays = leaves(self._parts)
         for array in self._arrays:
             if not _is_array(array) or not array.ndim:
                 raise InvalidArgumentError(
@@ -108,7 +109,8 @@ class DataSetRecords(Records):
 
     def __init__(self, data_set: Any, name: str) -> None:
         self._data_set = data_set
-        if not len(data_set):
+        self._length = len(data_set)  # It is drawn from as it is now.
+        if not self._length:
             raise InvalidArgumentError(name, data_set, "it must hold a record")
         origins = _origins(data_set, {})
         if len(np.unique(origins)) < len(origins):
@@ -121,7 +123,7 @@ class DataSetRecords(Records):
             )
 
     def __len__(self) -> int:
-        return len(self._data_set)
+        return self._length
 
     def has_some_of(self, other: DataSetRecords) -> bool:
         """Returns whether some records are in another data set as well, as far as can be seen."""
@@ -146,7 +148,18 @@ class DataSetRecords(Records):
         return tuple(batch) if isinstance(items[0], tuple | list) else (batch,)
 
     def holders(self) -> list[Any]:
-        return [self._data_set, *getattr(self._data_set, "tensors", ())]
+        return _holders(self._data_set)
+
+    def first_items(self) -> list[Any]:
+        """Returns the arrays of the first few records, as far as they can be read."""
+        arrays: list[Any] = []
+        for index in range(min(len(self), _ITEMS_LOOKED_AT)):
+            try:
+                item = self._data_set[index]
+            except Exception:  # A broken record, which counts as zero.
+                continue
+            arrays += _arrays_of(item)
+        return arrays
 
 
 def read_records(records: Any, name: str = "records") -> Records:
@@ -230,13 +243,14 @@ def check_disjoint(records: Records, scored: Records) -> None:
     Raises:
         InvalidArgumentError: If some of them are the same.
     """
-    if isinstance(records, ArrayRecords) and isinstance(scored, ArrayRecords):
-        pairs = ((a, b) for a in records.holders() for b in scored.holders())
-        is_shared = any(_overlap(first, second) for first, second in pairs)
-    elif isinstance(records, DataSetRecords) and isinstance(scored, DataSetRecords):
+    if isinstance(records, DataSetRecords) and isinstance(scored, DataSetRecords):
         is_shared = records.has_some_of(scored)
     else:
-        return
+        first, second = (
+            part.first_items() if isinstance(part, DataSetRecords) else part.holders()
+            for part in (records, scored)
+        )
+        is_shared = any(_overlap(a, b) for a in first for b in second)
     if is_shared:
         raise InvalidArgumentError(
             "score_records",
@@ -259,8 +273,6 @@ def refuse_as_inputs(inputs: Any, *private: Records) -> None:
     """
     given = leaves(tuple(inputs) if isinstance(inputs, list) else inputs)
     held = [holder for records in private for holder in records.holders()]
-    # What a data set has as its attributes.
-    held += [part for holder in held for part in getattr(holder, "__dict__", {}).values()]
     if any(
         first is second or (_is_array(first) and _is_array(second) and _overlap(first, second))
         for first in given
@@ -370,6 +382,69 @@ def _refuse_what_draws(records: Any, name: str) -> None:
                 )
 
 
+# Of a data set, to see whether they are views of given arrays.
+_ITEMS_LOOKED_AT = 16
+
+
+def _arrays_of(item: Any) -> list[Any]:
+    """Returns the arrays of one item of a data set."""
+    parts = tuple(item) if isinstance(item, list) else item
+    return [array for array in leaves(parts) if _is_array(array)]
+
+
+def _holders(data_set: Any) -> list[Any]:
+    """Returns a data set, the data sets under it, and what they hold one of for each record.
+
+    Arrays, lists and tables as long as one of the data sets hold its records, and so do the items
+    of such lists. Other arrays, such as a mean to subtract, are the records' neighbours only.
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting, lengths = [data_set], {len(data_set)}
+    while waiting:
+        holder = waiting.pop()
+        if id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        found.append(holder)
+        if isinstance(holder, list | tuple):
+            found += [array for item in holder for array in _arrays_of(item)]
+            continue
+        held: list[Any] = []
+        for value in getattr(holder, "__dict__", {}).values():
+            is_group = isinstance(value, Mapping | list | tuple) and len(value) not in lengths
+            held += leaves(tuple(value) if isinstance(value, list) else value) if is_group else []
+            held.append(value)
+        inner = [value for value in held if _is_data_set(value)]
+        lengths.update(map(len, inner))
+        waiting += inner
+        found += [value for value in held if _is_array(value) and _length(value) in lengths]
+        waiting += [
+            value
+            for value in held
+            if not isinstance(value, Mapping | str | bytes)
+            and not _is_array(value)
+            and _length(value) in lengths
+        ]
+    return found
+
+
+def _length(value: Any) -> int | None:
+    try:
+        return len(value)
+    except Exception:  # No length, or none without axes.
+        return None
+
+
+def _is_data_set(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None
+        and isinstance(value, torch.utils.data.Dataset)
+        and _length(value) is not None
+    )
+
+
 # More than any data set holds.
 _MOST_RECORDS = 1 << 40
 
@@ -388,9 +463,30 @@ def _origins(data_set: Any, numbers: dict[Any, int]) -> npt.NDArray[np.int64]:
     if isinstance(data_set, torch.utils.data.ConcatDataset):
         return np.concatenate([_origins(part, numbers) for part in data_set.datasets])
     if isinstance(data_set, list):
-        return np.array([id(item) for item in data_set])
+        # Below zero, where no item of another data set is.
+        keys = [numbers.setdefault(_item_key(item), len(numbers)) for item in data_set]
+        return -1 - np.array(keys, dtype=np.int64)
+    inner = [part for part in getattr(data_set, "__dict__", {}).values() if _is_data_set(part)]
+    if len(inner) == 1 and len(inner[0]) == len(data_set):
+        return _origins(inner[0], numbers)  # It changes each item, as by a random augmentation.
     key: Any = id(data_set)
     if isinstance(data_set, torch.utils.data.TensorDataset):
         key = tuple(tensor.data_ptr() for tensor in data_set.tensors)
     number = numbers.setdefault(key, len(numbers))
     return number * _MOST_RECORDS + np.arange(len(data_set))
+
+
+def _item_key(item: Any) -> Any:
+    """Returns what is equal for two items of a list that are views of the same arrays."""
+    parts = leaves(tuple(item) if isinstance(item, list) else item)
+    if not any(map(_is_array, parts)):
+        return id(item)
+    return tuple(map(_part_key, parts))
+
+
+def _part_key(part: Any) -> Any:
+    if isinstance(part, np.ndarray):
+        return (part.__array_interface__["data"][0], part.strides, part.shape)
+    if _is_tensor(part) and part.numel():
+        return (part.data_ptr(), part.stride(), part.shape)
+    return part if isinstance(part, int | float | str | bytes) else id(part)

@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.learner import Rehearsable
+from optuna_dp.training.learner import Rehearsable, Weights
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
 from optuna_dp.training.stepping import take_steps
@@ -124,7 +124,7 @@ def rehearse_module(
 
     weights = TorchWeights(module)
     try:
-        return rehearsed(
+        rehearsal = rehearsed(
             run,
             weights,
             inputs,
@@ -135,6 +135,9 @@ def rehearse_module(
         )
     finally:
         weights.close()
+    for remark in rehearsal.remarks:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+    return rehearsal
 
 
 def rehearsed(
@@ -170,7 +173,7 @@ def rehearsed(
     start = weights.weight_values()
     before = _first_outputs(weights, inputs)
     if size is None:
-        size = LINEAR_SIZE if sum(part.ndim > 1 for part in start) <= 1 else SIZE
+        size = LINEAR_SIZE if _matrices(start) <= 1 else SIZE
     target = size
 
     def walk(rate: float, draw: int) -> _Walk:
@@ -211,9 +214,21 @@ def rehearsed(
         weights.set_weights(start)
     numbers = sum(math.prod(part.shape) for part in start)
     remarks = _remarks(weights, rate * clipping_norm)
-    for remark in remarks:
-        warnings.warn(remark, UserWarning, stacklevel=3)
     return Rehearsal(rate, times * length / math.sqrt(numbers), found, remarks)
+
+
+def default_optimizer(weights: Weights) -> str:
+    """Returns "sgd" where a single matrix is trained, as in a last layer, and "adam" elsewhere.
+
+    A choice by the form of the model alone, which is public. It was measured
+    (``docs/explanation/known-without-data.md``).
+    """
+    return "sgd" if _matrices(weights.weight_values()) == 1 else "adam"
+
+
+def _matrices(values: list[Any]) -> int:
+    """Returns how many of the trained parameters are matrices, or have more axes."""
+    return sum(value.ndim > 1 for value in values)
 
 
 def size_of_change(change: npt.NDArray[np.float64]) -> float:

@@ -80,14 +80,14 @@ class AccountantReading:
         from optuna_dp.accounting.event_json import event_to_json
         from optuna_dp.accounting.event_words import in_words
 
-        last = self._read()
+        final_event = self._read()
         stated = {"stated": True} if self.is_stated else {}
-        note(self.trial, SPENT, event=event_to_json(last), final=True, **stated)
-        if event_to_json(last) != event_to_json(self.first):
+        note(self.trial, SPENT, event=event_to_json(final_event), final=True, **stated)
+        if event_to_json(final_event) != event_to_json(self.first):
             raise PlanError(
                 f"the training went on after run.spent. Recorded then: {in_words(self.first)}. "
-                f"Recorded at the trial's end: {in_words(last)}. Call run.spent when the training "
-                "is over."
+                f"Recorded at the trial's end: {in_words(final_event)}. Call run.spent when the "
+                "training is over."
             )
 
     def reads(self, sources: Sequence[Any]) -> bool:

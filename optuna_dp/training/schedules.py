@@ -53,10 +53,10 @@ class Schedule:
             step: The number of a step, from 0 to ``steps - 1``.
             steps: How many there are.
         """
-        done = step / steps
+        progress = step / steps
         if self.decay == "linear":
-            return 1.0 - done
-        return 0.5 * (1.0 + math.cos(math.pi * done)) if self.decay == "cosine" else 1.0
+            return 1.0 - progress
+        return 0.5 * (1.0 + math.cos(math.pi * progress)) if self.decay == "cosine" else 1.0
 
     def noise_factor(self, steps: int) -> float:
         """Returns the noise of a weight at the end over that of a constant rate; at most 1.
@@ -67,10 +67,10 @@ class Schedule:
         Args:
             steps: How many steps there are.
         """
-        last = max(self.averaged_steps(steps), 1)
+        averaged = max(self.averaged_steps(steps), 1)
         total = 0.0
         for step in range(steps):
-            share = min(steps - step, last) / last
+            share = min(steps - step, averaged) / averaged
             total += (share * self.factor(step, steps)) ** 2
         return math.sqrt(total / steps)
 

@@ -120,10 +120,12 @@ def features_of_order_one(*shape: int) -> FloatArray:
     return np.random.default_rng(0).uniform(-1.0, 1.0, (_ROWS, *shape))
 
 
-def _range_of(given: Any) -> tuple[float, float]:
-    if len(given) != 2:
-        raise InvalidArgumentError("columns", given, "a range must be (low, high)")
-    low, high = (validation.number("columns", value) for value in given)
+def _range_of(bounds: Any) -> tuple[float, float]:
+    if len(bounds) != 2:
+        raise InvalidArgumentError("columns", bounds, "a range must be (low, high)")
+    low, high = (validation.number("columns", value) for value in bounds)
     if not -np.inf < low < high < np.inf:
-        raise InvalidArgumentError("columns", given, "a range must be (low, high) with low < high")
+        raise InvalidArgumentError(
+            "columns", bounds, "a range must be (low, high) with low < high"
+        )
     return low, high

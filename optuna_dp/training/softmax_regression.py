@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from optuna_dp import validation
 from optuna_dp.arrays import FloatArray
-from optuna_dp.errors import InvalidArgumentError
+from optuna_dp.errors import InvalidArgumentError, PlanError
 from optuna_dp.training.learner import (
     CLIPPING_MARGIN,
     Learner,
     by_chunk,
     mark_as_trained,
     trained_before,
+    usual_parts,
 )
 from optuna_dp.training.optimizers import ArrayOptimizer
 from optuna_dp.training.records import Records
@@ -66,6 +67,28 @@ class SoftmaxRegression:
         return np.asarray(np.argmax(self.logits(x), axis=1))
 
 
+def _plain_weights(model: SoftmaxRegression) -> FloatArray:
+    """Returns the weights, if the sums of a step are made in double precision with them.
+
+    Half precision would round the sum of clipped gradients, and a class of a script's own would
+    see whole batches.
+    """
+    weights: Any = model.weights
+    if (
+        type(weights) is not np.ndarray
+        or weights.dtype != np.float64
+        or weights.shape != (model.features, model.classes)
+    ):
+        raise InvalidArgumentError(
+            "model",
+            f"one whose weights are a {type(weights).__name__} of {np.shape(weights)} "
+            f"{getattr(weights, 'dtype', 'values')}",
+            f"they must be a numpy array of float64, of shape {(model.features, model.classes)}",
+            "Convert them: model.weights = numpy.array(weights, dtype=float).",
+        )
+    return weights
+
+
 _memory_lock = threading.Lock()
 _trained_arrays: list[weakref.ref[FloatArray]] = []
 
@@ -100,8 +123,9 @@ class SoftmaxLearner(Learner):
         self, model: SoftmaxRegression, *, clipping_norm: float, chunk_size: int | None
     ) -> None:
         self._model = model
+        self._trained = _plain_weights(model)
         self._norm = clipping_norm * (1.0 - CLIPPING_MARGIN)
-        self.weights = model.weights.size
+        self.weights = self._trained.size
         self.chunk_size = chunk_size or _RECORDS_AT_A_TIME
         self._optimizer: ArrayOptimizer | None = None
 
@@ -109,36 +133,39 @@ class SoftmaxLearner(Learner):
         for argument, some in (("records", records), ("score_records", score_records)):
             if some is None:
                 continue
-            parts = some.take(np.zeros(1, dtype=np.int64))
-            shapes = [np.shape(part) for part in parts]
+            parts = usual_parts(some)
+            shapes = [np.shape(part)[1:] for part in parts]
             if (
-                shapes != [(1, self._model.features), (1,)]
+                shapes != [(self._model.features,), ()]
                 or np.asarray(parts[1]).dtype.kind not in "iu"
                 or np.asarray(parts[0]).dtype.kind not in "fiub"
             ):
                 raise InvalidArgumentError(
                     argument,
-                    f"parts of shapes {[shape[1:] for shape in shapes]}",
+                    f"parts of shapes {shapes}",
                     f"it must be (x, y), with x of shape (n, {self._model.features}) and y of "
                     "shape (n,), whole numbers from 0 on",
                 )
 
     def take_over(self, trial: int) -> None:
         mark_as_trained([self._model], trial)
-        _claim_memory(self._model.weights)
+        _claim_memory(self._trained)
+
+    def seed_readers(self, *records: Records) -> None:
+        """See :class:`Learner`."""
 
     def trained_sizes(self) -> list[int]:
-        return [self._model.weights.nbytes]
+        return [self._trained.nbytes]
 
     def trained_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        if self._model.weights.nbytes in sizes:
-            yield self._model.weights.nbytes, self.weights_digest()()
+        if self._trained.nbytes in sizes:
+            yield self._trained.nbytes, self.weights_digest()()
 
     def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
         return self.trained_digests(sizes)
 
     def begin(self, optimizer: Any, learning_rate: float) -> None:
-        self._optimizer = ArrayOptimizer(optimizer, self._model.weights, learning_rate)
+        self._optimizer = ArrayOptimizer(optimizer, self._trained, learning_rate)
 
     def default_inputs(self, records: Records) -> FloatArray:
         return features_of_order_one(self._model.features)
@@ -162,7 +189,7 @@ class SoftmaxLearner(Learner):
         """There is nothing but the weights; see :class:`Learner`."""
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[FloatArray]:
-        total = np.zeros_like(self._model.weights)
+        total = np.zeros_like(self._trained)
 
         def of_chunk(chunk: npt.NDArray[np.int64]) -> FloatArray:
             x, y = records.take(chunk)
@@ -175,7 +202,7 @@ class SoftmaxLearner(Learner):
 
     def _clipped_sum(self, x: FloatArray, y: npt.NDArray[np.int64]) -> FloatArray:
         with np.errstate(all="ignore"):
-            logits = x @ self._model.weights
+            logits = x @ self._trained
             errors = np.exp(logits - logits.max(axis=1, keepdims=True))
             errors /= errors.sum(axis=1, keepdims=True)
             is_class = (y >= 0) & (y < self._model.classes)
@@ -188,16 +215,20 @@ class SoftmaxLearner(Learner):
 
     def step(self, gradient: list[FloatArray], factor: float) -> None:
         assert self._optimizer is not None
-        self._optimizer.step(gradient[0].reshape(self._model.weights.shape), factor)
+        self._optimizer.step(gradient[0].reshape(self._trained.shape), factor)
 
     def weight_values(self) -> list[FloatArray]:
-        return [self._model.weights.copy()]
+        return [self._trained.copy()]
 
     def set_weights(self, values: list[FloatArray]) -> None:
-        self._model.weights[...] = values[0]
+        self._trained[...] = values[0]
 
     def check_unchanged(self) -> None:
-        """There is nothing but the weights; see :class:`Learner`."""
+        if self._model.weights is not self._trained:
+            raise PlanError(
+                "Something has put another array in place of the model's weights while they were "
+                "trained. Do not use this model or its score."
+            )
 
     def scores(self, records: Records) -> FloatArray:
         """Returns whether the model is right about each record; see :class:`Learner`."""
@@ -205,7 +236,7 @@ class SoftmaxLearner(Learner):
         def of_chunk(chunk: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
             x, y = records.take(chunk)
             # Not predict(), which a subclass may have written for several records at once.
-            logits = np.asarray(x, dtype=np.float64) @ self._model.weights
+            logits = np.asarray(x, dtype=np.float64) @ self._trained
             return np.asarray(np.argmax(logits, axis=1) == np.asarray(y))
 
         right = np.zeros(len(records))

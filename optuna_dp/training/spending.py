@@ -78,15 +78,9 @@ def is_stated(what: Any) -> bool:
 def _is_nothing(event: Any) -> bool:
     """Returns whether an event is that of no step at all."""
     # Start-up time: samplers hold plans; dp-accounting is slow.
-    from dp_accounting import dp_event
+    from optuna_dp.accounting.kinds.foreign import kind_of
 
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return event.count == 0 or _is_nothing(event.event)
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return all(map(_is_nothing, event.events))
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return _is_nothing(event.event)
-    return isinstance(event, dp_event.NoOpDpEvent)
+    return kind_of(event).is_nothing
 
 
 def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:
@@ -106,25 +100,35 @@ def costs_no_more(event: Any, allowed: Any, neighboring_relation: str) -> bool:
     from optuna_dp.accounting.guarantee import Guarantee
     from optuna_dp.accounting.run_profile import counted, known_by_curve, pair_of
 
-    found, limit = Guarantee(event, neighboring_relation), Guarantee(allowed, neighboring_relation)
+    guarantee, limit = (
+        Guarantee(event, neighboring_relation),
+        Guarantee(allowed, neighboring_relation),
+    )
     # Accountants of trainings do not know whether they speak of records or of clients.
-    event, allowed = found.judged_event, limit.judged_event
-    parts, most = (counted(e, neighboring_relation) for e in (event, allowed))
-    if all(key in most and part.times <= most[key].times for key, part in parts.items()):
+    event, allowed = guarantee.judged_event, limit.judged_event
+    parts, allowance = (counted(e, neighboring_relation) for e in (event, allowed))
+    if all(key in allowance and part.times <= allowance[key].times for key, part in parts.items()):
         return True
-    mine, other = _as_sgd(event), _as_sgd(allowed)
-    if mine and other and all(a <= b * (1.0 + 1e-9) for a, b in zip(mine, other, strict=True)):
+    sgd, allowed_sgd = _as_sgd(event), _as_sgd(allowed)
+    if (
+        sgd
+        and allowed_sgd
+        and all(a <= b * (1.0 + 1e-9) for a, b in zip(sgd, allowed_sgd, strict=True))
+    ):
         return True
     if curve_may_be_smallest(allowed, neighboring_relation):
         # Lazy: only such events need it.
         from optuna_dp.accounting.run_rdp import rdp_of
 
-        if len({known_by_curve(part.event, neighboring_relation) for part in most.values()}) > 1:
+        if (
+            len({known_by_curve(part.event, neighboring_relation) for part in allowance.values()})
+            > 1
+        ):
             return False
         curve, largest = (rdp_of(e, neighboring_relation) for e in (event, allowed))
         if np.any(curve > largest * (1.0 + 1e-9)):
             return False
-    if any(found.epsilon(d) > limit.epsilon(d) * (1.0 + _TOLERANCE) for d in _DELTAS):
+    if any(guarantee.epsilon(d) > limit.epsilon(d) * (1.0 + _TOLERANCE) for d in _DELTAS):
         return False
     larger, smaller = (pair_of(e, neighboring_relation) for e in (allowed, event))
     return _dominates(larger, smaller) and _dominates(larger.reversed(), smaller.reversed())
@@ -138,14 +142,14 @@ def _dominates(larger: DominatingPair, smaller: DominatingPair) -> bool:
     of it. Below the first point and beyond the last, delta may be larger by 1e-12.
     """
     steps = np.concatenate([[0.0], np.geomspace(1e-12, _LARGEST_EPSILON, 70_000), [np.inf]])
-    most = np.append(larger.delta(steps[1:-1]), larger.infinite_mass)
-    return bool(np.all(smaller.delta(steps[:-1] * (1.0 + _TOLERANCE)) <= most + 1e-12))
+    upper = np.append(larger.delta(steps[1:-1]), larger.infinite_mass)
+    return bool(np.all(smaller.delta(steps[:-1] * (1.0 + _TOLERANCE)) <= upper + 1e-12))
 
 
 def took_fewer_steps(event: Any, allowed: Any) -> bool:
     """Returns whether a DP-SGD training stopped before it had taken all steps that it may."""
-    mine, other = _as_sgd(event), _as_sgd(allowed)
-    return mine is not None and other is not None and mine[2] < other[2]
+    sgd, allowed_sgd = _as_sgd(event), _as_sgd(allowed)
+    return sgd is not None and allowed_sgd is not None and sgd[2] < allowed_sgd[2]
 
 
 def _as_sgd(event: Any) -> tuple[float, float, int] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, nullcontext
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from torch.nn.modules import activation
 
 from optuna_dp.arrays import FloatArray
 from optuna_dp.errors import InvalidArgumentError, PlanError
+from optuna_dp.training.companions import reliance
 from optuna_dp.training.gradient_norms import (
     at_least_single,
     clipping_factors,
@@ -21,14 +23,22 @@ from optuna_dp.training.gradient_norms import (
 )
 from optuna_dp.training.learner import (
     CLIPPING_MARGIN,
+    RECORDS_LOOKED_AT,
     Learner,
     by_chunk,
     mark_as_trained,
     trained_before,
+    usual_parts,
 )
 from optuna_dp.training.record_functions import RecordFunction, errors_translated, over_records
-from optuna_dp.training.records import Records, mapped
+from optuna_dp.training.records import ArrayRecords, Records, mapped
 from optuna_dp.training.schema import features_of_order_one
+from optuna_dp.training.secret_draws import (
+    SecretDraws,
+    generators_kept,
+    seed_kept_generators,
+    while_no_training_computes,
+)
 from optuna_dp.training.torch_memory import claim_memory
 from optuna_dp.training.torch_weights import TorchWeights, renew_lists_of_weights
 from optuna_dp.training.unchanged import (
@@ -40,6 +50,7 @@ from optuna_dp.training.unchanged import (
     has_own_rule_for_batches,
     holder_of,
     mode_of_a_script,
+    operators_named_in,
     reachable,
     unwraps_records,
 )
@@ -47,13 +58,15 @@ from optuna_dp.training.unchanged import (
 # Of the gradients of the records that are computed at a time.
 _GRADIENT_BYTES = 256 * 2**20
 _MOST_RECORDS_AT_A_TIME = 1024
-# Of a data set whose items may have different shapes, before the training.
-_RECORDS_LOOKED_AT = 16
+# Of computing records while other threads set seeds.
+_ATTEMPTS = 8
 # Parts of a model whose inputs are plain features: of order one, as the documentation advises.
 _DENSE = (
     *(nn.Linear, nn.Dropout, nn.Flatten, nn.Identity),
     *(nn.LayerNorm, nn.GroupNorm, nn.RMSNorm),
 )
+
+_Value = TypeVar("_Value")
 
 
 class TorchLearner(TorchWeights, Learner):
@@ -95,11 +108,15 @@ class TorchLearner(TorchWeights, Learner):
             self._score = over_records(model, score, score_argument, gradients=False)
         self._norm = clipping_norm * (1.0 - CLIPPING_MARGIN)
         self._functions, self._optimizer_factory = functions, optimizer
+        self._operators = operators_named_in({"model": model, **functions})
         self._home = self._trained[0].device
         self._device = self._move(device)
         self.on_processor = self._device.type == "cpu"
         affordable = max(1, _GRADIENT_BYTES // (4 * self.weights))
         self.chunk_size = chunk_size or min(affordable, _MOST_RECORDS_AT_A_TIME)
+        self._draws = SecretDraws(self._device)
+        self._is_seeded = False
+        self._until_closed = ExitStack()
         self._unchanged: dict[str, bytes] = {}
         self._is_taken_over = False
 
@@ -110,6 +127,7 @@ class TorchLearner(TorchWeights, Learner):
             target = torch.device(device)
             if target != self._home:
                 self._model.to(target)
+                self._left = [left.to(target) for left in self._left]
         except (RuntimeError, TypeError, AssertionError) as error:
             raise InvalidArgumentError(
                 "device", device, f"PyTorch cannot train there: {error}"
@@ -118,11 +136,20 @@ class TorchLearner(TorchWeights, Learner):
 
     @property
     def _roots(self) -> dict[str, Any]:
-        return {"model": self._model, **self._functions, "global hooks": HOOKS_OF_MODULES}
+        return {
+            "model": self._model,
+            **self._functions,
+            "global hooks": HOOKS_OF_MODULES,
+            "operators": self._operators,
+        }
+
+    @property
+    def _roots_and_optimizer(self) -> dict[str, Any]:
+        return {**self._roots, "optimizer": [self._optimizer_factory, HOOKS_OF_OPTIMIZERS]}
 
     def try_out(self, records: Records, score_records: Records | None) -> None:
         holder = holder_of(
-            {**self._roots, "optimizer": [self._optimizer_factory, HOOKS_OF_OPTIMIZERS]},
+            self._roots_and_optimizer,
             [*records.holders(), *([] if score_records is None else score_records.holders())],
         )
         if holder is not None:
@@ -164,12 +191,16 @@ class TorchLearner(TorchWeights, Learner):
                     "it reaches behind torch.func, where it would see other records",
                     "A loss or a score must use its own record only.",
                 )
+        for argument, some in (("records", records), ("score_records", score_records)):
+            if some is not None:
+                self._check_reading(argument, some)
         self.clipped_sum(records, np.zeros(0, dtype=np.int64))
         for count in (1, 2):
-            with errors_translated(self._loss_argument):
+            with while_no_training_computes(), errors_translated(self._loss_argument):
                 self._clipped(self._made_up(records, count))
             if self._score is not None and score_records is not None:
-                with errors_translated(self._score_argument), self._evaluating():
+                translated = errors_translated(self._score_argument)
+                with while_no_training_computes(), translated, self._evaluating():
                     self._scores_of(self._made_up(score_records, count))
             before, self._unchanged = self._unchanged, self._fingerprint()
             changed = difference(before, self._unchanged) if before else None
@@ -182,6 +213,63 @@ class TorchLearner(TorchWeights, Learner):
                     "A model, a loss and a score must keep nothing. Running statistics: call "
                     ".eval() on that part of the model.",
                 )
+        self._check_companions(records, score_records)
+
+    def _check_reading(self, argument: str, records: Records) -> None:
+        """Refuses a data set that notes what it reads where the training would see it.
+
+        Everything is read twice, so that a table that is made once is no matter. The second time
+        ends with another record.
+        """
+        if isinstance(records, ArrayRecords):
+            return
+        self._read_some(records)
+        before = fingerprint(self._roots_and_optimizer, [])
+        self._read_some(records, -1)
+        changed = difference(before, fingerprint(self._roots_and_optimizer, []))
+        if changed is not None:
+            raise InvalidArgumentError(
+                argument,
+                f"a data set that changes {changed}",
+                "the model, the loss or the optimizer would see there what was read of other "
+                "records",
+                "A data set must return what belongs to a record, and note it nowhere else.",
+            )
+
+    def _read_some(self, records: Records, step: int = 1) -> None:
+        looked_at = np.arange(min(len(records), RECORDS_LOOKED_AT))[::step]
+        for _ in by_chunk(records.take, looked_at, 1):
+            pass
+
+    def _check_companions(self, records: Records, score_records: Records | None) -> None:
+        """Refuses a loss or a score of a made-up record that changes with the one beside it."""
+        tried: list[tuple[str, Records, Callable[..., torch.Tensor]]] = [
+            (self._loss_argument, records, self._gradient_sizes)
+        ]
+        if self._score is not None and score_records is not None:
+            tried.append((self._score_argument, score_records, self._scores_in_rows))
+        for argument, some, rows in tried:
+            made_up, is_half = self._made_up(some, 1), self._is_half()
+            with self._evaluating() if rows == self._scores_in_rows else nullcontext():
+                found = reliance(rows, made_up, self._device, is_half=is_half)
+            self._draws.are_shared |= found.draws_are_shared
+            if found.fault is not None:
+                raise InvalidArgumentError(argument, "applied to one record", *found.fault)
+
+    def _is_half(self) -> bool:
+        """Returns whether some of the computing is in half precision."""
+        kinds = (at_least_single(weight.dtype) != weight.dtype for weight in self._trained)
+        return any(kinds) or torch.is_autocast_enabled(self._device.type)
+
+    def _gradient_sizes(self, chunk: tuple[Any, ...]) -> torch.Tensor:
+        """Returns two numbers for each parameter's gradient, shape (records, numbers)."""
+        gradients = self._gradient_rows(chunk)
+        norms = [squared_norms(gradient).sqrt() for gradient in gradients]
+        sums = [gradient.sum(1, dtype=torch.float64) for gradient in gradients]
+        return torch.stack([*norms, *sums], dim=1)
+
+    def _scores_in_rows(self, chunk: tuple[Any, ...]) -> torch.Tensor:
+        return self._scores_of(chunk).double().unsqueeze(1)
 
     def _fingerprint(self) -> dict[str, bytes]:
         renew_lists_of_weights(self._model)
@@ -198,32 +286,29 @@ class TorchLearner(TorchWeights, Learner):
 
     def _made_up(self, records: Records, count: int) -> tuple[Any, ...]:
         """Returns records of zeros; only the shapes of the first few records are used."""
-        looked_at = np.arange(min(len(records), _RECORDS_LOOKED_AT))
-        try:
-            found = records.take(looked_at)
-        except InvalidArgumentError:  # They differ in shape.
-            raise
-        except Exception:  # One of them is broken, and counts as zero.
-            one_by_one = (parts for _, parts in by_chunk(records.take, looked_at, 1))
-            whole = next((parts for parts in one_by_one if parts is not None), None)
-            if whole is None:
-                raise
-            found = whole
-        first = self.on_device(found)
+        first = self.on_device(usual_parts(records))
         return tuple(
             mapped(lambda part: part.new_zeros((count, *part.shape[1:])), part) for part in first
         )
 
     def take_over(self, trial: int) -> None:
         # Frozen layers and teachers that another run has trained are refused as well.
-        mark_as_trained(self._trained, trial, self._used_parameters())
-        if not claim_memory(self._trained, self._used_parameters()):
+        used = self._used_tensors()
+        mark_as_trained(self._trained, trial, used)
+        if not claim_memory(self._trained, used):
             raise trained_before()
         self._is_taken_over = True
+        self._until_closed.enter_context(generators_kept(self._device))
 
-    def _used_parameters(self) -> list[nn.Parameter]:
-        found = {id(part): part for _, part in reachable(self._roots)}
-        return [part for part in found.values() if isinstance(part, nn.Parameter)]
+    def seed_readers(self, *records: Records) -> None:
+        for some in records:
+            seed_kept_generators(some.holders())
+
+    def _used_tensors(self) -> list[torch.Tensor]:
+        """Returns all tensors that the training uses, as the anchors of a loss, and buffers."""
+        roots = {**self._roots, "optimizer": self._optimizer_factory}
+        found = {id(part): part for _, part in reachable(roots)}
+        return [part for part in found.values() if isinstance(part, torch.Tensor)]
 
     def trained_sizes(self) -> list[int]:
         return [weight.nbytes for weight in self._trained]
@@ -232,18 +317,49 @@ class TorchLearner(TorchWeights, Learner):
         return _digests(self._trained, sizes)
 
     def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        return _digests(self._used_parameters(), sizes)
+        return _digests(self._used_tensors(), sizes)
 
     def clipped_sum(self, records: Records, batch: npt.NDArray[np.int64]) -> list[torch.Tensor]:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> list[torch.Tensor]:
-            return self._clipped(self.on_device(records.take(chunk)))
+            return self._computed(self._clipped, records, chunk)
 
+        self._draws.begin_step()
         totals = self._zeros()
         for _, sums in by_chunk(of_chunk, batch, self.chunk_size):
             if sums is not None:
                 for total, part in zip(totals, sums, strict=True):
                     total += part
+        self._check_seed()
         return totals
+
+    def _computed(
+        self,
+        compute: Callable[[tuple[Any, ...]], _Value],
+        records: Records,
+        chunk: npt.NDArray[np.int64],
+    ) -> _Value:
+        """Returns what is computed of some records, with draws that nobody can know.
+
+        Another thread of the script may seed a generator meanwhile. Then it is computed again.
+        """
+        with self._draws.for_reading():
+            parts = self.on_device(records.take(chunk))
+        for _ in range(_ATTEMPTS):
+            with self._draws.for_computing():
+                value = compute(parts)
+                if self._draws.are_secret():
+                    return value
+        self._is_seeded = True
+        return value
+
+    def _check_seed(self) -> None:
+        """Raises an error if the training has set seeds by itself; no record decides that."""
+        if self._is_seeded:
+            raise PlanError(
+                "The model or the loss sets the seed of PyTorch's generator while the training "
+                "computes, so the draws of each record, as for dropout, are known. Do not use "
+                "this model or its score. Call torch.manual_seed before the training."
+            )
 
     def _zeros(self) -> list[torch.Tensor]:
         return [
@@ -253,16 +369,19 @@ class TorchLearner(TorchWeights, Learner):
 
     def _clipped(self, chunk: tuple[Any, ...]) -> list[torch.Tensor]:
         """Returns the sum of the clipped gradients of some records, a vector for each weight."""
-        values = {n: w.detach() for n, w in zip(self._names, self._trained, strict=True)}
-        by_name = self._gradients(values, *chunk)
-        gradients = [
-            by_name[name].flatten(1) if by_name[name].ndim > 1 else by_name[name].unsqueeze(1)
-            for name in self._names
-        ]
-        gradients = [gradient.to(at_least_single(gradient.dtype)) for gradient in gradients]
+        gradients = [g.to(at_least_single(g.dtype)) for g in self._gradient_rows(chunk)]
         squares = torch.stack([squared_norms(gradient) for gradient in gradients]).sum(0)
         factors = clipping_factors(squares, self._norm)
         return [weighted_sum(factors, gradient) for gradient in gradients]
+
+    def _gradient_rows(self, chunk: tuple[Any, ...]) -> list[torch.Tensor]:
+        """Returns the gradients of some records for each weight, one in each row."""
+        values = {n: w.detach() for n, w in zip(self._names, self._trained, strict=True)}
+        by_name = self._gradients(values, *chunk)
+        return [
+            by_name[name].flatten(1) if by_name[name].ndim > 1 else by_name[name].unsqueeze(1)
+            for name in self._names
+        ]
 
     def weights_digest(self) -> Callable[[], bytes]:
         model = self._model
@@ -286,15 +405,17 @@ class TorchLearner(TorchWeights, Learner):
 
     def scores(self, records: Records) -> FloatArray:
         def of_chunk(chunk: npt.NDArray[np.int64]) -> FloatArray:
-            numbers = self._scores_of(self.on_device(records.take(chunk)))
+            numbers = self._computed(self._scores_of, records, chunk)
             clipped = numbers.double().nan_to_num(nan=0.0).clamp(0.0, 1.0)
             return np.asarray(clipped.cpu().numpy(), dtype=np.float64)
 
+        self._draws.begin_step()
         scores = np.zeros(len(records))
         with self._evaluating():
             for chunk, numbers in by_chunk(of_chunk, np.arange(len(records)), self.chunk_size):
                 if numbers is not None:
                     scores[chunk] = numbers
+        self._check_seed()
         return scores
 
     def _scores_of(self, chunk: tuple[Any, ...]) -> torch.Tensor:
@@ -306,13 +427,16 @@ class TorchLearner(TorchWeights, Learner):
 
     def close(self) -> None:
         super().close()
+        self._until_closed.close()
         if self._device != self._home:
             self._model.to(self._home)
         if self._is_taken_over:  # The weights may be in other memory by now.
             claim_memory(self._trained, [])
 
 
-def _digests(weights: list[nn.Parameter], sizes: Collection[int]) -> Iterator[tuple[int, bytes]]:
+def _digests(
+    weights: Iterable[torch.Tensor], sizes: Collection[int]
+) -> Iterator[tuple[int, bytes]]:
     for weight in weights:
         if weight.nbytes in sizes:
             yield weight.nbytes, digest_of_values([weight])

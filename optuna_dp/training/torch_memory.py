@@ -24,30 +24,32 @@ class _Block:
     end: int
     reference: StorageWeakRef
 
-    def overlaps(self, other: _Block) -> bool:
-        return self.device == other.device and self.start < other.end and other.start < self.end
+    def overlaps(self, block: _Block) -> bool:
+        return self.device == block.device and self.start < block.end and block.start < self.end
 
 
 _lock = threading.Lock()
 _trained_blocks: list[_Block] = []
 
 
-def claim_memory(trained: Iterable[torch.Tensor], used: Iterable[torch.Tensor]) -> bool:
+def claim_memory(trained: Iterable[torch.Tensor], used_tensors: Iterable[torch.Tensor]) -> bool:
     """Takes the memory of what is to be trained, once.
 
     Args:
         trained: The tensors that are to be trained.
-        used: All tensors that the training uses, trained or not.
+        used_tensors: All tensors that the training uses, trained or not.
 
     Returns:
-        False, and takes nothing, if memory of ``used`` was taken before and is still in use.
+        False, and takes nothing, if memory of ``used_tensors`` was taken before and is in use.
     """
-    wanted, looked_at = _blocks(trained), _blocks(used)
+    blocks, looked_at = _blocks(trained), _blocks(used_tensors)
     with _lock:
         _trained_blocks[:] = [block for block in _trained_blocks if not block.reference.expired()]
-        if any(block.overlaps(other) for block in _trained_blocks for other in looked_at):
+        if any(
+            block.overlaps(used_block) for block in _trained_blocks for used_block in looked_at
+        ):
             return False
-        _trained_blocks.extend(wanted)
+        _trained_blocks.extend(blocks)
         return True
 
 

@@ -37,9 +37,11 @@ class TorchWeights(Rehearsable):
         self.weights = sum(weight.numel() for weight in self._trained)
         self._optimizer: torch.optim.Optimizer | None = None
         self._rates: list[float] = []
-        self._left: list[torch.Tensor] = []  # Copies of the weights, as they were last left here.
+        # Copies of the weights, as they were last left here.
+        self._left = [weight.detach().clone() for weight in self._trained]
 
     def begin(self, optimizer: str | OptimizerFactory, learning_rate: float) -> None:
+        self.check_left()
         # A step without a gradient, to see that it works; it may decay weights.
         tried = torch_optimizer(optimizer, self._trained, learning_rate)
         before = [weight.detach().clone() for weight in self._trained]
@@ -58,7 +60,6 @@ class TorchWeights(Rehearsable):
             self._forget_gradients()
         self._optimizer = torch_optimizer(optimizer, self._trained, learning_rate)
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
-        self._left = [weight.detach().clone() for weight in self._trained]
 
     def step(self, gradient: list[torch.Tensor], factor: float) -> None:
         assert self._optimizer is not None
@@ -72,7 +73,7 @@ class TorchWeights(Rehearsable):
 
     def check_left(self) -> None:
         """Raises :class:`PlanError` if anything but a step has moved the weights."""
-        for weight, left in zip(self._trained, self._left, strict=False):
+        for weight, left in zip(self._trained, self._left, strict=True):
             if not torch.equal(_bits(weight), _bits(left)):
                 raise PlanError(
                     "Something has changed the trained weights between two steps, without noise: "
@@ -81,7 +82,7 @@ class TorchWeights(Rehearsable):
                 )
 
     def _keep_left(self) -> None:
-        for weight, left in zip(self._trained, self._left, strict=False):
+        for weight, left in zip(self._trained, self._left, strict=True):
             left.copy_(weight.detach())
 
     def weight_values(self) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +20,7 @@ import numpy as np
 from optuna_dp import validation
 from optuna_dp.errors import InvalidArgumentError, MissingExtraError, PlanError
 from optuna_dp.training.fidelity import Fidelity
-from optuna_dp.training.learner import Learner
+from optuna_dp.training.learner import Learner, checked_clipping_norm
 from optuna_dp.training.noise import GeneratorNoise, Noise, SecureNoise, is_affordable
 from optuna_dp.training.optimizers import OptimizerFactory
 from optuna_dp.training.records import (
@@ -29,7 +30,7 @@ from optuna_dp.training.records import (
     read_records,
     refuse_as_inputs,
 )
-from optuna_dp.training.rehearsal import Rehearsal, rehearsed
+from optuna_dp.training.rehearsal import Rehearsal, default_optimizer, rehearsed
 from optuna_dp.training.run_endings import TrainedWeights, check_at_end
 from optuna_dp.training.sampling import poisson_sample
 from optuna_dp.training.schedules import DEFAULT_SCHEDULE, Schedule
@@ -144,6 +145,9 @@ def train(
         * The loss is a function of one record. Its gradient has L2 norm ``clipping_norm`` at most,
           over all trained parameters together; one that is not finite counts as zero. So does a
           record that raises an error, and its score counts as 0: no record makes a run fail.
+        * What a model, a loss or a data set draws, as for dropout, comes from generators of
+          Python, numpy and PyTorch that the operating system has seeded. They are put back
+          afterwards, except for generators that a data set keeps in its attributes.
         * Each of the ``run.steps`` steps has Gaussian noise of standard deviation
           ``run.noise_multiplier * clipping_norm`` in the sum, and divides it by the public
           ``run.batch_size``. Optimizer, schedule and averages see nothing else.
@@ -183,7 +187,9 @@ def train(
         score_size: The public number of disjoint records to score, fixed beforehand.
         optimizer: "sgd", "momentum", "adam" or "adamw", or a function that makes one:
             ``lambda parameters, learning_rate: torch.optim.RMSprop(parameters, learning_rate)``.
-            By default Adam.
+            By default plain SGD where a single matrix is trained, as in a softmax regression or
+            a last layer, and Adam elsewhere. If noise alone would allow SGD steps that a loss may
+            not bear, Adam is taken there too.
         learning_rate: The rate of the first step. By default it is rehearsed on ``inputs``: see
             :func:`optuna_dp.rehearse_module`.
         inputs: Made-up or public inputs for the rehearsal, as the model is called with them, a
@@ -228,7 +234,7 @@ def train(
     process = os.getpid()
     trial = _checked_run(run).granted_trial()
     refuse_second(trial, TRAINING)
-    norm = validation.positive("clipping_norm", clipping_norm)
+    norm = checked_clipping_norm(clipping_norm)
     if physical_batch_size is not None:
         validation.whole("physical_batch_size", physical_batch_size, 1)
     if type(schedule) is not Schedule:  # One of a script's own may have read records.
@@ -244,11 +250,16 @@ def train(
     refuse_as_inputs(inputs, all_records, *([scored.records] if scored and is_private else []))
     learner = _learner(model, functions, norm, physical_batch_size, device, optimizer)
     try:
-        kind = "adam" if optimizer is None else optimizer
+        kind = default_optimizer(learner) if optimizer is None else optimizer
         learner.try_out(all_records, None if scored is None else scored.records)
         rehearsal = None
         if learning_rate is None:
             rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            if optimizer is None and rehearsal.remarks:  # Steps of SGD would be too long.
+                kind = "adam"
+                rehearsal = _rehearsal(run, learner, all_records, inputs, kind, schedule, norm)
+            for remark in rehearsal.remarks:
+                warnings.warn(remark, UserWarning, stacklevel=3)  # Of the caller's line.
             learner.keep_in_mind()
         rate = (
             validation.positive("learning_rate", learning_rate)
@@ -259,13 +270,14 @@ def train(
         noise = _noise(secure_noise, learner, run)
         beginning = refuse_copies(trial, learner)
         learner.take_over(trial.number)
+        learner.seed_readers(all_records, *([] if scored is None else [scored.records]))
         training_claim = claim(trial, TRAINING, by=BY_ENGINE)
         _take_steps(run, learner, all_records, noise, norm, schedule, process, show_progress)
         learner.check_unchanged()
         training_claim.finish(steps=run.steps, noise=noise.word)
         remember(trial, learner, beginning)
         check_at_end(trial, TrainedWeights(trial, learner.weights_digest()))
-        value = None if not functions.has_score else _score(run, trial, learner, scored)
+        value = None if not functions.has_score else _score(run, trial, learner, scored, process)
     finally:
         learner.close()
     return Trained(model, value, rate, rehearsal)
@@ -294,7 +306,7 @@ def _rehearsal(
 
 
 def _checked_run(run: Any) -> Fidelity:
-    if not isinstance(run, Fidelity):
+    if type(run) is not Fidelity:  # One of a script's own may say other numbers each time.
         raise InvalidArgumentError(
             "run", run, "it must be what optuna_dp.fidelity(trial) returned"
         )
@@ -493,18 +505,24 @@ def _take_steps(
     def gradient(step: int) -> list[Any]:
         if show_progress and step:
             _show(step, run.steps)
+        _refuse_fork(process)  # PyTorch computes no gradients in a fork, and may wait for ever.
         batch = poisson_sample(len(records), sample_rate)
         totals = learner.clipped_sum(records, batch)
-        if os.getpid() != process:
-            raise PlanError(
-                "This process was forked while a training was under way. Noise is not to be "
-                "drawn twice, so only the process that began the training goes on."
-            )
+        _refuse_fork(process)
         return [noise.added_to(total, scale) / batch_size for total in totals]
 
     take_steps(learner, gradient, run.steps, schedule)
     if show_progress:
         _show(run.steps, run.steps)
+
+
+def _refuse_fork(process: int) -> None:
+    """Refuses to draw noise in another process than the one that began the training."""
+    if os.getpid() != process:
+        raise PlanError(
+            "This process was forked while a training was under way. Noise is not to be drawn "
+            "twice, so only the process that began the training goes on."
+        )
 
 
 def _show(step: int, steps: int) -> None:
@@ -514,7 +532,13 @@ def _show(step: int, steps: int) -> None:
         print(f"\rprivate training: step {step} of {steps}", end=end, file=sys.stderr, flush=True)
 
 
-def _score(run: Fidelity, trial: Trial, learner: Learner, scored: _ScoredRecords | None) -> float:
+def _score(
+    run: Fidelity,
+    trial: Trial,
+    learner: Learner,
+    scored: _ScoredRecords | None,
+    process: int,
+) -> float:
     """Returns the score that a plan charges for; 0.0 if it charges for none."""
     if scored is None:
         return 0.0
@@ -529,6 +553,7 @@ def _score(run: Fidelity, trial: Trial, learner: Learner, scored: _ScoredRecords
     score_claim = claim(trial, SCORE, by=BY_ENGINE)
     values = learner.scores(scored.records)
     learner.check_unchanged()
+    _refuse_fork(process)
     value = private_mean(
         values,
         lower=0.0,

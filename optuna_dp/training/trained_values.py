@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import Protocol
 
 from optuna.storages import BaseStorage
 from optuna.trial import Trial
 
 from optuna_dp.errors import InvalidArgumentError
 from optuna_dp.optuna_internals import storage_of, study_id_of
-from optuna_dp.training.learner import Learner
 
 # Of a model, its largest weights are enough to know it again.
 _KEPT_OF_A_MODEL = 8
@@ -31,7 +32,17 @@ _digests: weakref.WeakKeyDictionary[BaseStorage, dict[int, dict[int, set[bytes]]
 )
 
 
-def refuse_copies(trial: Trial, learner: Learner) -> frozenset[bytes]:
+class TrainedModel(Protocol):
+    """A model that is known again by its numbers; see :class:`Learner`."""
+
+    def trained_sizes(self) -> list[int]: ...
+
+    def trained_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]: ...
+
+    def used_digests(self, sizes: Collection[int]) -> Iterator[tuple[int, bytes]]: ...
+
+
+def refuse_copies(trial: Trial, learner: TrainedModel) -> frozenset[bytes]:
     """Refuses a model with weights that are equal to what another run of the study has trained.
 
     Args:
@@ -45,8 +56,8 @@ def refuse_copies(trial: Trial, learner: Learner) -> frozenset[bytes]:
         InvalidArgumentError: If some are.
     """
     with _lock:
-        known = _digests_of(trial)
-        by_size = {size: frozenset(digests) for size, digests in known.items()}
+        digests_by_size = _digests_of(trial)
+        by_size = {size: frozenset(digests) for size, digests in digests_by_size.items()}
     for size, digest in learner.used_digests(by_size):
         if digest in by_size[size]:
             raise InvalidArgumentError(
@@ -58,7 +69,7 @@ def refuse_copies(trial: Trial, learner: Learner) -> frozenset[bytes]:
     return frozenset(digest for _, digest in learner.trained_digests(_largest(learner)))
 
 
-def remember(trial: Trial, learner: Learner, beginning: frozenset[bytes]) -> None:
+def remember(trial: Trial, learner: TrainedModel, beginning: frozenset[bytes]) -> None:
     """Keeps digests of what a training has left, for the runs after it.
 
     Args:
@@ -66,15 +77,15 @@ def remember(trial: Trial, learner: Learner, beginning: frozenset[bytes]) -> Non
         learner: Its model, after the last step.
         beginning: What :func:`refuse_copies` returned.
     """
-    left = list(learner.trained_digests(_largest(learner)))
+    trained_digests = list(learner.trained_digests(_largest(learner)))
     with _lock:
-        known = _digests_of(trial)
-        for size, digest in left:
+        digests_by_size = _digests_of(trial)
+        for size, digest in trained_digests:
             if digest not in beginning:
-                known[size].add(digest)
+                digests_by_size[size].add(digest)
 
 
-def _largest(learner: Learner) -> list[int]:
+def _largest(learner: TrainedModel) -> list[int]:
     """Returns the sizes of the weights that a model is known again by."""
     sizes = [size for size in learner.trained_sizes() if size >= _FEWEST_BYTES]
     return sorted(sizes, reverse=True)[:_KEPT_OF_A_MODEL]

@@ -13,6 +13,7 @@ by them, so at most one goes on. If two claim at the same moment, neither does.
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,10 @@ BY_ENGINE = "odp.train"
 BY_OPACUS = "odp.opacus.make_private"
 BY_RUN_SCORE = "run.score"
 _TOKEN_BYTES = 8
+# What trials of this process have claimed. A copy of a study in memory has a storage of its own,
+# and no claim of one storage is seen in the other; but it is the same trial.
+_claiming = threading.Lock()
+_claimed: set[tuple[str, int, str, str]] = set()
 
 
 def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
@@ -45,8 +50,8 @@ def note(trial: optuna.Trial, key: str, **facts: Any) -> None:
 def noted(trial: FrozenTrial, key: str) -> Mapping[str, Any] | None:
     """Returns a trial's own note, None if there is none."""
     record = trial.system_attrs.get(key)
-    own = isinstance(record, Mapping) and record.get("number") == trial.number
-    return record if own else None
+    is_own = isinstance(record, Mapping) and record.get("number") == trial.number
+    return record if is_own else None
 
 
 def stored_trial(trial: optuna.Trial) -> FrozenTrial:
@@ -95,21 +100,31 @@ def claim(trial: optuna.Trial, kind: str, *, by: str, **facts: Any) -> Claim:
         The claim, to be finished.
 
     Raises:
-        PlanError: If the trial has claimed one already, or its storage shows another claim.
+        PlanError: If the trial or a copy of it has claimed one already, or its storage shows
+            another claim.
     """
-    own = Claim(trial, f"{kind}:{secrets.token_hex(_TOKEN_BYTES)}", {"by": by, **facts})
-    note(trial, own.key, **own.facts)
-    others = [key for key in claims(stored_trial(trial), kind) if key != own.key]
-    if others:
-        own.withdraw()
+    with _claiming:
+        if _identity(trial, kind) in _claimed:
+            raise PlanError(_SECOND[kind].format(number=trial.number))
+        _claimed.add(_identity(trial, kind))
+    new_claim = Claim(trial, f"{kind}:{secrets.token_hex(_TOKEN_BYTES)}", {"by": by, **facts})
+    note(trial, new_claim.key, **new_claim.facts)
+    earlier_claims = [key for key in claims(stored_trial(trial), kind) if key != new_claim.key]
+    if earlier_claims:
+        new_claim.withdraw()
         raise PlanError(_SECOND[kind].format(number=trial.number))
-    return own
+    return new_claim
 
 
 def refuse_second(trial: optuna.Trial, kind: str) -> None:
     """Refuses a training or a score of a trial that has claimed one; see :func:`claim`."""
-    if claims(stored_trial(trial), kind):
+    if claims(stored_trial(trial), kind) or _identity(trial, kind) in _claimed:
         raise PlanError(_SECOND[kind].format(number=trial.number))
+
+
+def _identity(trial: optuna.Trial, kind: str) -> tuple[str, int, str, str]:
+    """Returns what a trial and its copies in this process have in common, for a kind of claim."""
+    return trial.study.study_name, trial.number, str(trial.datetime_start), kind
 
 
 def claims(trial: FrozenTrial, kind: str) -> dict[str, Mapping[str, Any]]:

@@ -17,6 +17,7 @@ import secrets
 import sys
 import types
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._library.custom_ops import OPDEFS
 from torch.nn.modules.module import (
     _global_backward_hooks,
     _global_backward_pre_hooks,
@@ -44,6 +46,10 @@ _NOT_FOLLOWED = ("optuna", "optuna_dp", "logging", "threading", "tqdm", "weakref
 # something.
 _NO_SCRIPTS = frozenset({*_LIBRARIES, *_NOT_FOLLOWED, *sys.stdlib_module_names})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+# Methods that a loss or a score of one record does not call. They may name the records.
+_NOT_CALLED = frozenset(
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__del__", "__repr__", "__str__"}
+)
 # What takes a tensor of one record back to that of all records which are computed with it.
 _UNWRAPPING = frozenset({"debug_unwrap", "get_unwrapped", "_functorch"})
 # What PyTorch calls for every module and every optimizer of the process.
@@ -53,9 +59,34 @@ HOOKS_OF_MODULES = (
     _global_backward_pre_hooks,
     _global_backward_hooks,
 )
+# Methods by which a loss, a score or an optimizer is called.
+_CALLED = ("__call__", "step")
 HOOKS_OF_OPTIMIZERS = (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
 
 Fingerprint = dict[str, bytes]
+
+
+def operators_named_in(roots: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the custom operators of scripts that functions name, by name.
+
+    A function calls them by ``torch.ops``, where they are not found.
+
+    Args:
+        roots: The objects from which the functions can be reached, by name.
+    """
+    names: set[str] = set()
+    for _, value in reachable(roots):
+        if isinstance(value, types.FunctionType) and not _is_of(value, _LIBRARIES):
+            names |= _names_in(value.__code__)[1]
+    return {
+        name: operator
+        for name, operator in list(OPDEFS.items())
+        if name.split("::")[-1] in names and _is_of_a_script(_module(operator))
+    }
+
+
+def _module(operator: Any) -> str:
+    return str(getattr(getattr(operator, "_init_fn", None), "__module__", "torch"))
 
 
 def fingerprint(roots: Mapping[str, Any], moving: list[torch.Tensor]) -> Fingerprint:
@@ -65,8 +96,8 @@ def fingerprint(roots: Mapping[str, Any], moving: list[torch.Tensor]) -> Fingerp
         roots: The objects, by name.
         moving: The trained tensors. They and what shares their memory are left out.
     """
-    storages = {_storage(tensor) for tensor in moving}
-    return {path: _value_digest(value, storages) for path, value in reachable(roots)}
+    memories = _Memories(moving)
+    return {path: _value_digest(value, memories) for path, value in reachable(roots)}
 
 
 def digest_of_values(tensors: list[torch.Tensor]) -> bytes:
@@ -90,7 +121,9 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
         records: The arrays and data sets of the records.
     """
     same = {id(record) for record in records}
-    intervals = [interval for record in records if (interval := _interval(record)) is not None]
+    intervals = _merged(
+        [interval for record in records if (interval := _interval(record)) is not None]
+    )
     for path, value in reachable(roots):
         if id(value) in same:
             return path
@@ -103,8 +136,9 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
 def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields what can be reached from some objects, with a name for each.
 
-    Attributes of objects and of their classes are followed, and the variables that functions
-    hold. Of a module that a function names, the variables that the function names as well.
+    Attributes of objects and of their classes are followed, their methods and properties, and the
+    variables that functions hold. Of a module that a function names or imports, the variables that
+    the function names as well.
 
     Args:
         roots: The objects, by name.
@@ -134,7 +168,12 @@ def has_own_rule_for_batches(value: Any) -> bool:
 
 
 def unwraps_records(value: Any) -> bool:
-    """Returns whether a script's function names what takes it from one record to all others."""
+    """Returns whether a script's function names what takes it from one record to all others.
+
+    Or whether it is that function itself, under another name.
+    """
+    if isinstance(value, types.BuiltinFunctionType):
+        return str(value.__module__) == "torch._C._functorch"
     if not isinstance(value, types.FunctionType) or not _is_of_a_script(str(value.__module__)):
         return False
     return not _UNWRAPPING.isdisjoint(_names_in(value.__code__)[1])
@@ -173,10 +212,14 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.MethodType):
         yield ".__self__", value.__self__
         yield ".__func__", value.__func__
+        if not isinstance(value.__self__, type | torch.nn.Module):
+            yield from _methods(type(value.__self__), (value.__func__.__name__,))
     elif isinstance(value, types.FunctionType):
         yield from held_by(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    elif isinstance(value, weakref.ReferenceType):
+        yield ".referent", value()
     elif isinstance(value, contextvars.ContextVar):
         yield ".value", value.get(None)
     elif isinstance(value, types.GeneratorType):
@@ -193,11 +236,14 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         for kind in value.__mro__:
             if _is_of_a_script(str(kind.__module__)):
                 yield from ((f".{name}", part) for name, part in _class_data(kind))
+        yield from _methods(value, _CALLED)
     elif not isinstance(value, types.ModuleType) and not _is_of(value, _NOT_FOLLOWED):
         if hasattr(value, "__dict__"):
             yield from ((f".{name}", part) for name, part in vars(value).items())
         if not isinstance(value, torch.nn.Module) and _pickles_by_itself(type(value)):
             yield ".state", _state(value)
+        if not isinstance(value, torch.nn.Module):
+            yield from _methods(type(value), _CALLED)
         for kind in type(value).__mro__:
             if isinstance(value, torch.nn.Module) and not _is_of(kind, _LIBRARIES):
                 yield from ((f".{kind.__name__}.{n}", v) for n, v in _class_values(kind))
@@ -247,23 +293,31 @@ def held_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     if not _is_of(function, _LIBRARIES):
         for name in sorted(global_names):
             yield from _variable(name, function.__globals__.get(name), all_names)
+        package = function.__globals__.get("__package__") or ""
+        for name in sorted(all_names - global_names):
+            for imported in (name, f"{package}.{name}"):
+                if imported in sys.modules:
+                    yield from _variable(name, sys.modules[imported], all_names)
 
 
-def _variable(name: str, value: Any, names: frozenset[str]) -> Iterator[tuple[str, Any]]:
+def _variable(
+    name: str, value: Any, names: frozenset[str], outer: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, Any]]:
     """Yields what a function reaches by a variable.
 
     Args:
         name: The variable.
         value: Its value.
         names: All names of variables and attributes in the function.
+        outer: The modules that the path goes through, by their id.
     """
     if not isinstance(value, types.ModuleType):
         yield f".{name}", value
     elif _is_of_a_script(value.__name__):
         for inner in sorted(names & vars(value).keys()):
             part = vars(value)[inner]
-            if not isinstance(part, types.ModuleType):
-                yield f".{name}.{inner}", part
+            if id(part) not in outer:
+                yield from _variable(f"{name}.{inner}", part, names, outer | {id(value)})
 
 
 @functools.lru_cache(maxsize=1024)
@@ -283,17 +337,57 @@ def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(global_names), frozenset(all_names)
 
 
+def _methods(kind: type, called: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yields methods of scripts that are called, and those that they name.
+
+    Others are not followed: a script's class may have an objective, which knows the records.
+    """
+    functions = {
+        name: value
+        for base in reversed(kind.__mro__)
+        if _is_of_a_script(str(base.__module__))
+        for name, value in vars(base).items()
+        if isinstance(value, types.FunctionType)
+    }
+    waiting, found = [name for name in called if name in functions], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            yield f".{name}", functions[name]
+            waiting += _names_in(functions[name].__code__)[1] & functions.keys()
+
+
 def _class_data(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yields what a class holds besides its methods."""
+    """Yields what a class holds, its methods included."""
     for name, value in vars(kind).items():
-        if not name.startswith("__") and not hasattr(type(value), "__get__"):
+        if functions := _functions_of(value):
+            if name not in _NOT_CALLED:
+                yield from ((name, function) for function in functions)
+        elif not name.startswith("__") and not hasattr(type(value), "__get__"):
             yield name, value
 
 
+def _functions_of(value: Any) -> list[types.FunctionType]:
+    """Returns the functions behind what a class has as a method or a property."""
+    if isinstance(value, property):
+        functions: tuple[Any, ...] = (value.fget, value.fset)
+    elif isinstance(value, staticmethod | classmethod):
+        functions = (value.__func__,)
+    elif isinstance(value, functools.cached_property | functools.partialmethod):
+        functions = (value.func,)
+    else:
+        functions = (value,)
+    return [function for function in functions if isinstance(function, types.FunctionType)]
+
+
 def _class_values(kind: type) -> Iterator[tuple[str, Any]]:
-    kinds = (*_SCALARS, torch.Tensor, np.ndarray, list, dict, set, types.FunctionType)
+    kinds = (*_SCALARS, torch.Tensor, np.ndarray, list, dict, set)
     for name, value in vars(kind).items():
-        if isinstance(value, kinds) and not (name.startswith("__") and name != "__call__"):
+        if functions := _functions_of(value):
+            if name not in _NOT_CALLED:
+                yield from ((name, function) for function in functions)
+        elif isinstance(value, kinds) and not name.startswith("__"):
             yield name, value
 
 
@@ -320,13 +414,41 @@ def _is_wrapped(tensor: torch.Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
-def _storage(tensor: torch.Tensor) -> Any:
-    """Returns what identifies a tensor's memory."""
+class _Memories:
+    """The memory of some tensors, without what lies beside it in the same storages."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        spans = [span for tensor in tensors if (span := _span(tensor)) is not None]
+        self._spans: list[tuple[Any, int, int]] = []
+        for device, start, end in sorted(spans, key=lambda span: (str(span[0]), *span[1:])):
+            if self._spans and self._spans[-1][0] == device and start <= self._spans[-1][2]:
+                _, start, last = self._spans.pop()
+                end = max(end, last)
+            self._spans.append((device, start, end))
+        self._without = {id(tensor) for tensor in tensors if _span(tensor) is None}
+
+    def hold(self, tensor: torch.Tensor) -> bool:
+        """Returns whether all of a tensor lies within their memory, without a gap."""
+        span = _span(tensor)
+        if span is None:
+            return id(tensor) in self._without
+        return any(
+            span[0] == other[0] and other[1] <= span[1] and span[2] <= other[2]
+            for other in self._spans
+        )
+
+
+def _span(tensor: torch.Tensor) -> tuple[Any, int, int] | None:
+    """Returns device, first and last address of a tensor's own numbers; None if it has none."""
     try:
-        address = tensor.untyped_storage().data_ptr()
+        start = tensor.data_ptr()
     except (RuntimeError, NotImplementedError):
-        address = 0
-    return (tensor.device, address) if address else id(tensor)
+        return None
+    if not start:
+        return None
+    steps = zip(tensor.stride(), tensor.shape, strict=True)
+    numbers = 1 + sum(stride * (length - 1) for stride, length in steps)
+    return tensor.device, start, start + numbers * tensor.element_size()
 
 
 def _interval(value: Any) -> tuple[Any, int, int] | None:
@@ -346,16 +468,27 @@ def _interval(value: Any) -> tuple[Any, int, int] | None:
     return None
 
 
+def _merged(intervals: list[tuple[Any, int, int]]) -> list[tuple[Any, int, int]]:
+    """Returns the same memory in fewer pieces: records of a list are views of few arrays."""
+    pieces: list[tuple[Any, int, int]] = []
+    for device, start, end in sorted(set(intervals)):
+        if pieces and pieces[-1][0] == device and start <= pieces[-1][2]:
+            device, start, last = pieces.pop()
+            end = max(end, last)
+        pieces.append((device, start, end))
+    return pieces
+
+
 def _overlap(first: tuple[Any, int, int], second: tuple[Any, int, int]) -> bool:
     return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
 
 
-def _value_digest(value: Any, moving: set[Any]) -> bytes:
+def _value_digest(value: Any, moving: _Memories) -> bytes:
     if isinstance(value, torch.Tensor):
         if _is_wrapped(value):
             # A tensor that exists inside of a step only; no two of them are the same.
             return secrets.token_bytes(16)
-        return b"trained" if _storage(value) in moving else _tensor_digest(value)
+        return b"trained" if moving.hold(value) else _tensor_digest(value)
     if isinstance(value, np.ndarray) and value.dtype != object:
         return _digest(f"{value.dtype}{value.shape}", [value.tobytes()])
     if isinstance(value, _SCALARS) or type(value).__module__ == "torch":

@@ -77,14 +77,14 @@ def _listed(
         if not isinstance(point, Mapping) or not all(isinstance(key, str) for key in point):
             raise InvalidArgumentError(name, point, "it must be a dict of parameters by name")
         try:
-            own = json.loads(canonical_json(dict(point)))
+            stored_point = json.loads(canonical_json(dict(point)))
         except (TypeError, ValueError):
             raise InvalidArgumentError(
                 name, point, "its values must be None, bool, int, float or str, and finite"
             ) from None
         if space is not None:
-            _check_contained(name, own, space)
-        points.append({key: own[key] for key in point})
+            _check_contained(name, stored_point, space)
+        points.append({key: stored_point[key] for key in point})
     _check_share_a_name(points)
     return _fixed("list", points)
 

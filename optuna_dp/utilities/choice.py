@@ -80,31 +80,31 @@ class Choice(Record):
             raise ValueError("it holds a negative number")
 
 
-def choices(study: Study, plan: StudyPlan) -> dict[int, Choice]:
-    """Returns what has been recorded, by stage."""
-    found: dict[int, Choice] = {}
-    for trial in trials_of(study):
+def choices(trials: Sequence[FrozenTrial], plan: StudyPlan) -> dict[int, Choice]:
+    """Returns what has been recorded among all trials of a study, by stage."""
+    choice_of_stage: dict[int, Choice] = {}
+    for trial in trials:
         if CHOICE_KEY in trial.system_attrs:
             choice = Choice.from_json(trial.system_attrs[CHOICE_KEY])
             if choice.nonce == plan.nonce:
-                found.setdefault(choice.stage, choice)
-    return found
+                choice_of_stage.setdefault(choice.stage, choice)
+    return choice_of_stage
 
 
-def final_choice(study: Study, plan: StudyPlan) -> Choice | None:
+def final_choice(trials: Sequence[FrozenTrial], plan: StudyPlan) -> Choice | None:
     """Returns the finished choice, or None."""
-    return next((c for c in choices(study, plan).values() if c.finished), None)
+    return next((c for c in choices(trials, plan).values() if c.finished), None)
 
 
-def choice_after(study: Study, plan: StudyPlan, stage: int) -> Choice | None:
+def choice_after(trials: Sequence[FrozenTrial], plan: StudyPlan, stage: int) -> Choice | None:
     """Returns what has been recorded after a stage, or the finished choice; None if neither."""
-    recorded = choices(study, plan)
-    return next((c for c in recorded.values() if c.finished), recorded.get(stage))
+    choice_of_stage = choices(trials, plan)
+    return next((c for c in choice_of_stage.values() if c.finished), choice_of_stage.get(stage))
 
 
-def end_of(study: Study, plan: StudyPlan) -> int:
+def end_of(trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
     """Returns the number of trials that hold candidates or answers; smaller if it ended early."""
-    final = final_choice(study, plan)
+    final = final_choice(trials, plan)
     if final is None:
         return plan.slots
     return UtilitySettings.from_json(plan.design.settings).first(final.stage + 1)
@@ -116,20 +116,21 @@ def settle(study: Study, plan: StudyPlan, stage: int) -> Choice:
     Raises:
         ReleaseRefusedError: If the utilities of a trial cannot be vouched for.
     """
-    recorded = choice_after(study, plan, stage)
-    if recorded is not None:
-        return recorded
-    before = settle(study, plan, stage - 1) if stage > 0 else None
-    if before is not None and before.finished:
-        return before
-    choice = _next_choice(study, plan, stage, before)
+    stored_choice = choice_after(trials_of(study), plan, stage)
+    if stored_choice is not None:
+        return stored_choice
+    previous_choice = settle(study, plan, stage - 1) if stage > 0 else None
+    if previous_choice is not None and previous_choice.finished:
+        return previous_choice
+    choice = _next_choice(study, plan, stage, previous_choice)
     storage_of(study).create_new_trial(
         study_id_of(study),
         template_trial=optuna.trial.create_trial(
             state=TrialState.FAIL, system_attrs={CHOICE_KEY: choice.to_json(), UNSTARTED_KEY: True}
         ),
     )
-    return choices(study, plan)[stage]
+    # Read after it was written: of two workers that chose, both take the choice recorded first.
+    return choices(trials_of(study), plan)[stage]
 
 
 def candidates_among(
@@ -150,8 +151,12 @@ def read_trace(study: Study) -> tuple[LoopState, ...]:
     settings = None if plan is None else UtilitySettings.from_json(plan.design.settings)
     if plan is None or settings is None or not isinstance(settings.plan, DoublingPlan):
         raise PlanError("This study has no doubling loop.")
-    recorded = choices(study, plan)
-    return tuple(settings.plan.states(recorded[max(recorded)].answers if recorded else ())[1:])
+    choice_of_stage = choices(trials_of(study), plan)
+    return tuple(
+        settings.plan.states(
+            choice_of_stage[max(choice_of_stage)].answers if choice_of_stage else ()
+        )[1:]
+    )
 
 
 # Means of round numbers (accuracies of small partitions) have few binary digits in any precision.
@@ -220,8 +225,8 @@ def _scores(trial: FrozenTrial, k: int, direction: str) -> list[float] | None:
         )
     reported = trial.system_attrs.get(UTILITIES_KEY)
     values = [value] if reported is None else reported
-    bad = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
-    if bad is not None:
+    outlier = next((v for v in values if v is not None and not 0.0 <= v <= 1.0), None)
+    if outlier is not None:
         raise ReleaseRefusedError(
             "its utility does not lie in [0, 1].",  # Which it is, is not private.
             trial_number=trial.number,
@@ -243,26 +248,28 @@ def worst(direction: str) -> float:
     return 0.0 if direction == "maximize" else 1.0
 
 
-def _next_choice(study: Study, plan: StudyPlan, stage: int, before: Choice | None) -> Choice:
+def _next_choice(
+    study: Study, plan: StudyPlan, stage: int, previous_choice: Choice | None
+) -> Choice:
     settings = UtilitySettings.from_json(plan.design.settings)
     trials = candidates_among(trials_of(study), settings, stage)
-    answers = [] if before is None else list(before.answers)
-    chosen = None if before is None else before.chosen
-    finished = stage + 1 >= settings.stages
+    answers = [] if previous_choice is None else list(previous_choice.answers)
+    number = None if previous_choice is None else previous_choice.chosen
+    is_over = stage + 1 >= settings.stages
     if trials:
-        tested = with_utilities(study, plan, trials)
-        utilities = utilities_of(tested, settings, plan.design.direction)
+        candidates = with_utilities(study, plan, trials)
+        utilities = utilities_of(candidates, settings, plan.design.direction)
         if isinstance(settings.plan, NoisyMaxPlan):
             answers.append(noisy_max(utilities, settings.plan.epsilon, settings.plan.noise))
-            chosen = trials[answers[-1] or 0].number
+            number = trials[answers[-1] or 0].number
         else:
             state = settings.plan.states(answers)[-1]
             while not state.finished:
                 answer = above_threshold(utilities, state.threshold, settings.plan.epsilon)
                 answers.append(answer)
-                chosen = chosen if answer is None else trials[answer].number
+                number = number if answer is None else trials[answer].number
                 state = state.after(answer)
                 if settings.kind == "proposed":
                     break
-            finished = finished or state.finished
-    return Choice(plan.nonce, stage, tuple(answers), chosen, finished)
+            is_over = is_over or state.finished
+    return Choice(plan.nonce, stage, tuple(answers), number, is_over)

@@ -103,9 +103,9 @@ class DoublingPlan(Record):
 
         from optuna_dp.accounting.kinds.approximate import pure_dp  # start-up time
 
-        one = pure_dp(self.epsilon)
+        iteration = pure_dp(self.epsilon)
         m = self.iteration_bound
-        return one if m == 1 else dp_accounting.SelfComposedDpEvent(one, m)
+        return iteration if m == 1 else dp_accounting.SelfComposedDpEvent(iteration, m)
 
     def states(self, answers: Sequence[int | None] = ()) -> list[LoopState]:
         """Where the loop stood before the first of its iterations, and after each ``answer``."""
@@ -153,11 +153,11 @@ class LoopState:
             raise InvalidArgumentError(
                 "answer", answer, "the loop has finished", "Further iterations are not paid for."
             )
-        done = replace(self, iterations=self.iterations + 1)
+        successor = replace(self, iterations=self.iterations + 1)
         if answer is None:
-            return replace(done, step=self.step // 2)
+            return replace(successor, step=self.step // 2)
         choice, position = validation.whole("answer", answer), self.position + self.step
-        return replace(done, position=position, step=2 * self.step, choice=choice)
+        return replace(successor, position=position, step=2 * self.step, choice=choice)
 
     def _utility_at(self, position: int) -> Fraction:
         return _decimal(self.plan.lower_bound) + position * _decimal(self.plan.granularity)

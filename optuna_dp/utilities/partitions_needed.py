@@ -37,8 +37,8 @@ class ErrorBound:
         """Returns the smallest k at which the error is at most ``resolve``; None if none is."""
         room = resolve - self.fixed
         # One part in 10**9 above, so that the error at the returned k is not above by rounding.
-        needed = self.scaled / room * (1 + 1e-9) if room > 0 else math.inf
-        return max(2, math.ceil(needed)) if needed < math.inf else None
+        count = self.scaled / room * (1 + 1e-9) if room > 0 else math.inf
+        return max(2, math.ceil(count)) if count < math.inf else None
 
 
 def above_threshold_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> ErrorBound:
@@ -50,8 +50,8 @@ def above_threshold_error(n_candidates: int, epsilon: float, beta: float = 0.05)
     2014, Theorem 3.24). An accepted utility is at least the threshold minus the error; if none is
     accepted, all utilities are below the threshold plus the error.
     """
-    scaled = (4 * math.log(n_candidates) + 6 * math.log(2 / beta)) / epsilon
-    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * scaled)
+    factor = (4 * math.log(n_candidates) + 6 * math.log(2 / beta)) / epsilon
+    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * factor)
 
 
 def noisy_max_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> ErrorBound:
@@ -60,8 +60,8 @@ def noisy_max_error(n_candidates: int, epsilon: float, beta: float = 0.05) -> Er
     ``2 ln(|S|/beta) / (k epsilon)``: the noise is exponential with mean ``2/(k epsilon)``, never
     negative, and the loss is at most the largest of them.
     """
-    scaled = 2 * math.log(n_candidates / beta) / epsilon
-    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * scaled)
+    factor = 2 * math.log(n_candidates / beta) / epsilon
+    return ErrorBound(_GRID_ERROR, _GRID_FACTOR * factor)
 
 
 def loop_error(plan: DoublingPlan, n_candidates: int, beta: float = 0.05) -> ErrorBound:
@@ -72,8 +72,10 @@ def loop_error(plan: DoublingPlan, n_candidates: int, beta: float = 0.05) -> Err
     when the step fell to zero. It needs the best utility to be at least ``u0 + g + a`` (else
     nothing need be accepted), and a loop that ends before ``max_iterations`` cuts it short.
     """
-    one = above_threshold_error(n_candidates, plan.epsilon, beta / plan.iteration_bound)
-    return ErrorBound(plan.granularity + 2 * one.fixed, 2 * one.scaled)
+    iteration_error = above_threshold_error(
+        n_candidates, plan.epsilon, beta / plan.iteration_bound
+    )
+    return ErrorBound(plan.granularity + 2 * iteration_error.fixed, 2 * iteration_error.scaled)
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,10 @@ class UtilityPlan:
                 f"With {self.n_partitions} partitions the noise (error {self.error:.3g}) exceeds "
                 "the whole range of utilities, and the choice may be no better than a random one"
             )
-        needed = "the granularity must be smaller than that"
+        advice = "the granularity must be smaller than that"
         if self.partitions_needed is not None:
-            needed = f"{self.partitions_needed} partitions would do"
-        text += f"; to resolve {self.resolve:g} {needed}."
+            advice = f"{self.partitions_needed} partitions would do"
+        text += f"; to resolve {self.resolve:g} {advice}."
         if self.noisy_max_error < self.error:
             text += (
                 f" Report-noisy-max at the same total epsilon of {self.total_epsilon:.4g}: "
@@ -162,18 +164,18 @@ def plan_utilities(
             "resolve", resolve, f"it must exceed {_GRID_ERROR:.1g}, the grid of utilities"
         )
     if isinstance(plan, NoisyMaxPlan):
-        own, total = noisy_max_error(s, plan.epsilon, beta), plan.epsilon
+        error, total = noisy_max_error(s, plan.epsilon, beta), plan.epsilon
     else:
         from optuna_dp.accounting.guarantee import Guarantee  # start-up time
 
-        own, total = loop_error(plan, s, beta), Guarantee(plan.event()).epsilon(delta)
+        error, total = loop_error(plan, s, beta), Guarantee(plan.event()).epsilon(delta)
     rival = noisy_max_error(s, validation.positive("total epsilon", total), beta)
     return UtilityPlan(
-        error=own.at(k),
+        error=error.at(k),
         resolve=resolve,
         beta=beta,
         n_partitions=k,
-        partitions_needed=own.partitions(resolve),
+        partitions_needed=error.partitions(resolve),
         total_epsilon=total,
         delta=delta,
         noisy_max_error=rival.at(k),

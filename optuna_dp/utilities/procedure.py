@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna_dp.accounting.guarantee import Guarantee
@@ -16,7 +17,6 @@ from optuna_dp.utilities.second_evaluations import with_utilities
 from optuna_dp.utilities.settings import UtilitySettings
 
 if TYPE_CHECKING:
-    from optuna.study import Study
     from optuna.trial import FrozenTrial
 
     from optuna_dp.evidence.runs import Evidence
@@ -36,7 +36,7 @@ class UtilityChoice(DrawnRuns):
         """See :class:`Procedure`; the whole choice, which its plan fixes."""
         return RunRecord(self.run(None))
 
-    def progress(self, done: int) -> str:
+    def progress(self, ended_runs: int) -> str:
         return "a candidate's evaluation"
 
     def guarantee(self, record: RunRecord) -> Guarantee:
@@ -66,20 +66,22 @@ class UtilityChoice(DrawnRuns):
                 )
 
     def winner(self, evidence: Evidence) -> FrozenTrial | None:
-        choice = settle(evidence.study, evidence.plan, self.settings.stages - 1)
+        study = evidence.snapshot.study
+        # Reads the storage itself: a choice is made once, and another worker may have made it.
+        choice = settle(study, evidence.plan, self.settings.stages - 1)
         if choice.chosen is None:
             return None
-        found = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
-        tested = with_utilities(evidence.study, evidence.plan, found)
-        if not found or score(tested[0]) is None:
+        winners = [run.trial for run in evidence.runs if run.trial.number == choice.chosen]
+        candidates = with_utilities(study, evidence.plan, winners)
+        if not winners or score(candidates[0]) is None:
             raise ReleaseRefusedError(
                 "The record of the private choice is corrupted: it names no candidate."
             )
-        return found[0]
+        return winners[0]
 
 
 class ProposeTest(UtilityChoice):
     """A choice in stages, whose private answers may end the study before its last slot."""
 
-    def slots(self, study: Study, plan: StudyPlan) -> int:
-        return end_of(study, plan)
+    def slots(self, trials: Sequence[FrozenTrial], plan: StudyPlan) -> int:
+        return end_of(trials, plan)

@@ -158,8 +158,10 @@ class ProposeTestSampler(UtilitySampler):
             self._candidates = CandidateSource("proposed", self._candidates.count)
 
     def _in_words(self) -> dict[str, Any]:
-        shown = super()._in_words()
-        return shown if self._proposer is None else {**shown, "proposer": self._proposer.name}
+        settings = super()._in_words()
+        return (
+            settings if self._proposer is None else {**settings, "proposer": self._proposer.name}
+        )
 
     def _settings(self) -> UtilitySettings:
         proposer = None if self._proposer is None else self._proposer.name
@@ -170,7 +172,7 @@ class ProposeTestSampler(UtilitySampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         super().before_trial(study, trial)
         plan = self._plan_of(study, trial)
-        if self._proposer is not None and final_choice(study, plan) is not None:
+        if self._proposer is not None and final_choice(trials_of(study), plan) is not None:
             storage_of(study).set_trial_system_attr(trial_id_of(trial), GATE_KEY, True)
             self.stop(study)
 
@@ -185,12 +187,12 @@ class ProposeTestSampler(UtilitySampler):
         settings = self._settings()
         stage = settings.stage_of(number)
         visible = known_to_proposer(study, plan, stage)
-        within = number - settings.first(stage)
-        asked = self._proposer.ask(
-            [StudyDirection.MAXIMIZE], visible, len(visible) + within, space
+        position = number - settings.first(stage)
+        proposal = self._proposer.ask(
+            [StudyDirection.MAXIMIZE], visible, len(visible) + position, space
         )
-        remember(study, trial_id_at(study, number), asked)
-        return dict(asked.params), {}
+        remember(study, trial_id_at(study, number), proposal)
+        return dict(proposal.params), {}
 
     def _await_answer(self, study: Study, plan: StudyPlan, number: int) -> None:
         """Returns when the stage before this one has been answered; ends the trial if it was
@@ -202,15 +204,15 @@ class ProposeTestSampler(UtilitySampler):
             return
         storage, trial_id = storage_of(study), trial_id_at(study, number)
         storage.set_trial_system_attr(trial_id, WAITS_KEY, True)
-        first = settings.first(stage)
-        self._ended(study, first)
+        start = settings.first(stage)
+        self._ended(study, start)
 
         def read() -> Choice | None:
-            recorded = choice_after(study, plan, stage - 1)
-            if recorded is not None:
-                return recorded
-            earlier = [t for t in trials_of(study) if first <= t.number < number]
-            if all(ended(t) or self._asked_by_this_thread(study, t) for t in earlier):
+            choice = choice_after(trials_of(study), plan, stage - 1)
+            if choice is not None:
+                return choice
+            batch = [t for t in trials_of(study) if start <= t.number < number]
+            if all(ended(t) or self._asked_by_this_thread(study, t) for t in batch):
                 return settle(study, plan, stage - 1)
             return None
 
@@ -233,19 +235,19 @@ def known_to_proposer(study: Study, plan: StudyPlan, stage: int) -> list[FrozenT
     """
     settings = UtilitySettings.from_json(plan.design.settings)
     assert isinstance(settings.plan, DoublingPlan)
-    recorded = choices(study, plan)
+    choice_of_stage = choices(trials_of(study), plan)
     trials = trials_of(study)
-    known: list[FrozenTrial] = []
-    before: tuple[int | None, ...] = ()
+    proposals: list[FrozenTrial] = []
+    previous_answers: tuple[int | None, ...] = ()
     for past in range(stage):
-        answers = recorded[past].answers
+        answers = choice_of_stage[past].answers
         candidates = candidates_among(trials, settings, past)
-        if len(answers) > len(before):
+        if len(answers) > len(previous_answers):
             reached = float(settings.plan.states(answers)[-1].utility)
             for index, trial in enumerate(candidates):
-                known.append(_as_answered(trial, outcome_of(index, answers[-1], reached)))
-        before = answers
-    return known
+                proposals.append(_as_answered(trial, outcome_of(index, answers[-1], reached)))
+        previous_answers = answers
+    return proposals
 
 
 def outcome_of(index: int, answer: int | None, reached: float) -> float | None:

@@ -94,13 +94,13 @@ def measurement(sensitivity: int, plan: NoisyMaxPlan) -> Any:
 
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    measure, most = dp.max_divergence(), plan.epsilon
+    measure, bound = dp.max_divergence(), plan.epsilon
     if plan.noise == "gumbel":
-        measure, most = dp.zero_concentrated_divergence(), plan.epsilon**2 / 8.0
+        measure, bound = dp.zero_concentrated_divergence(), plan.epsilon**2 / 8.0
     scale = 2 * sensitivity / plan.epsilon
     # OpenDP's map rounds toward a larger epsilon: the scale grows until the claim holds there.
     while True:
         measurement: Any = dp.m.make_noisy_max(*space, measure, scale=scale)
-        if measurement.map(sensitivity) <= most:
+        if measurement.map(sensitivity) <= bound:
             return measurement
         scale = math.nextafter(scale, math.inf)

@@ -88,10 +88,10 @@ def with_utilities(
 
     Of several second evaluations of one candidate everybody takes the first.
     """
-    again: dict[int, FrozenTrial] = {}
+    second_evaluation: dict[int, FrozenTrial] = {}
     for trial in trials_of(study):
         mark = trial.system_attrs.get(AGAIN_KEY)
         if trial.number >= plan.slots and isinstance(mark, dict) and mark["nonce"] == plan.nonce:
-            again.setdefault(mark["number"], trial)
-    failed = (TrialState.FAIL, TrialState.PRUNED)
-    return [again.get(t.number, t) if t.state in failed else t for t in trials]
+            second_evaluation.setdefault(mark["number"], trial)
+    failure_states = (TrialState.FAIL, TrialState.PRUNED)
+    return [second_evaluation.get(t.number, t) if t.state in failure_states else t for t in trials]

@@ -117,9 +117,9 @@ def report_utilities(
             _check_unit(f"utilities[{i}]", value, trial.number)
     filled = [worst(plan.design.direction) if v is None else v for v in values]
     mean = min(1.0, sum(filled) / k)
-    now = storage.get_trial(trial_id_of(trial))
-    if ended(now):
-        evaluate_again(home, plan, now, values, mean)
+    frozen = storage.get_trial(trial_id_of(trial))
+    if ended(frozen):
+        evaluate_again(home, plan, frozen, values, mean)
     else:
         storage.set_trial_system_attr(trial_id_of(trial), UTILITIES_KEY, values)
     return mean
@@ -163,8 +163,8 @@ class UtilitySampler(DrawnSlotSampler):
         ).warn(stacklevel=3)
 
     def _in_words(self) -> dict[str, Any]:
-        shown = {**super()._in_words(), "candidates": self._candidates.count}
-        return {**shown, "n_partitions": self._n_partitions, **asdict(self._plan)}
+        settings = {**super()._in_words(), "candidates": self._candidates.count}
+        return {**settings, "n_partitions": self._n_partitions, **asdict(self._plan)}
 
     # The plan.
 
@@ -188,8 +188,8 @@ class UtilitySampler(DrawnSlotSampler):
 
     def _guarded(self, pruner: BasePruner) -> BasePruner:
         """Nothing prunes in these studies."""
-        known = isinstance(pruner, NopPruner | UtilityPruner)
-        return pruner if known else UtilityPruner(type(pruner).__name__)
+        is_harmless = isinstance(pruner, NopPruner | UtilityPruner)
+        return pruner if is_harmless else UtilityPruner(type(pruner).__name__)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Returns what is drawn jointly; the trial after the last candidate makes the choice."""
@@ -229,8 +229,8 @@ class UtilitySampler(DrawnSlotSampler):
         """Refuses a utility that cannot be used at once, not after the last candidate."""
         super().after_trial(study, trial, state, values)
         plan = read_plan(storage_of(study), study_id_of(study))
-        mine = plan is not None and trial.number < plan.slots
-        if state == TrialState.COMPLETE and values is not None and mine:
+        is_candidate = plan is not None and trial.number < plan.slots
+        if state == TrialState.COMPLETE and values is not None and is_candidate:
             self._check_value(trial, values[0])
 
     def _check_value(self, trial: FrozenTrial, value: float) -> None:
@@ -272,12 +272,12 @@ class UtilitySampler(DrawnSlotSampler):
         settings = UtilitySettings.from_json(plan.design.settings)
         settle(study, plan, settings.stages - 1)
 
-    def _ended(self, study: Study, before: int) -> None:
-        """Returns when all trials below ``before`` have ended."""
+    def _ended(self, study: Study, end: int) -> None:
+        """Returns when all trials below ``end`` have ended."""
         completed_batches(
             study,
-            before,
-            own=lambda trial: self._asked_by_this_thread(study, trial),
+            end,
+            is_own=lambda trial: self._asked_by_this_thread(study, trial),
             batches=f"{type(self).__name__} a batch_size",
             otherwise="",
         )

@@ -132,15 +132,15 @@ def _table(name: str, values: npt.ArrayLike, ndim: int) -> FloatArray:
     return table
 
 
-def _check_partitions(k: int, most: int) -> None:
-    if k > most:
-        raise InvalidArgumentError("number of partitions", k, f"it must be at most {most}")
+def _check_partitions(k: int, limit: int) -> None:
+    if k > limit:
+        raise InvalidArgumentError("number of partitions", k, f"it must be at most {limit}")
 
 
 def _check_unit_interval(name: str, table: FloatArray) -> None:
-    bad = ~((table >= 0.0) & (table <= 1.0))  # NaN is bad too
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+    outliers = ~((table >= 0.0) & (table <= 1.0))  # NaN is bad too
+    if outliers.any():
+        where = tuple(int(i) for i in np.argwhere(outliers)[0])
         raise InvalidArgumentError(
             f"{name}{list(where)}",
             float(table[where]),

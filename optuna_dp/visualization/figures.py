@@ -77,17 +77,17 @@ def plot_privacy_profile(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_privacy_profile(search)
     """
-    guarantee, marked = target_of(target, delta)
-    low, high = marked * 10.0**-_DECADES_BELOW, min(marked * 10.0**_DECADES_ABOVE, 0.5)
+    guarantee, marked_delta = target_of(target, delta)
+    low, high = marked_delta * 10.0**-_DECADES_BELOW, min(marked_delta * 10.0**_DECADES_ABOVE, 0.5)
     figure = theme.figure("What is guaranteed", x="delta", y="epsilon")
     figure.update_xaxes(type="log", exponentformat="power", dtick=1)
     if attack:
-        tried = np.geomspace(low, high, _ATTACKS)
-        found = [(float(d), guarantee.bounds(float(d))[0]) for d in tried]
-        known = [(d, epsilon) for d, epsilon in found if math.isfinite(epsilon)]
-        if any(epsilon > 0.0 for _, epsilon in known):
+        deltas = np.geomspace(low, high, _ATTACKS)
+        bounds = [(float(d), guarantee.bounds(float(d))[0]) for d in deltas]
+        finite_bounds = [(d, epsilon) for d, epsilon in bounds if math.isfinite(epsilon)]
+        if any(epsilon > 0.0 for _, epsilon in finite_bounds):
             look: dict[str, Any] = {"dash": "dot", "markers": True}
-            theme.line(figure, known, "strongest known attack", theme.ATTACK, **look)
+            theme.line(figure, finite_bounds, "strongest known attack", theme.ATTACK, **look)
     theme.line(
         figure,
         _curve(guarantee, low, high),
@@ -100,17 +100,17 @@ def plot_privacy_profile(
     for (name, event), colour in zip(_parts(target, guarantee), theme.PARTS, strict=False):
         part = Guarantee(event, guarantee.neighboring_relation)
         theme.line(figure, _curve(part, low, high), name, colour, dash="dash")
-    epsilon = guarantee.epsilon(marked)
+    epsilon = guarantee.epsilon(marked_delta)
     if math.isfinite(epsilon):
         theme.points(
             figure,
-            [(marked, epsilon)],
+            [(marked_delta, epsilon)],
             "marked",
             theme.GUARANTEE,
             size=11,
             mode="markers+text",
             # Two short lines: one long line is cut off at the edge of a narrow figure.
-            text=[f"  epsilon {rounded_up(epsilon)} <br>  at delta {marked:g}"],
+            text=[f"  epsilon {rounded_up(epsilon)} <br>  at delta {marked_delta:g}"],
             textposition="top right",
             showlegend=False,
         )
@@ -162,9 +162,9 @@ def plot_renyi_divergence(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_renyi_divergence(search)
     """
-    guarantee, marked = target_of(target, delta)
+    guarantee, marked_delta = target_of(target, delta)
     curve = _renyi_curve(guarantee)
-    order = best_order(DEFAULT_ORDERS, guarantee.rdp(), marked)
+    order = best_order(DEFAULT_ORDERS, guarantee.rdp(), marked_delta)
     if order is None or not curve:
         raise InvalidArgumentError(
             "target",
@@ -186,7 +186,7 @@ def plot_renyi_divergence(
         theme.GUARANTEE,
         size=11,
         mode="markers+text",
-        text=[f"best order at delta {marked:g}  "],
+        text=[f"best order at delta {marked_delta:g}  "],
         textposition="top left",
         showlegend=False,
     )
@@ -247,7 +247,7 @@ def plot_epsilon_by_trials(
         >>> search = odp.selection_guarantee(odp.gaussian(4.0), odp.Geometric(mean=10))
         >>> figure = odp.visualization.plot_epsilon_by_trials(search)
     """
-    guarantee, marked = target_of(target, delta)
+    guarantee, marked_delta = target_of(target, delta)
     if isinstance(target, Release):
         guarantee = target.search_guarantee
     composition = composition_of(target, guarantee)
@@ -263,28 +263,32 @@ def plot_epsilon_by_trials(
     spaced = np.rint(np.geomspace(1, ends[-1], _POINTS))
     counts = sorted({int(k) for k in (*spaced, *ends, *(ends[:-1] + 1), so_far or 1)})
     epsilons = [
-        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked)
+        Guarantee(_first(count, composition), guarantee.neighboring_relation).epsilon(marked_delta)
         for count in counts
     ]
     figure = theme.figure(
         f"What publishing {composition.unit} costs",
         x=composition.unit,
-        y=f"epsilon at delta {marked:g}",
+        y=f"epsilon at delta {marked_delta:g}",
         curator=isinstance(target, optuna.Study) and budget_of(target) is None,
     )
     rising = zip(counts, epsilons, strict=True)
     name = f"publishing that many {composition.unit}"
     theme.line(figure, rising, name, theme.NAIVE, markers=True)
-    last, level = counts[-1], guarantee.epsilon(marked)
+    largest_count, level = counts[-1], guarantee.epsilon(marked_delta)
     name = f"{composition.level}: {rounded_up(level)}"
-    across = [(0.5, level), (last + 0.5, level)]
+    across = [(0.5, level), (largest_count + 0.5, level)]
     theme.line(figure, across, name, theme.GUARANTEE, width=3)
     if so_far:
         at = [(so_far, epsilons[counts.index(so_far)])]
         name = f"{composition.unit} so far: {so_far}"
         theme.points(figure, at, name, theme.ATTACK, size=12, symbol="diamond")
-    whole = {"range": [0.5, last + 0.5], "tickformat": "d", "dtick": 1 if last <= 15 else None}
-    figure.update_xaxes(**whole)
+    axis = {
+        "range": [0.5, largest_count + 0.5],
+        "tickformat": "d",
+        "dtick": 1 if largest_count <= 15 else None,
+    }
+    figure.update_xaxes(**axis)
     figure.update_yaxes(rangemode="tozero")
     return figure
 
@@ -293,9 +297,9 @@ def _first(count: int, composition: Composition) -> dp_event.DpEvent:
     """Returns the event of the first ``count`` runs or iterations."""
     events = []
     for part in composition.parts:
-        used = min(count, part.count)
-        events += [dp_event.SelfComposedDpEvent(part.event, used)] if used else []
-        count -= used
+        uses = min(count, part.count)
+        events += [dp_event.SelfComposedDpEvent(part.event, uses)] if uses else []
+        count -= uses
     return dp_event.ComposedDpEvent(events)
 
 

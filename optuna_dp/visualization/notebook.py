@@ -44,20 +44,20 @@ def _of_budget(plan: BudgetPlan) -> str:
     epsilon = rounded_up(plan.guarantee.epsilon(plan.delta), 3)
     heading = f"all of it together costs epsilon = {epsilon} at delta = {plan.delta:g}"
     remark = html.escape(parts.remark_on_plan(plan))
-    found = f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
-    return found + (remark and f"<p>{remark}</p>")
+    text = f"<p><b>Budget</b>: {heading}</p>" + _table(BUDGET_HEADS, budget_rows(plan))
+    return text + (remark and f"<p>{remark}</p>")
 
 
 def _of_release(release: Release) -> str:
     epsilon = rounded_up(release.guarantee.epsilon(release.delta), 3)
     rows = [] if release.value is None else [("score", f"{release.value:.6g}")]
     rows += [(name, repr(value)) for name, value in (release.params or {}).items()]
-    found = _table(("released", "value"), rows)
+    table = _table(("released", "value"), rows)
     if release.params is None:
-        found = "<p>No run succeeded, so nothing was chosen.</p>"
+        table = "<p>No run succeeded, so nothing was chosen.</p>"
     pilots = f"<p>With it {len(release.pilots)} pilots.</p>" if release.pilots else ""
     return (
-        f"<p><b>Release</b>, epsilon = {epsilon} at delta = {release.delta:g}</p>{found}{pilots}"
+        f"<p><b>Release</b>, epsilon = {epsilon} at delta = {release.delta:g}</p>{table}{pilots}"
         "<p><code>print(release.statement())</code> has the privacy statement.</p>"
     )
 

@@ -48,12 +48,16 @@ def curators_note(study: Study) -> str:
     Raises:
         PlanError: If the study has no plan, or what a run costs is not recorded.
     """
-    found = opened(study)
-    plan, procedure, words = found.plan, found.procedure, description_of(found.plan.design)
+    opened_study = opened(study)
+    plan, procedure, words = (
+        opened_study.plan,
+        opened_study.procedure,
+        description_of(opened_study.plan.design),
+    )
     guarantee, delta = target_of(study)
-    what, shown = "release", "what this page shows"
+    subject, disclosure = "release", "what this page shows"
     if procedure.releases_all_runs:
-        what, shown = "outputs of all runs together", "which of them are shown"
+        subject, disclosure = "outputs of all runs together", "which of them are shown"
         settings = BudgetSettings.of(plan.design)
         unscored = "" if settings.scores_last_run else " The last run's score is not."
         head, stands = _BUDGET.format(unscored=unscored), _of_budget(study, settings)
@@ -79,14 +83,14 @@ def curators_note(study: Study) -> str:
     return f"""{head}
 ## What is guaranteed
 
-Differential privacy of the {what}: **{promise}**, with respect to {relation}. That does
-not depend on {shown}.
+Differential privacy of the {subject}: **{promise}**, with respect to {relation}. That does
+not depend on {disclosure}.
 
 {two_columns(facts)}
 
 ## How the study stands
 
-{two_columns({**stands, "Can be released": _can_be_released(study, found)})}
+{two_columns({**stands, "Can be released": _can_be_released(study, opened_study)})}
 
 The plots are on the study's first page, under the history.
 """
@@ -94,28 +98,28 @@ The plots are on the study's first page, under the history.
 
 def published_note(release: Release) -> str:
     """Returns what a published study's page says, in Markdown. **Public.**"""
-    scored = release.value is not None or "values" in release.attributes
-    pruned = release.params is not None and not scored
+    has_score = release.value is not None or "values" in release.attributes
+    pruned = release.params is not None and not has_score
     return _PUBLIC.format(pruned=_PRUNED if pruned else "") + release.statement()
 
 
 def _of_selection(study: Study, plan: StudyPlan) -> dict[str, str]:
-    done = runs_of(study)
-    without = sum(score(trial) is None for trial in done)
+    runs = runs_of(study)
+    without = sum(score(trial) is None for trial in runs)
     return {
-        "Runs ended": f"{len(done)} of {plan.slots} (secret)",
+        "Runs ended": f"{len(runs)} of {plan.slots} (secret)",
         "Runs without a score": f"{without} (failed, pruned or NaN: the lowest outcome)",
     }
 
 
 def _of_budget(study: Study, settings: BudgetSettings) -> dict[str, str]:
-    done = runs_of(study)
-    last = [trial for trial in done if trial.number >= settings.pilots]
-    failed = f"failed {len(last)} of {settings.paid} times" if last else "not ended yet"
-    scored = any(output(trial) is not None for trial in last)
+    runs = runs_of(study)
+    last_runs = [trial for trial in runs if trial.number >= settings.pilots]
+    state = f"failed {len(last_runs)} of {settings.paid} times" if last_runs else "not ended yet"
+    has_output = any(output(trial) is not None for trial in last_runs)
     return {
-        "Pilots ended": f"{len(done) - len(last)} of {settings.pilots}",
-        "The last run": "ended with a result" if scored else failed,
+        "Pilots ended": f"{len(runs) - len(last_runs)} of {settings.pilots}",
+        "The last run": "ended with a result" if has_output else state,
     }
 
 
@@ -123,26 +127,28 @@ def _of_choice(study: Study, plan: StudyPlan) -> dict[str, str]:
     # Lazy: only choices over partitions come here.
     from optuna_dp.utilities.choice import final_choice
 
-    done = runs_of(study)
-    without = sum(score(trial) is None for trial in done)
-    choice = final_choice(study, plan)
-    made = "not made yet: after the last candidate, or by the release"
+    runs = runs_of(study)
+    without = sum(score(trial) is None for trial in runs)
+    choice = final_choice(trials_of(study), plan)
+    choice_text = "not made yet: after the last candidate, or by the release"
     if choice is not None:
-        none = choice.chosen is None
-        made = f"made: {'no candidate' if none else f'the candidate of trial {choice.chosen}'}"
+        is_empty = choice.chosen is None
+        choice_text = (
+            f"made: {'no candidate' if is_empty else f'the candidate of trial {choice.chosen}'}"
+        )
     blocked = {"Candidates without a utility": f"{without} (each blocks the choice)"}
     return {
-        "Candidates evaluated": str(len(done)),
+        "Candidates evaluated": str(len(runs)),
         **(blocked if without else {}),
-        "Choice": made,
+        "Choice": choice_text,
     }
 
 
-def _can_be_released(study: Study, found: OpenedStudy) -> str:
-    plan = found.plan
+def _can_be_released(study: Study, opened_study: OpenedStudy) -> str:
+    plan = opened_study.plan
     try:
         read_evidence(study)
-        if not found.procedure.runs_are_private:
+        if not opened_study.procedure.runs_are_private:
             _check_choice(study, plan)
     except UnfinishedStudyError as error:
         return f"not yet: {error.reason} {error.fix or ''}"
@@ -161,11 +167,11 @@ def _check_choice(study: Study, plan: StudyPlan) -> None:
     from optuna_dp.utilities.second_evaluations import with_utilities
     from optuna_dp.utilities.settings import UtilitySettings
 
-    if final_choice(study, plan) is not None:
+    if final_choice(trials_of(study), plan) is not None:
         return
     settings = UtilitySettings.from_json(plan.design.settings)
     for stage in range(settings.stages):
         trials = candidates_among(trials_of(study), settings, stage)
         if trials:
-            tested = with_utilities(study, plan, trials)
-            utilities_of(tested, settings, plan.design.direction)
+            candidates = with_utilities(study, plan, trials)
+            utilities_of(candidates, settings, plan.design.direction)

@@ -31,18 +31,19 @@ def opened(study: Any) -> OpenedStudy:
     """Returns the plan and the procedure of a study; for the curator only."""
     if not isinstance(study, optuna.Study):
         raise InvalidArgumentError("study", type(study).__name__, "it must be an Optuna study")
-    found = open_study(study)
-    if found is None:
+    opened_study = open_study(study)
+    if opened_study is None:
         raise PlanError(
             "This study has no plan: it has no trials, or another sampler made them. Make the "
             "study with sampler=BudgetSampler(plan_budget(...))."
         )
-    return found
+    return opened_study
 
 
 def record_of(study: optuna.Study, procedure: Procedure) -> RunRecord:
     """Returns what one run of a study costs: as its design says, or as the callback recorded."""
-    record = read_run_record(storage_of(study), study_id_of(study)) or procedure.own_record()
+    attributes = storage_of(study).get_study_system_attrs(study_id_of(study))
+    record = read_run_record(attributes) or procedure.own_record()
     if record is not None:
         return record
     raise PlanError(
@@ -96,12 +97,12 @@ def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
     if budget is not None:
         rungs = enumerate(zip(budget.rungs, budget.rung_sizes, strict=True), start=1)
         pilots = [Part(f"one pilot of rung {i}", run.event, count) for i, (run, count) in rungs]
-        last = Part("the last run by itself", budget.final.event, 1 + budget.spare_runs)
-        return Composition("runs", (*pilots, last), "all runs, the pilots first")
+        last_part = Part("the last run by itself", budget.final.event, 1 + budget.spare_runs)
+        return Composition("runs", (*pilots, last_part), "all runs, the pilots first")
     if isinstance(event, PrivateSelectionDpEvent):
         # Hardly ever are there more runs than this.
-        most = int(min(max(event.trials.quantile(0.95), 10), _LARGEST_RUNS))
-        runs = Part("one run by itself", event.run, most)
+        run_count = int(min(max(event.trials.quantile(0.95), 10), _LARGEST_RUNS))
+        runs = Part("one run by itself", event.run, run_count)
         return Composition("runs", (runs,), "the release, whatever the number of runs")
     if design is not None and design.procedure == "propose_test":
         # Lazy: only designs of that part have iterations.
@@ -110,8 +111,10 @@ def composition_of(target: Any, guarantee: Guarantee) -> Composition | None:
 
         plan = UtilitySettings.from_json(design.settings).plan
         assert isinstance(plan, DoublingPlan)
-        one = Part("one iteration by itself", pure_dp(plan.epsilon), plan.iteration_bound)
-        return Composition("iterations", (one,), "the choice, whatever the number of iterations")
+        iteration = Part("one iteration by itself", pure_dp(plan.epsilon), plan.iteration_bound)
+        return Composition(
+            "iterations", (iteration,), "the choice, whatever the number of iterations"
+        )
     return None
 
 
@@ -121,20 +124,20 @@ def target_of(target: Any, delta: float | None = None) -> tuple[Guarantee, float
     Nothing but the public design of a study is read.
     """
     if isinstance(target, Guarantee):
-        guarantee, usual = target, 1e-5
+        guarantee, default_delta = target, 1e-5
     elif isinstance(target, Release | BudgetPlan):
-        guarantee, usual = target.guarantee, target.delta
+        guarantee, default_delta = target.guarantee, target.delta
     elif isinstance(target, optuna.Study):
         procedure = opened(target).procedure
         record = record_of(target, procedure)
-        guarantee, usual = procedure.guarantee(record), record.delta
+        guarantee, default_delta = procedure.guarantee(record), record.delta
     else:
         raise InvalidArgumentError(
             "target",
             type(target).__name__,
             "it must be a Guarantee, a BudgetPlan, a Release or a study",
         )
-    return guarantee, validation.open_unit("delta", usual if delta is None else delta)
+    return guarantee, validation.open_unit("delta", default_delta if delta is None else delta)
 
 
 def runs_of(study: optuna.Study) -> list[FrozenTrial]:
@@ -142,9 +145,13 @@ def runs_of(study: optuna.Study) -> list[FrozenTrial]:
 
     Left out are trials beyond the last run, and those that hold a private answer.
     """
-    found = opened(study)
-    runs = [t for t in found.procedure.runs_among(trials_of(study), found.plan) if ended(t)]
-    if found.procedure.runs_are_private:
+    opened_study = opened(study)
+    runs = [
+        t
+        for t in opened_study.procedure.runs_among(trials_of(study), opened_study.plan)
+        if ended(t)
+    ]
+    if opened_study.procedure.runs_are_private:
         return runs
     # Lazy: only choices over partitions have runs that are not private.
     from optuna_dp.utilities.second_evaluations import never_began

@@ -37,8 +37,8 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
     """Returns an empty figure; its title says so if it is for the curator only."""
     if curator:
         title += f'<br><span style="font-size:0.75em;color:{ATTACK}">{CURATOR}</span>'
-    found: go.Figure = graph_objects().Figure()
-    found.update_layout(
+    empty_figure: go.Figure = graph_objects().Figure()
+    empty_figure.update_layout(
         title={"text": title, "x": 0.02, "xanchor": "left"},
         template="plotly_white",
         paper_bgcolor="rgba(0, 0, 0, 0)",
@@ -52,9 +52,9 @@ def figure(title: str, *, x: str, y: str, curator: bool = False) -> go.Figure:
         hovermode="closest",
     )
     axes = {"gridcolor": GRID, "linecolor": WORDS, "zeroline": False, "automargin": True}
-    found.update_xaxes(title={"text": x, "standoff": 8}, **axes)
-    found.update_yaxes(title={"text": y, "standoff": 8}, **axes)
-    return found
+    empty_figure.update_xaxes(title={"text": x, "standoff": 8}, **axes)
+    empty_figure.update_yaxes(title={"text": y, "standoff": 8}, **axes)
+    return empty_figure
 
 
 def line(
@@ -66,12 +66,15 @@ def line(
     width: float = 2,
     dash: str = "solid",
     markers: bool = False,
-    **more: Any,
+    **properties: Any,
 ) -> None:
-    """Adds a line through pairs (x, y). For ``dash`` see plotly, for ``more`` :func:`scatter`."""
-    drawn = {"color": colour, "width": width, "dash": dash}
+    """Adds a line through pairs (x, y).
+
+    For ``dash`` see plotly, for ``properties`` :func:`scatter`.
+    """
+    stroke = {"color": colour, "width": width, "dash": dash}
     mode = "lines+markers" if markers else "lines"
-    scatter(figure, at, name=name, mode=mode, line=drawn, **more)
+    scatter(figure, at, name=name, mode=mode, line=stroke, **properties)
 
 
 def points(
@@ -82,17 +85,17 @@ def points(
     *,
     size: float = 8,
     symbol: str = "circle",
-    **more: Any,
+    **properties: Any,
 ) -> None:
-    """Adds points (x, y). For ``symbol`` see plotly, for ``more`` :func:`scatter`."""
+    """Adds points (x, y). For ``symbol`` see plotly, for ``properties`` :func:`scatter`."""
     # An open symbol is all outline; a filled one needs none.
     outline = {"color": colour, "width": 2 if "open" in symbol else 0}
     marker = {"color": colour, "size": size, "symbol": symbol, "line": outline}
-    scatter(figure, at, **{"name": name, "mode": "markers", "marker": marker, **more})
+    scatter(figure, at, **{"name": name, "mode": "markers", "marker": marker, **properties})
 
 
-def scatter(figure: go.Figure, at: Iterable[tuple[Any, Any]], **drawn: Any) -> None:
+def scatter(figure: go.Figure, at: Iterable[tuple[Any, Any]], **properties: Any) -> None:
     """Adds what ``plotly.graph_objects.Scatter`` makes of pairs (x, y)."""
     pairs = list(at)
     x, y = [x for x, _ in pairs], [y for _, y in pairs]
-    figure.add_trace(graph_objects().Scatter(x=x, y=y, **drawn))
+    figure.add_trace(graph_objects().Scatter(x=x, y=y, **properties))

@@ -53,8 +53,8 @@ def ballot(
     losses = -values if maximize else values
     # A 64-bit key per candidate: two are equal with probability 2^-64.
     keys = np.frombuffer(random_bytes(8 * values.size), dtype=np.uint64)
-    failed = np.isnan(losses)  # behind an infinite loss, which is a number still
-    best = np.lexsort((keys, np.where(failed, 0.0, losses), failed))[:k]
+    is_missing = np.isnan(losses)  # behind an infinite loss, which is a number still
+    best = np.lexsort((keys, np.where(is_missing, 0.0, losses), is_missing))[:k]
     result = np.zeros(values.size, dtype=np.int64)
     result[best] = 1
     return result

@@ -161,13 +161,13 @@ class VotePlan(Record):
         p = validation.whole("candidates", candidates, 1)
         k = validation.whole("votes", votes, 1)
         dropout = validation.whole("max_dropout", max_dropout)
-        colluding = validation.whole("max_colluding", max_colluding)
+        colluders = validation.whole("max_colluding", max_colluding)
         target = validation.positive("epsilon", epsilon)
         tolerance = validation.open_unit("delta", delta)
         tries = validation.whole("attempts", attempts, 1)
 
         def plan(share: int) -> VotePlan:
-            return cls(n, p, k, adjacency, dropout, colluding, share, target, tolerance, tries)
+            return cls(n, p, k, adjacency, dropout, colluders, share, target, tolerance, tries)
 
         honest = plan(1).honest
         changes = SkellamDpEvent(1.0, k, p).changes(adjacency)
@@ -300,8 +300,8 @@ def checked_adjacency(value: Any) -> str:
     """Returns the adjacency; refuses adding and removing, with the reason."""
     if value not in ADJACENCIES:
         why = _WHY_NOT_ADD_OR_REMOVE if value == "add_or_remove_one" else ""
-        allowed = f"it must be one of {', '.join(ADJACENCIES)}"
-        raise InvalidArgumentError("adjacency", value, allowed, why)
+        requirement = f"it must be one of {', '.join(ADJACENCIES)}"
+        raise InvalidArgumentError("adjacency", value, requirement, why)
     return str(value)
 
 

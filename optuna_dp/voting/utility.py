@@ -65,11 +65,11 @@ def visible_gap(chance: float, *, good: int, bad: int, variance: float) -> int:
     Raises:
         InvalidArgumentError: If an argument is not allowed, or so near 1 that rounding decides.
     """
-    wanted = validation.open_unit("chance", chance)
+    target = validation.open_unit("chance", chance)
     low, high = -1, 1
 
     def suffices(gap: int) -> bool:
-        return chance_of_gap(gap, good=good, bad=bad, variance=variance) >= wanted
+        return chance_of_gap(gap, good=good, bad=bad, variance=variance) >= target
 
     while not suffices(high):
         low, high = high, 2 * high

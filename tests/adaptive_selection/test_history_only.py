@@ -171,7 +171,7 @@ def test_schedule_any_never_waits() -> None:
     values = [objective(trial) for trial in trials]
     for trial, value in zip(trials, values, strict=True):
         study.tell(trial, value)
-    assert odp.release(study, odp.gaussian(4.0)).guarantee.event.policy == "data"
+    assert odp.release(study, odp.gaussian(4.0), vouched="a test").guarantee.event.policy == "data"
 
 
 def test_failed_runs_are_outcomes() -> None:

@@ -26,7 +26,7 @@ def sampler_of(count: int = 6, **how: Any) -> DPHyPOSampler:
 
 
 def charged(study: optuna.Study) -> int:
-    return odp.release(study, odp.gaussian(4.0)).guarantee.event.startup_runs
+    return odp.release(study, odp.gaussian(4.0), vouched="a test").guarantee.event.startup_runs
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ sys.path.append(str(SCRIPTS))
 
 import arms  # noqa: E402
 import families  # noqa: E402
+import linear  # noqa: E402
+
+from optuna_dp.training.schedules import DEFAULT_SCHEDULE  # noqa: E402
 
 PAGE = ROOT / "docs" / "explanation" / "known-without-data.md"
 
@@ -27,6 +31,21 @@ def test_the_page_has_what_the_command_prints() -> None:
     rows = [line for line in section.splitlines() if line.startswith("| ")]
     assert len(rows) > 30
     assert [row for row in rows if row not in printed.splitlines()] == []
+
+
+def test_the_page_has_the_table_of_linear_models() -> None:
+    command = [sys.executable, str(SCRIPTS / "linear.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    section = PAGE.read_text().split("### Linear models")[1].split("\n### ")[0]
+    rows = [line for line in printed.splitlines() if line.startswith("|")]
+    assert len(rows) == 8
+    assert "\n".join(rows) in section
+
+
+def test_the_tasks_that_chose_prefer_what_a_single_matrix_is_trained_with() -> None:
+    cells = json.loads(linear.RESULTS.read_text())["cells"]
+    chosen, _ = linear.best_of([cell for cell in cells if cell["task"] in linear.CHOOSING])
+    assert chosen == ("sgd", DEFAULT_SCHEDULE.decay, DEFAULT_SCHEDULE.averaged_share)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

@@ -243,7 +243,7 @@ def test_only_budgets_take_them(option: Any) -> None:
     study = study_of(odp.RandTuneSampler(trials=odp.Geometric(2)))
     study.optimize(never_asks)
     with pytest.raises(InvalidArgumentError, match="plan says what runs are"):
-        odp.release(study, odp.gaussian(4.0), **option)
+        odp.release(study, odp.gaussian(4.0), **option, vouched="a test")
 
 
 # -- what was spent ---------------------------------------------------------------------------

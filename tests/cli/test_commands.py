@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import optuna_dp as odp
 from optuna_dp.cli import app
 
+VOUCHED = ("--vouched", "a test")
 runner = CliRunner()
 
 
@@ -42,14 +43,14 @@ def bad(*arguments: str) -> str:
 
 
 def test_release_prints_the_choice_and_the_statement(storage: str) -> None:
-    result = runner.invoke(app, ["release", storage, "done"])
+    result = runner.invoke(app, ["release", storage, "done", *VOUCHED])
     assert result.exit_code == 0, result.output
     assert "x: 0." in result.stdout
     assert "# Privacy statement" in result.stdout
 
 
 def test_release_as_json(storage: str) -> None:
-    result = runner.invoke(app, ["release", storage, "done", "--json"])
+    result = runner.invoke(app, ["release", storage, "done", *VOUCHED, "--json"])
     data = json.loads(result.stdout)
     assert set(data["params"]) == {"x"}
     assert data["statement"]["epsilon"] < 2.0
@@ -68,7 +69,7 @@ def test_a_release_published_without_a_name_does_not_take_the_curators(
     storage: str, tmp_path: Path
 ) -> None:
     public = f"sqlite:///{tmp_path / 'public.db'}"
-    result = runner.invoke(app, ["release", storage, "done", "--publish-to", public])
+    result = runner.invoke(app, ["release", storage, "done", *VOUCHED, "--publish-to", public])
     assert result.exit_code == 0, result.output
     assert optuna.get_all_study_names(public) == ["release"]
 
@@ -84,7 +85,7 @@ def test_a_journal_file_is_a_storage(tmp_path: Path) -> None:
         study_name="done",
     )
     study.optimize(_objective, callbacks=[odp.PrivacyCallback(RUN)])
-    assert runner.invoke(app, ["release", path, "done"]).exit_code == 0
+    assert runner.invoke(app, ["release", path, "done", *VOUCHED]).exit_code == 0
 
 
 def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
@@ -96,12 +97,12 @@ def test_bad_input_is_one_clear_line(storage: str, tmp_path: Path) -> None:
     assert not missing.exists()
     assert "cannot be read" in bad("release", "nonsense://x", "done")
     assert "--publish-to" in bad("release", storage, "done", "--publish-as", "x")
-    assert "is not new" in bad("release", storage, "done", "--publish-to", storage)
+    assert "is not new" in bad("release", storage, "done", "--publish-to", storage, *VOUCHED)
 
 
 def test_options_of_a_storage_url_are_passed_on(storage: str) -> None:
     for url in (f"{storage}?timeout=30", storage.replace("sqlite:", "sqlite+pysqlite:")):
-        result = runner.invoke(app, ["release", url, "done"])
+        result = runner.invoke(app, ["release", url, "done", *VOUCHED])
         assert result.exit_code == 0, result.stderr
 
 

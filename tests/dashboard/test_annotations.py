@@ -77,7 +77,7 @@ def test_a_study_that_cannot_be_released_says_why() -> None:
 
 def test_annotating_changes_nothing_that_is_released() -> None:
     study = private_study()
-    before = odp.release(study).to_json()
+    before = odp.release(study, vouched="a test").to_json()
     dashboard.annotate(study, attack=False)
     dashboard.annotate(study, attack=False)
     assert odp.release(study).to_json() == before
@@ -88,7 +88,7 @@ def test_annotating_changes_nothing_that_is_released() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_study_has_its_page(kind: str) -> None:
     study = KINDS[kind]()
-    before = odp.release(study).to_json()
+    before = odp.release(study, vouched="a test").to_json()
     trials = study.get_trials()
     dashboard.annotate(study, attack=False)
     assert plots(study) == PLOTS[kind]
@@ -224,7 +224,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_a_search(
     with logged() as lines:
         study = KINDS[kind](storage=f"sqlite:///{tmp_path / 'a.db'}")
     assert any("could not be written" in line for line in lines)
-    odp.release(study)  # It ran to its end.
+    odp.release(study, vouched="a test")  # It ran to its end.
 
 
 def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,14 +235,20 @@ def test_the_dashboards_callback_needs_the_extra(monkeypatch: pytest.MonkeyPatch
 
 def test_a_published_study_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_pages, "available", lambda: False)
-    public = odp.publish(odp.release(private_study()), optuna.storages.InMemoryStorage(), "result")
+    public = odp.publish(
+        odp.release(private_study(), vouched="a test"), optuna.storages.InMemoryStorage(), "result"
+    )
     assert attrs(public) == {"optuna_dp:published": True}
     assert "privacy statement" in public.user_attrs
 
 
 def test_a_published_page_says_which_trial_only_looks_pruned() -> None:
     def published(study: optuna.Study) -> str:
-        return note(odp.publish(odp.release(study), optuna.storages.InMemoryStorage(), "result"))
+        return note(
+            odp.publish(
+                odp.release(study, vouched="a test"), optuna.storages.InMemoryStorage(), "result"
+            )
+        )
 
     for kind, make in KINDS.items():
         text = published(make())

@@ -54,7 +54,7 @@ class Told(odp.DPHyPOSampler):
 
 @pytest.mark.parametrize("kind", PLOTS)
 def test_everything_in_the_storage_is_the_release(kind: str, tmp_path: Path) -> None:
-    release = odp.release(KINDS[kind]())
+    release = odp.release(KINDS[kind](), vouched="a test")
     file = tmp_path / "public.db"
     before = datetime.datetime.now()
     public = odp.publish(release, f"sqlite:///{file}", "result")
@@ -130,7 +130,7 @@ def same_release(kind: str, secret: int) -> Any:
 
     study = study_of(sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)] if private else [])
-    release = odp.release(study)
+    release = odp.release(study, vouched="a test")
     assert release.params == {"x": 0.5}
     return release
 

@@ -32,7 +32,7 @@ def _selection() -> str:
     sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=2))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    release = odp.release(study, odp.gaussian(4.0))
+    release = odp.release(study, odp.gaussian(4.0), vouched="a test")
     return release.statement() + release.with_training(odp.gaussian(4.0)).statement()
 
 

@@ -148,7 +148,7 @@ def test_a_damaged_slot_record_says_what_to_do() -> None:
 
 def test_a_refusal_after_a_release_says_that_the_release_stands() -> None:
     study = finished_study(odp.RandTuneSampler(trials=exactly(2)))
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
     write(study, 1, SLOT_KEY, {})
     with pytest.raises(
         ReleaseRefusedError, match="released before; that release stands"

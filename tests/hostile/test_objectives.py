@@ -101,7 +101,7 @@ def test_what_objectives_do_to_themselves_is_an_outcome_of_a_run(name: str, samp
     study.optimize(objective, catch=(Exception,))
     assert len(study.trials) == COUNT
     assert all(t.state.is_finished() for t in study.trials)
-    found = odp.release(study, RUN)
+    found = odp.release(study, RUN, vouched="a test")
     if expected is float:
         assert 0.0 <= found.value <= 1.0
     else:
@@ -150,7 +150,7 @@ def test_stopping_the_study_leaves_it_unfinished_until_it_is_continued() -> None
         if done < COUNT:
             with pytest.raises(UnfinishedStudyError):
                 odp.release(study, RUN)
-    assert odp.release(study, RUN).value is not None
+    assert odp.release(study, RUN, vouched="a test").value is not None
 
 
 @pytest.mark.parametrize("value", ["0.5", 10**400], ids=["text", "too large"])
@@ -166,14 +166,14 @@ def test_values_that_optuna_itself_stumbles_over(value: Any) -> None:
             odp.release(study, RUN)
         odp.recover(study, fail=[trial.number for trial in is_open])
     assert len(study.trials) == COUNT
-    assert odp.release(study, RUN).value in (None, 0.5)
+    assert odp.release(study, RUN, vouched="a test").value in (None, 0.5)
 
 
 def test_another_kind_of_parameter_under_the_same_name_fails_the_run() -> None:
     study = study_of(SAMPLERS["rand_tune"]())
     study.optimize(changes_kind, catch=(ValueError,))
     assert [t.state.name for t in study.trials] == ["COMPLETE", "FAIL"] * 2
-    assert odp.release(study, RUN).value is not None
+    assert odp.release(study, RUN, vouched="a test").value is not None
 
 
 def widens(trial: Trial) -> float:
@@ -251,4 +251,4 @@ def test_an_objective_that_tells_another_run_its_value_has_only_made_that_run_fa
     study = study_of(SAMPLERS["rand_tune"]())
     study.optimize(tells, catch=(Exception,))
     assert len(study.trials) == COUNT
-    assert odp.release(study, RUN).value >= 0.0
+    assert odp.release(study, RUN, vouched="a test").value >= 0.0

@@ -177,7 +177,7 @@ def test_a_study_with_one_damaged_record_is_released_unharmed_or_refused(name: s
     """
     study = finished_study(SPACE_STUDIES[name](), lambda t: (t.suggest_float("x", -1, 1) + 1) / 2)
     run = None if name in ("noisy_max", "budget") else RUN
-    expected = odp.release(study, run)
+    expected = odp.release(study, run, vouched="a test")
     places = [
         (t.number, key) for t in study.trials for key in t.system_attrs if key.startswith(OURS)
     ]

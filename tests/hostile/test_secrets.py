@@ -57,7 +57,7 @@ def test_t_is_nowhere_that_somebody_else_looks(name: str) -> None:
         study.optimize(
             lambda trial: trial.suggest_float("x", 0, 1), callbacks=[odp.PrivacyCallback(RUN)]
         )
-        found = odp.release(study)
+        found = odp.release(study, vouched="a test")
     plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     slots = plan.slots
@@ -278,7 +278,7 @@ def test_no_exception_warning_or_log_after_the_end_tells_t(what: int) -> None:
 def released() -> tuple[odp.Release, optuna.Study]:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, RUN), study
+    return odp.release(study, RUN, vouched="a test"), study
 
 
 def digest_of(data: dict[str, Any]) -> str:
@@ -317,7 +317,7 @@ def test_a_statement_put_beside_something_else_does_not_fit(change: Any) -> None
 def test_training_on_top_changes_the_digest() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    found = odp.release(study, odp.pure_dp(0.1))
+    found = odp.release(study, odp.pure_dp(0.1), vouched="a test")
     whole = found.with_training(odp.pure_dp(0.1), artifact=b"model")
     assert whole.to_json()["statement"]["digest"] != found.to_json()["statement"]["digest"]
     assert digest_of(whole.to_json()) == whole.to_json()["statement"]["digest"]

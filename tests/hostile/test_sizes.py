@@ -47,7 +47,7 @@ def test_spaces_of_all_sizes_are_searched_stored_and_released(
     storage = f"sqlite:///{tmp_path}/s.db"
     study = study_of(SAMPLERS[sampler](space), storage=storage)
     study.optimize(objective)
-    found = odp.release(study, RUN)
+    found = odp.release(study, RUN, vouched="a test")
     assert found.params is not None
     assert found.params.keys() == space.keys()
     assert all(

@@ -59,7 +59,7 @@ def again(study: optuna.Study, sampler: Any, storage: Any = None) -> optuna.Stud
 def new_study_of_tune() -> odp.Release:
     study = of_tune()
     study.optimize(objective)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 # Studies with a budget.
@@ -277,7 +277,7 @@ def nothing_has_run_of_tune() -> odp.Release:
     with met("Run study.optimize first"):
         odp.release(study, RUN)
     study.optimize(objective)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def runs_are_to_come() -> odp.Release:
@@ -288,7 +288,7 @@ def runs_are_to_come() -> odp.Release:
         odp.release(study, RUN)
     odp.recover(study, fail=[2])
     study.optimize(objective)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def an_enqueued_trial() -> odp.Release:
@@ -308,7 +308,7 @@ def an_enqueued_trial_after_the_last_run() -> odp.Release:
     study.enqueue_trial({"x": 0.5})
     with met("Unless all runs had started before", PlanError):
         study.optimize(objective)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def an_added_trial() -> odp.Release:
@@ -325,7 +325,7 @@ def no_cost_of_a_run() -> odp.Release:
     study.optimize(objective)
     with met("release(study, run="):
         odp.release(study)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def another_cost_than_on_record() -> odp.Release:
@@ -333,7 +333,7 @@ def another_cost_than_on_record() -> odp.Release:
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
     with met("Leave these arguments out"):
         odp.release(study, odp.gaussian(9.0))
-    return odp.release(study)
+    return odp.release(study, vouched="a test")
 
 
 def two_costs_of_a_run() -> odp.Release:
@@ -345,7 +345,7 @@ def two_costs_of_a_run() -> odp.Release:
     for _ in range(2):
         study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
     study.optimize(objective)
-    return odp.release(study)
+    return odp.release(study, vouched="a test")
 
 
 def runs_that_failed_together(how: str) -> odp.Release:
@@ -358,7 +358,7 @@ def runs_that_failed_together(how: str) -> odp.Release:
     study.optimize(breaks, catch=(RuntimeError,))
     with met(f"failures='{how}'"):
         odp.release(study, RUN)
-    return odp.release(study, RUN, failures=how)
+    return odp.release(study, RUN, failures=how, vouched="a test")
 
 
 def runs_that_were_lost() -> odp.Release:
@@ -378,7 +378,7 @@ def a_run_that_failed_before_it_began() -> odp.Release:
     with met("optuna-dp recover STORAGE STUDY --fail 1"):
         odp.release(study, RUN)
     odp.recover(study, fail=[1])
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def a_worker_without_the_sampler() -> odp.Release:
@@ -391,7 +391,7 @@ def a_worker_without_the_sampler() -> odp.Release:
     study = of_tune()
     study.optimize(objective, n_trials=1)
     again(study, odp.RandTuneSampler(trials=exactly(4))).optimize(objective)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def a_worker_with_another_law() -> odp.Release:
@@ -417,7 +417,7 @@ def a_copy() -> odp.Release:
     where: Any = study._storage
     names = {"from_study_name": "original", "to_study_name": "copy"}
     optuna.copy_study(from_storage=where, to_storage=where, **names)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
     with met("Release 'original' again: the result is the same"):
         odp.release(optuna.load_study(study_name="copy", storage=where), RUN)
     return odp.release(study, RUN)
@@ -441,7 +441,7 @@ def a_copy_that_went_on() -> odp.Release:
 def a_result_that_changed() -> odp.Release:
     study = of_tune()
     study.optimize(objective)
-    odp.release(study, RUN, output_attributes=["seen"])
+    odp.release(study, RUN, output_attributes=["seen"], vouched="a test")
     stored = study._storage._get_trial(study.best_trial._trial_id)  # type: ignore[attr-defined]
     stored.user_attrs["seen"] = 1
     with met("What was released first stands; a second choice"):
@@ -458,7 +458,7 @@ def a_range_that_changed() -> odp.Release:
         odp.release(study, RUN)
     study = of_tune()
     study.optimize(lambda trial: trial.suggest_float("share", 0.0, 1.0) * (1 + trial.number))
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def several_objectives_of_tune() -> odp.Release:
@@ -485,7 +485,7 @@ def a_pruner_that_compares() -> odp.Release:
         odp.release(study, RUN)
     study = of_tune()
     study.optimize(lambda trial: pruned(trial, own=True))
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 WAYS = [
@@ -554,7 +554,7 @@ def test_an_objective_that_asks_for_nothing_is_not_called_after_the_last_run() -
         assert (
             "not covered"
             not in (
-                odp.release(study, RUN)
+                odp.release(study, RUN, vouched="a test")
                 if isinstance(sampler, odp.RandTuneSampler)
                 else odp.release(study, vouched="a constant")
             ).attributes

@@ -40,7 +40,11 @@ ALL = pytest.mark.parametrize("name", SAMPLERS)
 
 
 def released(study: optuna.Study, name: str) -> odp.Release:
-    return odp.release(study, RUN) if name in ("rand_tune", "dp_hypo") else odp.release(study)
+    return (
+        odp.release(study, RUN, vouched="a test")
+        if name in ("rand_tune", "dp_hypo")
+        else odp.release(study, vouched="a test")
+    )
 
 
 def run_of(trial: Trial) -> float:
@@ -243,7 +247,7 @@ def test_a_worker_that_died_while_it_claimed_is_waited_for_until_it_is_recovered
     study.optimize(run_of)
     assert len(pauses) == 5
     assert [t.state.name for t in study.trials[:3]] == ["COMPLETE", "FAIL", "COMPLETE"]
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 class Stops(InMemoryStorage):
@@ -273,7 +277,7 @@ def test_a_worker_that_is_interrupted_while_it_claims_leaves_what_may_be_another
     assert study.trials[1].state == (TrialState.FAIL if other is None else TrialState.RUNNING)
     odp.recover(study, fail=[t.number for t in odp.recover(study)])
     study.optimize(run_of)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def waiting_after_one_run(study: optuna.Study) -> None:
@@ -343,7 +347,7 @@ def test_no_way_to_hold_a_trial_before_it_begins_makes_two_runs_of_it(way: str) 
         assert called.count(1) == 1
     study.optimize(objective)
     assert sorted(called) == sorted(set(called))
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _hold_what_is_created(

@@ -75,7 +75,7 @@ def check(study: optuna.Study, drawn: list[float]) -> None:
     odp.recover(study, fail=still_open)
     if len(study.trials) >= COUNT:
         charged = isinstance(study.sampler, odp.BudgetSampler)
-        found = odp.release(study, None if charged else RUN)
+        found = odp.release(study, None if charged else RUN, vouched="a test")
         scored = [t for t in study.trials if t.state == TrialState.COMPLETE]
         assert found.params is None or found.params in [t.params for t in scored]
 
@@ -174,7 +174,7 @@ def test_what_stands_under_an_id_is_taken_for_its_own_trial_only() -> None:
 def test_what_is_kept_of_one_storage_is_bounded() -> None:
     """A trial forgotten before it was told is read from the storage instead."""
     sampler = odp.RandTuneSampler(trials=exactly(5))
-    sampler.under_way = UnderWay(most=2)
+    sampler.under_way = UnderWay(capacity=2)
     study = study_of(sampler)
     trials = [study.ask() for _ in range(5)]
     first = [trial.suggest_float("x", 0, 1) for trial in trials]
@@ -185,7 +185,7 @@ def test_what_is_kept_of_one_storage_is_bounded() -> None:
         trial.suggest_float("y", 0, 1)
         study.tell(trial, trial.suggest_float("z", 0, 1))
     assert kept_by(sampler) == 0
-    assert odp.release(study, RUN).params is not None
+    assert odp.release(study, RUN, vouched="a test").params is not None
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_a_pruner_that_compares_trials_never_prunes_and_says_so_once(pruner: Bas
     said = [line for line in lines if "does not prune" in line]
     assert len(said) == 1
     assert type(pruner).__name__ in said[0]
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def test_optunas_default_is_silent_if_nobody_asks() -> None:
@@ -105,7 +105,7 @@ def test_pruners_that_look_at_one_trial_work_as_they_are(pruner: BasePruner, wra
     pruned = [t for t in study.trials if t.state == TrialState.PRUNED]
     assert len(pruned) == (3 if type(pruner) is PatientPruner and _is_bare(pruner) else 0)
     assert all(t.system_attrs[PRUNED_KEY] for t in pruned)
-    release = odp.release(study, RUN)
+    release = odp.release(study, RUN, vouched="a test")
     assert (release.params is None) == (len(pruned) == 3)
 
 
@@ -131,7 +131,7 @@ def test_a_pruner_of_ones_own_sees_one_trial_only() -> None:
     )
     assert all(len(numbers) == 1 for numbers in seen)
     assert [t.state for t in study.trials].count(TrialState.PRUNED) == 1
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def test_a_pruner_of_ones_own_that_is_not_wrapped_does_not_prune() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
-from support import exactly, objective, study_of
+from support import ask, exactly, objective, study_of, tell
 
 import optuna_dp as odp
 from optuna_dp.errors import (
@@ -99,7 +99,7 @@ def test_a_poisson_law_may_give_no_run_at_all() -> None:
     study.optimize(objective)
     assert slots_of(study) == 0
     assert [t.state for t in study.trials] == [TrialState.PRUNED]
-    assert odp.release(study, odp.gaussian(4.0)).params is None
+    assert odp.release(study, odp.gaussian(4.0), vouched="a test").params is None
 
 
 def test_a_failed_run_is_a_run_and_is_not_repeated() -> None:
@@ -128,7 +128,7 @@ def test_hyperbands_wrapped_study_works() -> None:
         study = study_of(sampler, pruner=pruner)
         study.optimize(reports)
         assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
-        odp.release(study, odp.gaussian(4.0))
+        odp.release(study, odp.gaussian(4.0), vouched="a test")
 
 
 def test_every_run_has_a_tie_break_of_its_own() -> None:
@@ -160,9 +160,55 @@ def test_a_worker_with_another_plan_does_not_run() -> None:
     study.optimize(objective, n_trials=2)
     study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
     calls: list[int] = []
-    with pytest.raises(PlanError, match=r"trials\..*7.*in the plan.*start a new one"):
-        # Optuna's catch= would otherwise spend every run that remains.
-        study.optimize(lambda trial: calls.append(1) or objective(trial), catch=(PlanError,))
+    for _ in range(3):
+        with pytest.raises(PlanError, match=r"trials\..*7.*in the plan.*No run is lost"):
+            study.optimize(lambda trial: calls.append(1) or objective(trial), catch=(PlanError,))
+    with pytest.raises(PlanError, match="No run is lost"):
+        study.ask()
+    assert calls == []
+    assert len(study.trials) == 2
+    study.sampler = odp.RandTuneSampler(trials=exactly(5))
+    study.optimize(objective)
+    assert len(study.trials) == 5
+    odp.release(study, odp.gaussian(4.0))
+
+
+def test_a_worker_with_another_plan_takes_no_run_that_waits() -> None:
+    plan = odp.plan_budget(
+        epsilon=3.0, run=lambda noise, steps: odp.gaussian(noise), steps=1, pilots=3
+    )
+    study = study_of(odp.BudgetSampler(plan))
+
+    def with_fidelity(trial: optuna.Trial) -> float:
+        ask(trial)
+        score: float = tell(trial, objective(trial))
+        return score
+
+    study.optimize(with_fidelity, n_trials=1)
+    study.enqueue_trial({"x": 0.5})
+    study.sampler = odp.BudgetSampler(plan, pilot_batch_size=2)
+    with pytest.raises(PlanError, match="No run is lost"):
+        study.optimize(with_fidelity)
+    assert [t.state for t in study.trials] == [TrialState.COMPLETE, TrialState.WAITING]
+    study.sampler = odp.BudgetSampler(plan)
+    study.optimize(with_fidelity)
+    assert study.trials[1].params == {"x": 0.5}
+    assert len(odp.release(study).pilots) == 3
+
+
+def test_a_worker_with_another_plan_that_began_before_the_plan_was_written_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = study_of(odp.RandTuneSampler(trials=exactly(5)))
+    study.optimize(objective, n_trials=2)
+    study.sampler = odp.RandTuneSampler(trials=odp.Geometric(mean=7))
+    calls: list[int] = []
+    with monkeypatch.context() as early:
+        # As it finds a study that has no plan yet.
+        early.setattr(odp.RandTuneSampler, "check_before_asking", lambda *_: None)
+        with pytest.raises(PlanError, match=r"trials\..*7.*in the plan.*start a new one"):
+            # Optuna's catch= would otherwise spend every run that remains.
+            study.optimize(lambda trial: calls.append(1) or objective(trial), catch=(PlanError,))
     assert calls == []
     assert [t.state for t in study.trials[2:]] == [TrialState.FAIL]
     assert not study.trials[2].params
@@ -209,7 +255,7 @@ def test_a_study_id_that_is_used_again_does_not_bring_an_old_plan_back(tmp_path:
     assert new_plan is not None
     assert new_plan.nonce != old_plan.nonce
     assert len(second.trials) == 5
-    odp.release(second, odp.gaussian(4.0))
+    odp.release(second, odp.gaussian(4.0), vouched="a test")
 
 
 def test_a_trial_object_made_anew_keeps_the_plan_and_its_slot() -> None:

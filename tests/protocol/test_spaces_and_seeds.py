@@ -48,7 +48,7 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
     remarks = 0 if isinstance(sampler, odp.BudgetSampler) else 1
     assert len([line for line in lines if "asks for 'rate'" in line]) == remarks
     charged = isinstance(sampler, odp.BudgetSampler)
-    found = odp.release(study, None if charged else odp.gaussian(4.0))
+    found = odp.release(study, None if charged else odp.gaussian(4.0), vouched="a test")
     assert found.params is not None
     assert set(found.params) == {"x", "rate"}
     (row,) = [line for line in found.statement().splitlines() if "| Parameters |" in line]
@@ -58,7 +58,7 @@ def test_a_search_space_that_the_objective_does_not_use_is_pointed_out(sampler: 
 def test_a_conditional_space_is_released_with_what_the_winner_used() -> None:
     study = study_of(odp.RandTuneSampler(SPACE, trials=exactly(4)))
     study.optimize(conditional)
-    found = odp.release(study, odp.gaussian(4.0))
+    found = odp.release(study, odp.gaussian(4.0), vouched="a test")
     assert found.params is not None
     assert len(found.params) == 1
 

@@ -63,7 +63,9 @@ def test_attributes_named_at_the_release_only_do_not_contradict_the_callback() -
         return trial.suggest_float("x", 0.0, 1.0)
 
     study.optimize(objective, callbacks=[odp.PrivacyCallback(RUN)])
-    assert odp.release(study, output_attributes=["threshold"]).attributes == {"threshold": 0.25}
+    assert odp.release(study, output_attributes=["threshold"], vouched="a test").attributes == {
+        "threshold": 0.25
+    }
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_the_same_cost_written_in_another_way_is_the_same_cost(same: Any) -> Non
 
     study.optimize(objective, n_trials=1, callbacks=[odp.PrivacyCallback(RUN)])
     study.optimize(objective, callbacks=[odp.PrivacyCallback(same)])
-    release = odp.release(study, same)
+    release = odp.release(study, same, vouched="a test")
     assert release.guarantee.epsilon(1e-5) == pytest.approx(
         odp.selection_guarantee(RUN, odp.Geometric(mean=3)).epsilon(1e-5)
     )
@@ -226,7 +228,11 @@ def test_choices_that_json_changes_work_on_every_storage(
     assert all(choice in choices for choice in given)  # The objective's own, of its own type.
     assert all(trial.state.name == "COMPLETE" for trial in study.trials)
     is_budget = isinstance(study.sampler, odp.BudgetSampler)
-    release = odp.release(study) if is_budget else odp.release(study, RUN)
+    release = (
+        odp.release(study, vouched="a test")
+        if is_budget
+        else odp.release(study, RUN, vouched="a test")
+    )
     assert release.params is not None
 
 

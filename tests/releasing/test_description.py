@@ -35,7 +35,7 @@ def study_of(number: int = 2) -> optuna.Study:
 
 def released(study: optuna.Study) -> odp.Release:
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 def test_all_of_it_stands_in_the_statement() -> None:
@@ -110,4 +110,4 @@ def test_a_damaged_record_is_refused() -> None:
 def test_a_score_of_zero_is_shown() -> None:
     study = study_of(1)
     study.optimize(lambda trial: 0.0 * trial.suggest_float("x", 0, 1))
-    assert "| score | 0.0 |" in odp.release(study, RUN).statement()
+    assert "| score | 0.0 |" in odp.release(study, RUN, vouched="a test").statement()

@@ -40,7 +40,7 @@ def test_scores_without_noise_are_pointed_out(objective: object, words: str) -> 
     assert len(caught) == 1, "said once, when it shows"
     assert [line for line in lines if "look exact" in line]
     with pytest.warns(ExactScoreWarning, match=words):
-        found = odp.release(study)
+        found = odp.release(study, vouched="a test")
     shown = found.statement() + json.dumps(found.to_json())
     assert "exact:" not in shown
     assert "look exact" not in shown
@@ -52,7 +52,7 @@ def test_the_log_says_it_where_warnings_are_silenced() -> None:
         odp.RandTuneSampler(seed=3)
         study = study_of(odp.RandTuneSampler(trials=exactly(5)))
         study.optimize(seeded)
-        odp.release(study, RUN)
+        odp.release(study, RUN, vouched="a test")
     assert [line for line in lines if "with a seed" in line]
     assert [line for line in lines if "look exact" in line]
 

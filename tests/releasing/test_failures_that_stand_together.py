@@ -42,7 +42,7 @@ def test_an_objective_that_raises_from_its_fourth_call_on() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(109)), 3)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
         odp.release(study)
-    found = odp.release(study, failures="lost")
+    found = odp.release(study, failures="lost", vouched="a test")
     assert found.value == study.best_value
     three = odp.selection_guarantee(RUN, odp.Binomial(3, mean=3))
     assert found.guarantee.epsilon(1e-5) == three.epsilon(1e-5)
@@ -64,7 +64,7 @@ def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior(
 
 def test_runs_that_failed_by_chance_are_released_by_the_law_of_their_number() -> None:
     sampler = odp.RandTuneSampler(trials=exactly(109))
-    vouched = odp.release(stopped(sampler, 3), failures="chance")
+    vouched = odp.release(stopped(sampler, 3), failures="chance", vouched="a test")
     assert vouched.disclosed_runs is None
     assert "could be chosen from" not in vouched.statement()
     expected = odp.selection_guarantee(RUN, exactly(109))
@@ -82,7 +82,7 @@ def test_asking_and_failing_until_release_accepts() -> None:
             study.tell(trial, state=TrialState.FAIL)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
         odp.release(study, RUN)
-    charged = odp.release(study, RUN, failures="lost").guarantee.epsilon(1e-5)
+    charged = odp.release(study, RUN, failures="lost", vouched="a test").guarantee.epsilon(1e-5)
     law = odp.selection_guarantee(RUN, odp.Geometric(mean=1000))
     cut = odp.selection_guarantee(RUN, odp.Geometric(mean=1000).capped(10))
     # The attack on min(T, 10) that the plain statement does not cover, and the charge does.
@@ -94,7 +94,7 @@ def test_a_block_in_the_middle() -> None:
     study = stopped(sampler, 3, 10)
     with pytest.raises(ReleaseRefusedError, match="in a row failed"):
         odp.release(study)
-    found = odp.release(study, failures="lost")
+    found = odp.release(study, failures="lost", vouched="a test")
     assert found.disclosed_runs == 7
     assert found.guarantee.epsilon(1e-5) > odp.Guarantee(RUN).epsilon(1e-5)
 
@@ -102,7 +102,7 @@ def test_a_block_in_the_middle() -> None:
 def test_a_second_answer_about_failures_is_a_second_release() -> None:
     """Each answer tells something else, so only the first one is given, however often."""
     study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
-    first = odp.release(study, failures="chance")
+    first = odp.release(study, failures="chance", vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="released before"):
         odp.release(study, failures="lost")
     assert odp.release(study, failures="chance") == first
@@ -120,12 +120,12 @@ def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() ->
         odp.release(study, RUN, failures="lost")
     with pytest.raises(InvalidArgumentError, match="failures='luck'"):
         odp.release(study, RUN, failures="luck")  # type: ignore[arg-type]
-    assert odp.release(study, RUN, failures="chance").value == study.best_value
+    assert odp.release(study, RUN, failures="chance", vouched="a test").value == study.best_value
 
 
 def test_all_failed_is_an_outcome_like_others() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(40)), 0)
-    assert odp.release(study).params is None
+    assert odp.release(study, vouched="a test").params is None
 
 
 def test_the_curator_is_told_when_it_happens() -> None:

@@ -57,7 +57,7 @@ def test_a_half_finished_copy_that_is_continued_is_no_second_search() -> None:
     copy = copy_of(study, sampler)
     for one in (study, copy):
         one.optimize(objective)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="second choice would cost"):
         odp.release(copy, RUN)
     odp.release(study, RUN)
@@ -81,7 +81,7 @@ def test_of_copies_that_went_on_in_several_ways_only_the_first_is_released(kind:
         from_study_name=copies[0].study_name, from_storage=study._storage, to_storage=alone
     )
     moved = optuna.load_study(study_name=copies[0].study_name, storage=alone, sampler=sampler)
-    odp.release(moved, run)
+    odp.release(moved, run, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="both have made more runs") as caught:
         odp.release(copies[1], run)
     assert "Release 'copy 1', and show nothing of this one" in str(caught.value)
@@ -97,7 +97,7 @@ def test_a_copy_of_a_released_study_gives_the_same_release() -> None:
     sampler = odp.RandTuneSampler(trials=exactly(3))
     study = study_of(sampler)
     study.optimize(objective)
-    found = odp.release(study, RUN)
+    found = odp.release(study, RUN, vouched="a test")
     copy = copy_of(study, sampler)
     assert odp.release(copy, RUN).params == found.params
 
@@ -120,7 +120,7 @@ def test_a_number_of_runs_that_was_damaged_is_noticed(slots: int) -> None:
         odp.release(study, RUN)
     stored(study)[0].system_attrs[PLAN_KEY] = record
     if slots < 9:
-        assert odp.release(study, RUN).value == study.best_value
+        assert odp.release(study, RUN, vouched="a test").value == study.best_value
 
 
 def test_a_slot_that_does_not_say_its_plan_is_refused() -> None:

@@ -23,7 +23,7 @@ def a_release(storage: object = None, name: str | None = None) -> odp.Release:
     sampler = odp.RandTuneSampler(trials=exactly(5))
     study = study_of(sampler, storage=storage, study_name=name)
     study.optimize(objective)
-    return odp.release(study, RUN)
+    return odp.release(study, RUN, vouched="a test")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_json_of_a_release_is_json(score: float) -> None:
         return score + 0 * trial.suggest_float("x", 0, 1)
 
     study.optimize(infinite)
-    found = odp.release(study, RUN, output_attributes=["all"])
+    found = odp.release(study, RUN, output_attributes=["all"], vouched="a test")
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert data["value"] == repr(score)
     assert data["attributes"] == {"all": [repr(score), {"deep": "nan"}]}

@@ -27,7 +27,7 @@ X = {"x": optuna.distributions.FloatDistribution(-1.0, 1.0)}
 
 
 def test_a_sound_study_is_released() -> None:
-    assert odp.release(finished_study(), RUN).params is not None
+    assert odp.release(finished_study(), RUN, vouched="a test").params is not None
 
 
 def test_seeded_randomness() -> None:
@@ -63,7 +63,7 @@ def test_what_happens_after_the_last_run_does_not_spoil_the_study() -> None:
     study.optimize(objective, n_trials=2, callbacks=[odp.PrivacyCallback(RUN)])
     failed = {"failed_trial": 0, "fixed_params": study.trials[0].params}
     study.add_trial(create_trial(state=TrialState.WAITING, system_attrs=failed))
-    assert odp.release(study, RUN).value == best
+    assert odp.release(study, RUN, vouched="a test").value == best
 
 
 def test_added_trials_in_a_slot() -> None:
@@ -229,7 +229,7 @@ def test_a_trial_that_another_process_continues_keeps_its_draws() -> None:
         assert trial.suggest_float("x", -1.0, 1.0) == theirs
         other.tell(trial, theirs)
         study.optimize(objective)
-        assert odp.release(study, RUN).params is not None
+        assert odp.release(study, RUN, vouched="a test").params is not None
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
@@ -247,7 +247,7 @@ def test_choices_that_are_tuples_are_those_of_search_space() -> None:
                 lambda trial: float(sum(trial.suggest_categorical("c", choices))),
                 callbacks=[odp.PrivacyCallback(RUN)],
             )
-            assert tuple(odp.release(study).params["c"]) in choices
+            assert tuple(odp.release(study, vouched="a test").params["c"]) in choices
 
 
 def test_a_trial_never_told_leaves_nothing_to_a_later_storage() -> None:
@@ -265,7 +265,7 @@ def test_a_trial_never_told_leaves_nothing_to_a_later_storage() -> None:
     study.sampler = mine
     continued = optuna.trial.Trial(study, begun._trial_id)
     study.tell(begun, continued.suggest_float("x", -1.0, 1.0))
-    assert odp.release(study, RUN).params is not None
+    assert odp.release(study, RUN, vouched="a test").params is not None
 
 
 def test_a_trial_made_anew_is_not_drawn_again() -> None:
@@ -330,4 +330,4 @@ def test_an_objective_that_ends_a_run_by_a_rule_of_its_own_returns_nan() -> None
 
     study = finished_study(function=gives_up)
     assert study.trials[1].state == TrialState.FAIL
-    assert odp.release(study, RUN).params is not None
+    assert odp.release(study, RUN, vouched="a test").params is not None

@@ -107,7 +107,7 @@ def released(**about: Any) -> odp.Release:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
     odp.describe(study, **about)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, odp.gaussian(noise_multiplier=4.0))
+    return odp.release(study, odp.gaussian(noise_multiplier=4.0), vouched="a test")
 
 
 DESCRIBED = {

@@ -87,7 +87,7 @@ def scores(values: list[Any], direction: str = "maximize", **kwargs: Any) -> opt
 def test_the_best_run_wins_and_failures_are_the_lowest_outcome(
     direction: str, values: list[Any], best: float
 ) -> None:
-    assert odp.release(scores(values, direction), RUN).value == best
+    assert odp.release(scores(values, direction), RUN, vouched="a test").value == best
 
 
 def test_a_pruned_run_does_not_win_with_the_value_it_reported() -> None:
@@ -102,14 +102,14 @@ def test_a_pruned_run_does_not_win_with_the_value_it_reported() -> None:
     pruner = optuna.pruners.ThresholdPruner(upper=10.0)
     study = finished_study(odp.RandTuneSampler(trials=exactly(3)), prunes, pruner=pruner)
     assert study.trials[0].state == optuna.trial.TrialState.PRUNED
-    assert odp.release(study, RUN).value == 0.5
+    assert odp.release(study, RUN, vouched="a test").value == 0.5
 
 
 @pytest.mark.parametrize(
     "values", [[RuntimeError("died")] * 3, [math.nan], [optuna.TrialPruned(), math.nan]]
 )
 def test_no_success_is_an_outcome(values: list[Any]) -> None:
-    release = odp.release(scores(values), RUN)
+    release = odp.release(scores(values), RUN, vouched="a test")
     assert release.params is None
     assert release.value is None
     assert release.guarantee.epsilon(1e-5) < 2.0
@@ -127,7 +127,7 @@ def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
     wins = Counter[int]()
     for _ in range(studies):
         study = scores([1.0] * 4)
-        best = odp.release(study, RUN)
+        best = odp.release(study, RUN, vouched="a test")
         wins[next(t.number for t in study.trials if t.params == best.params)] += 1
     assert max(wins.values()) < studies * (0.25 + slack)
     assert min(wins.values()) > studies * (0.25 - slack)
@@ -135,7 +135,11 @@ def test_ties_are_broken_by_the_uniform_and_not_by_completion_order() -> None:
 
 def test_releasing_twice_gives_the_same() -> None:
     study = finished_study()
-    assert odp.release(study, RUN) == odp.release(study, RUN) == odp.release(study)
+    assert (
+        odp.release(study, RUN, vouched="a test")
+        == odp.release(study, RUN, vouched="a test")
+        == odp.release(study, vouched="a test")
+    )
 
 
 def leaves(value: Any) -> list[Any]:
@@ -149,7 +153,7 @@ def leaves(value: Any) -> list[Any]:
 def test_nothing_that_identifies_the_winners_position_leaves(tmp_path: Path) -> None:
     study = scores([0.1] * 37 + [0.9] + [0.2] * 6)
     study.trials[37]
-    release = odp.release(study, RUN)
+    release = odp.release(study, RUN, vouched="a test")
     assert release.value == 0.9
     data = release.to_json()
     assert set(data) == RELEASE_KEYS
@@ -192,7 +196,7 @@ def test_only_named_attributes_leave() -> None:
 
     sampler = odp.RandTuneSampler(trials=exactly(3))
     study = finished_study(sampler, speaks)
-    release = odp.release(study, RUN, output_attributes=["threshold"])
+    release = odp.release(study, RUN, output_attributes=["threshold"], vouched="a test")
     assert release.attributes == {"threshold": 0.25}
     assert "0.77" not in json.dumps(release.to_json())
     assert odp.release(finished_study(sampler, speaks), RUN).attributes == {}
@@ -209,7 +213,7 @@ def test_the_artifact_of_the_winner_only_and_without_its_name(tmp_path: Path) ->
         return value
 
     study = finished_study(function=saves)
-    release = odp.release(study, RUN, artifact_store=store)
+    release = odp.release(study, RUN, artifact_store=store, vouched="a test")
     assert release.params is not None
     assert release.artifact == repr(release.params["x"]).encode()
     assert "model_of_trial" not in json.dumps(release.to_json())
@@ -233,14 +237,14 @@ def test_several_artifacts_of_the_winner_are_refused(tmp_path: Path) -> None:
 def test_publishing_beside_a_curators_study_is_refused(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'all.db'}"
     study = finished_study(storage=storage)
-    release = odp.release(study, RUN)
+    release = odp.release(study, RUN, vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="is not new"):
         odp.publish(release, storage, "result")
     assert len(optuna.get_all_study_names(storage)) == 1
 
 
 def test_publishing_an_empty_result() -> None:
-    release = odp.release(scores([math.nan]), RUN)
+    release = odp.release(scores([math.nan]), RUN, vouched="a test")
     study = odp.publish(release, optuna.storages.InMemoryStorage(), "nothing")
     assert study.trials == []
     assert "differential privacy" in study.user_attrs["privacy statement"]
@@ -251,7 +255,7 @@ def test_sister_studies_are_pointed_out(tmp_path: Path) -> None:
     finished_study(storage=storage)
     study = finished_study(storage=storage)
     with logged() as lines:
-        odp.release(study, RUN)
+        odp.release(study, RUN, vouched="a test")
     assert any("WARNING" in line and "Guarantee.compose" in line for line in lines)
 
 
@@ -266,14 +270,14 @@ def test_the_schedule_decides_the_analysis() -> None:
         )
         study = study_of(sampler)
         study.optimize(objective)
-        release = odp.release(study, RUN)
+        release = odp.release(study, RUN, vouched="a test")
         assert release.guarantee.event.policy == {"batch": "history", "any": "data"}[schedule]
         epsilons[schedule] = release.guarantee.epsilon(1e-5)
     assert epsilons["batch"] < epsilons["any"]
 
 
 def test_the_statement_can_be_read() -> None:
-    text = odp.release(finished_study(), RUN).statement()
+    text = odp.release(finished_study(), RUN, vouched="a test").statement()
     for words in (
         "differential privacy",
         "adding or removing one record",
@@ -287,13 +291,15 @@ def test_the_statement_can_be_read() -> None:
 
 
 def test_the_first_lines_say_that_the_cost_of_a_run_is_the_curators_word() -> None:
-    first_lines = odp.release(finished_study(), RUN).statement().split("| | |")[0]
+    first_lines = (
+        odp.release(finished_study(), RUN, vouched="a test").statement().split("| | |")[0]
+    )
     assert "only if the curator is right** in what no software has checked" in first_lines
     assert "the row *One run*." in first_lines
 
 
 def test_the_statement_says_what_bounds_the_density() -> None:
-    alone = odp.release(finished_study(), RUN).statement()
+    alone = odp.release(finished_study(), RUN, vouched="a test").statement()
     assert "every run is drawn from the prior itself" in alone
     bounded = odp.DPHyPOSampler(trials=exactly(2), density_bounds=(0.5, 3.0), candidates=4)
     text = odp.release(finished_study(bounded), RUN).statement()
@@ -302,7 +308,9 @@ def test_the_statement_says_what_bounds_the_density() -> None:
 
 def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> None:
     infinite = odp.Poisson(mean=3.0).capped(2)
-    release = odp.release(finished_study(odp.RandTuneSampler(trials=infinite)), RUN)
+    release = odp.release(
+        finished_study(odp.RandTuneSampler(trials=infinite)), RUN, vouched="a test"
+    )
     assert all(value is None for value in release.to_json()["statement"]["rdp"]["epsilons"])
     assert "No such bound is known" in release.statement()
     assert "infinite" not in release.statement()
@@ -319,13 +327,13 @@ def test_a_search_without_a_renyi_curve_has_a_sentence_in_place_of_a_table() -> 
     ids=lambda sampler: type(sampler).__name__,
 )
 def test_every_selection_rests_on_deaths_by_chance(sampler: Any) -> None:
-    text = odp.release(finished_study(sampler), RUN).statement()
+    text = odp.release(finished_study(sampler), RUN, vouched="a test").statement()
     assert "Workers died by chance" in text
     assert "A surrogate, a prior or a projection's distance of the user's own" in text
 
 
 def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
-    release = odp.release(finished_study(), RUN)
+    release = odp.release(finished_study(), RUN, vouched="a test")
     storage = f"sqlite:///{tmp_path / 'public.db'}"
     odp.publish(release, storage, "result")
     with pytest.raises(ReleaseRefusedError, match=r"the file public\.db exists"):
@@ -336,3 +344,19 @@ def test_publishing_where_it_cannot_be_is_refused_by_name(tmp_path: Path) -> Non
     for bad in (None, 3, "garbage", f"sqlite:///{tmp_path / 'missing' / 'x.db'}"):
         with pytest.raises(InvalidArgumentError, match="storage="):
             odp.publish(release, bad, "result")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_cost_that_is_only_stated_is_vouched_for_or_refused(recorded: bool) -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=exactly(2)))
+    callbacks = [odp.PrivacyCallback(RUN)] if recorded else []
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), callbacks=callbacks)
+    run = None if recorded else RUN
+    with pytest.raises(ReleaseRefusedError, match="vouched="):
+        odp.release(study, run)
+    with pytest.raises(InvalidArgumentError, match="vouched"):
+        odp.release(study, run, vouched=" ")
+    release = odp.release(study, run, vouched="the audit of May")
+    assert release.spending["training"] == "not checked"
+    assert "the audit of May" in str(release.statement())
+    assert odp.verify(release.to_json()).ok

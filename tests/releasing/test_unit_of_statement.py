@@ -14,7 +14,7 @@ def released(run: object) -> odp.Release:
         direction="maximize", sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2))
     )
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, run)  # type: ignore[arg-type]
+    return odp.release(study, run, vouched="a test")  # type: ignore[arg-type]
 
 
 def test_a_search_over_runs_that_hide_clients_says_so() -> None:

@@ -38,7 +38,7 @@ def released(**kwargs: Any) -> odp.Release:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
     odp.describe(study, dataset="made up", records=900, unit="patient", cap=2)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    return odp.release(study, RUN, **kwargs)
+    return odp.release(study, RUN, **kwargs, vouched="a test")
 
 
 def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_a_release_of_every_kind_can_be_checked(kind: str, trained: bool) -> Non
     study = optuna.create_study(direction="maximize", sampler=SAMPLERS[kind]())
     study.optimize(asking(lambda trial: trial.suggest_float("x", 0, 1)))
     run = odp.pure_dp(0.1)  # Quickly accounted for.
-    release = odp.release(study, run if kind in PRIVATE_RUNS else None)
+    release = odp.release(study, run if kind in PRIVATE_RUNS else None, vouched="a test")
     release = release.with_training(run) if trained else release
     found = odp.verify(json.loads(json.dumps(release.to_json())))
     assert found.ok, str(found)
@@ -75,7 +75,7 @@ def test_the_statement_alone_is_enough() -> None:
 def test_what_protects_clients_can_be_checked() -> None:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=3)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    data = odp.release(study, odp.per_client(RUN)).to_json()
+    data = odp.release(study, odp.per_client(RUN), vouched="a test").to_json()
     found = odp.verify(data)
     assert found.ok, str(found)
     assert "client" in data["statement"]["protected"]

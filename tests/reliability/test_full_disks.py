@@ -99,7 +99,7 @@ def test_torn_lines_are_dropped_and_a_copy_is_kept(tmp_path: Path) -> None:
     study = optuna.load_study(
         study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
     )
-    assert odp.release(study, RUN).params is not None
+    assert odp.release(study, RUN, vouched="a test").params is not None
 
 
 def test_the_command_says_what_is_torn_and_what_it_drops(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_pat
         ),
     )
     with pytest.warns(UserWarning, match="leaves no mark"):
-        released = odp.release(read_only, RUN)
+        released = odp.release(read_only, RUN, vouched="a test")
     assert released.to_json() == odp.release(study, RUN).to_json()
     # With the mark in the file there is nothing left to write.
     assert odp.release(read_only, RUN).to_json() == released.to_json()

@@ -281,7 +281,7 @@ class World:
         no_event = self.procedure in ("budget", "noisy_max", "propose_test")
         run = None if no_event else odp.gaussian(self.noise)
         options = {} if run is None else {"failures": "chance"}
-        return odp.release(self.study, run, **options)  # type: ignore[arg-type]
+        return odp.release(self.study, run, **options, vouched="a test")  # type: ignore[arg-type]
 
     def end(self) -> str:
         """Brings the study to its release, or to a refusal that may be; compares the ledger."""
@@ -289,7 +289,7 @@ class World:
             self.bury()
             self.optimize(self.worker(), well=True)
             try:
-                found = self.release()
+                found = self.release(vouched="a test")
             except UnfinishedStudyError:
                 if self.procedure == "budget" and plan_of(self.study) is not None:
                     self.study.enqueue_trial({"x": 0.5})  # No pilot may have a score.
@@ -332,7 +332,8 @@ class World:
         charged = found.guarantee.epsilon(DELTA)
         if self.procedure in ("noisy_max", "propose_test"):
             # An answer that was drawn and never recorded has been seen by nobody.
-            answers = [len(recorded.answers) for recorded in choices(self.study, plan).values()]
+            recorded = choices(self.study.trials, plan)
+            answers = [len(choice.answers) for choice in recorded.values()]
             assert len(self.drawn) >= max(answers), f"{self.name}: an answer that nobody drew"
             spent = composed(max(self.drawn, default=0.0), max(answers))
             assert charged >= spent * (1 - 1e-3), f"{self.name}: {charged} for {spent}"

@@ -174,14 +174,14 @@ def test_a_worker_that_dies_costs_its_slot(storage, dies_before) -> None:
     odp.recover(study, fail=[2])
     assert plan_of(study).slots == 5
     assert [t.state for t in study.trials[:5]].count(TrialState.COMPLETE) == 4
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def test_a_worker_beyond_the_last_slot_that_dies_is_no_matter(storage) -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(3)), storage=storage)
     study.optimize(objective)
     storage.create_new_trial(study._study_id)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def test_a_zombies_result_is_refused(storage) -> None:
@@ -193,7 +193,7 @@ def test_a_zombies_result_is_refused(storage) -> None:
         study.tell(trial, value)
     study.optimize(objective)
     assert study.trials[0].state == TrialState.FAIL
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def test_wrong_numbers_change_nothing(storage) -> None:
@@ -231,7 +231,7 @@ def test_heartbeats_end_a_wait_for_a_dead_worker(url_of, monkeypatch) -> None:
             TrialState.COMPLETE,
             TrialState.COMPLETE,
         ]
-        odp.release(study, RUN)
+        odp.release(study, RUN, vouched="a test")
 
 
 def test_the_command_lists_and_fails(tmp_path) -> None:

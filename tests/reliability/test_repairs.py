@@ -50,7 +50,7 @@ def test_telling_a_run_that_never_began_to_have_failed(kind: str, tmp_path: Path
         storage.create_new_trial(study._study_id)
         study.tell(1, state=TrialState.FAIL)
         study.optimize(objective)
-        assert odp.release(study, RUN).value == study.best_value
+        assert odp.release(study, RUN, vouched="a test").value == study.best_value
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,7 +69,7 @@ def test_a_run_told_to_have_failed_without_the_sampler_can_be_vouched_for(
         with pytest.raises(InvalidArgumentError, match="fail=2"):
             odp.recover(study, fail=[1, 2])
         odp.recover(study, fail=[1])
-        assert odp.release(study, RUN).value == study.best_value
+        assert odp.release(study, RUN, vouched="a test").value == study.best_value
 
 
 def test_a_run_of_another_sampler_names_cause_and_remedy() -> None:

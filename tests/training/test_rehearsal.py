@@ -69,6 +69,13 @@ def test_steps_of_sgd_that_a_loss_may_not_bear_are_warned_of_with_a_remedy() -> 
         assert rehearsal(0.1 * INPUTS, optimizer="adam").remarks == ()
 
 
+def test_a_single_matrix_is_trained_with_plain_sgd_unless_its_steps_would_be_too_long() -> None:
+    assert rehearsal() == rehearsal(optimizer="sgd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert rehearsal(0.1 * INPUTS) == rehearsal(0.1 * INPUTS, optimizer="adam")
+
+
 def test_it_is_told_no_record_and_repeats() -> None:
     names = set(inspect.signature(odp.rehearse_module).parameters)
     assert not names & {"x", "y", "data", "records", "labels", "targets", "loss"}

@@ -70,6 +70,21 @@ def heavily_decayed(parameters: Any, rate: float) -> Any:
     return torch.optim.SGD(parameters, lr=rate, weight_decay=0.05)
 
 
+@pytest.mark.parametrize(("frozen", "optimizer"), [(True, "sgd"), (False, "adam")])
+def test_a_last_layer_is_trained_with_sgd_and_a_network_with_adam(
+    frozen: bool, optimizer: str
+) -> None:
+    def module() -> nn.Module:
+        torch.manual_seed(0)
+        first = nn.Linear(64, 32).requires_grad_(not frozen)
+        return nn.Sequential(first, nn.ReLU(), nn.Linear(32, 10))
+
+    records = torch.zeros(RECORDS, 64), torch.zeros(RECORDS, dtype=torch.long)
+    run = granted(RECORDS, **PLAN)
+    trained = odp.train(run, module(), records, loss=cross_entropy, inputs=INPUTS)
+    assert trained.rehearsal == rehearsal(module(), INPUTS, optimizer=optimizer)
+
+
 @pytest.mark.parametrize(
     ("make", "inputs"),
     [

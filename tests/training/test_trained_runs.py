@@ -114,8 +114,8 @@ def test_a_plan_made_from_a_function_cannot_train() -> None:
         train(odp.fidelity(study.ask()))
 
 
-# A loss and a score, each of one record and of two.
-CALLS_AT_SET_UP = 4
+# A loss and a score, each of one record, of two, and five times to see if companions count.
+CALLS_AT_SET_UP = 14
 
 
 class KeepingLater(nn.Module):
@@ -520,6 +520,15 @@ def test_how_a_run_ends_does_not_depend_on_a_record_under_anomaly_detection() ->
 def test_a_broken_first_record_does_not_refuse_a_training() -> None:
     run = granted(N)
     train(run, model(), Failing({0, 5}))
+    assert claimed(run, TRAINING)[0]["finished"]
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_first_record_of_another_shape_does_not_refuse_a_training(softmax: bool) -> None:
+    records = [(X[i] if i not in (0, 9) else X[i, :3], Y[i]) for i in range(N)]
+    run = granted(N)
+    module, loss = (odp.SoftmaxRegression(4, 2), None) if softmax else (model(), cross_entropy)
+    train(run, module, records, loss=loss)
     assert claimed(run, TRAINING)[0]["finished"]
 
 

@@ -64,6 +64,20 @@ def test_workers_with_other_candidates_do_not_run() -> None:
     with pytest.raises(PlanError, match="differs from the study's plan"):
         study.optimize(mean_utility)
     study.sampler = MAKERS["noisy_max"](SPACE)
+    study.optimize(mean_utility)
+    odp.release(study)
+
+
+def test_a_worker_with_other_candidates_from_before_the_plan_spoils_the_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = run(MAKERS["noisy_max"](SPACE), n_trials=2)
+    study.sampler = MAKERS["noisy_max"](candidates=[{"x": 0.1}])
+    with monkeypatch.context() as early:
+        early.setattr(odp.NoisyMaxSampler, "check_before_asking", lambda *_: None)
+        with pytest.raises(PlanError, match="differs from the study's plan"):
+            study.optimize(mean_utility)
+    study.sampler = MAKERS["noisy_max"](SPACE)
     study.optimize(mean_utility, catch=(ReleaseRefusedError,))
     with pytest.raises(ReleaseRefusedError, match="than the study's plan"):
         odp.release(study)

@@ -144,7 +144,7 @@ def test_of_two_choices_made_at_once_everybody_takes_the_same() -> None:
     )
     study.add_trial(template)
     assert settle(study, plan, 0) == first
-    assert choices(study, plan) == {0: first}
+    assert choices(study.trials, plan) == {0: first}
     assert odp.release(study).params == study.trials[first.chosen or 0].params
 
 
@@ -368,5 +368,7 @@ def test_the_final_training_is_composed_and_stated() -> None:
 def test_a_final_training_after_another_procedure() -> None:
     study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(mean=2)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
-    release = odp.release(study, odp.gaussian(4.0)).with_training(odp.gaussian(8.0))
+    release = odp.release(study, odp.gaussian(4.0), vouched="a test").with_training(
+        odp.gaussian(8.0)
+    )
     assert "One run" in release.statement()

@@ -57,13 +57,13 @@ def check_batches(study: optuna.Study) -> None:
     """The trials are what the answers say, and each stage but the last was tested."""
     plan = read_plan(study._storage, study._study_id)
     assert plan is not None
-    trace, recorded = read_trace(study), choices(study, plan)
+    trace, recorded = read_trace(study), choices(study.trials, plan)
     final = recorded[max(recorded)]
     assert final.finished
     assert sorted(recorded) == list(range(len(recorded)))
     assert len(final.answers) == len(trace) <= len(recorded)
     assert len(trace) <= UtilitySettings.from_json(plan.design.settings).stages
-    end = end_of(study, plan)
+    end = end_of(study.trials, plan)
     for trial in study.trials:
         assert trial.state.is_finished()
         if trial.number >= end:

@@ -129,7 +129,7 @@ def test_events_of_all_kinds_have_a_finite_profile(event: Any) -> None:
 def test_a_release_and_a_study_show_their_own_guarantee() -> None:
     study = private_study(odp.RandTuneSampler(trials=LAW))
     expected = shown(vis.plot_privacy_profile(SEARCH, attack=False))
-    for target in (study, odp.release(study)):
+    for target in (study, odp.release(study, vouched="a test")):
         assert shown(vis.plot_privacy_profile(target, attack=False)) == expected
 
 
@@ -183,7 +183,7 @@ def test_iterations_rise_to_what_all_of_them_cost() -> None:
 
 def test_a_final_training_is_left_out_of_the_count() -> None:
     study = private_study(odp.RandTuneSampler(trials=LAW))
-    whole = odp.release(study).with_training(odp.gaussian(4.0))
+    whole = odp.release(study, vouched="a test").with_training(odp.gaussian(4.0))
     level = trace(vis.plot_epsilon_by_trials(whole), "the release")
     assert set(level.y) == {SEARCH.epsilon(1e-5)}
 
@@ -211,7 +211,7 @@ def test_public_figures_are_the_same_whatever_happened() -> None:
             if len(study.trials) in counts:
                 continue
             counts.add(len(study.trials))
-            release = odp.release(study)
+            release = odp.release(study, vouched="a test")
             figures = (
                 vis.plot_privacy_profile(study, attack=False),
                 vis.plot_privacy_profile(release, attack=False),
@@ -297,7 +297,7 @@ def test_the_noisy_votes_with_the_winner_first() -> None:
     assert list(bars.y) == ["rate=0.1", "rate=0.01", "rate=0.001"]
     assert bars.error_x.value == pytest.approx(math.sqrt(plan.variance))
     with pytest.raises(InvalidArgumentError, match="vote"):
-        vis.plot_votes(odp.release(finished_study(), RUN))
+        vis.plot_votes(odp.release(finished_study(), RUN, vouched="a test"))
 
 
 # What is missing.

@@ -49,7 +49,7 @@ class ApproximateDpEvent(OwnEvent):
         return Part(dp_event.SelfComposedDpEvent(self, count), 1)
 
     def pair_of_many(self, count: int) -> DominatingPair:
-        """Returns the pair of ``count`` applications, exactly."""
+        """See :class:`OwnEvent`; exactly."""
         return _repeated_response(self.epsilon, self.delta, count)
 
     def pure(self, relation: str, pure_of: Callable[[Any, str], float]) -> float:

@@ -1,4 +1,4 @@
-"""Base of the kinds of events that dp-accounting does not have."""
+"""What accountants ask of an event, and the base of those that dp-accounting does not have."""
 
 from __future__ import annotations
 
@@ -35,19 +35,29 @@ def checked(check: Callable[..., Any], name: str, *allowed: Any, **field: Any) -
     return attr.ib(converter=lambda value: check(name, value, *allowed), **field)
 
 
-# dp_accounting ships no types, so its classes are Any to mypy: hence the ignore.
-class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
-    """Base of the kinds of this package. Each says in one place what accountants ask of it.
+class EventKind:
+    """What accountants ask of an event. Events of this package answer for themselves.
+
+    For those of dp-accounting an object of :mod:`optuna_dp.accounting.kinds.foreign` answers:
+    :func:`~optuna_dp.accounting.kinds.foreign.kind_of` gives it.
 
     Attributes:
-        known_by_curve: Whether it has a Renyi-DP curve only, and no pair.
+        judged_here: Whether an accountant of this package computes its cost, and none of
+            dp-accounting's is asked whether it supports the event.
         cheaper_first: Whether it may cost less where a composition begins with it.
-        readers: How fields that no other event has are read from a record, by name.
     """
 
-    known_by_curve: ClassVar[bool] = False
+    judged_here: ClassVar[bool] = False
     cheaper_first: ClassVar[bool] = False
-    readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {}
+
+    @property
+    def is_nothing(self) -> bool:
+        """Returns whether it is the event of no step at all."""
+        return False
+
+    def known_by_curve(self, relation: str) -> bool:
+        """Returns whether it has a Renyi-DP curve only, and no pair."""
+        return False
 
     @property
     def curve_may_be_smaller(self) -> bool:
@@ -63,6 +73,14 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
         """Returns the sub-events whose cost is computed on its own."""
         return []
 
+    def within(self) -> list[Any]:
+        """Returns the sub-events that have to protect something, or it protects nothing."""
+        return self.children()
+
+    def applications(self) -> list[Part] | None:
+        """Returns what it applies one after the other; None if it is no composition."""
+        return None
+
     def refusal(self, relation: str) -> str | None:
         """Returns why no accountant supports it under this relation; None if one does."""
         return None
@@ -77,11 +95,20 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
 
     def part(self, count: int, relation: str) -> Part:
         """Returns what ``count`` applications are in a composition."""
-        return Part(self, count)
-
-    def pair(self, relation: str, pair_of: Callable[[Any, str], DominatingPair]) -> DominatingPair:
-        """Returns the pair of one application; ``pair_of`` gives that of another event."""
         raise NotImplementedError
+
+    def pair(
+        self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
+    ) -> DominatingPair | None:
+        """Returns the pair of one application; ``pair_of`` gives that of another event.
+
+        None where dp-accounting makes its privacy loss distribution, or only its curve is known.
+        """
+        return None
+
+    def pair_of_many(self, count: int) -> DominatingPair | None:
+        """Returns the pair of ``count`` applications; None if it has no closed form."""
+        return None
 
     def methods(
         self, relation: str, pair_of: Callable[[Any, str], DominatingPair]
@@ -102,3 +129,19 @@ class OwnEvent(dp_event.DpEvent):  # type: ignore[misc]
     def why_no_curve(self) -> str | None:
         """Returns why it has no Renyi-DP curve; None if it may have one."""
         return None
+
+
+# dp_accounting ships no types, so its classes are Any to mypy: hence the ignore.
+class OwnEvent(EventKind, dp_event.DpEvent):  # type: ignore[misc]
+    """Base of the kinds of this package. Each says in one place what accountants ask of it.
+
+    Attributes:
+        readers: How fields that no other event has are read from a record, by name.
+    """
+
+    judged_here: ClassVar[bool] = True
+    readers: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {}
+
+    def part(self, count: int, relation: str) -> Part:
+        """See :class:`EventKind`."""
+        return Part(self, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import attr
 
@@ -34,8 +34,6 @@ class RdpDpEvent(OwnEvent):
         epsilons: Shape (n,), non-negative; inf where nothing is known.
     """
 
-    known_by_curve: ClassVar[bool] = True
-
     orders: Sequence[float] = checked(_as_numbers, "orders")
     epsilons: Sequence[float] = checked(_as_numbers, "epsilons")
 
@@ -55,6 +53,10 @@ class RdpDpEvent(OwnEvent):
         points = sorted(zip(self.orders, self.epsilons, strict=True))
         object.__setattr__(self, "orders", tuple(order for order, _ in points))
         object.__setattr__(self, "epsilons", tuple(epsilon for _, epsilon in points))
+
+    def known_by_curve(self, relation: str) -> bool:
+        """See :class:`OwnEvent`."""
+        return True
 
     @property
     def given_orders(self) -> Sequence[float]:

@@ -169,9 +169,9 @@ class PointwiseProfile:
         # Beyond the grid Phi is bounded by its last value: find out, coarsely, where it stops
         # falling.
         for _ in range(_MAX_EXTENSIONS):
-            found = self._phi(scale / 4.0, left, right, 1)
-            last, before = found[1][[-1, -1 - found[0].size // 16]]
-            if last <= 1e-13 or last > 0.999 * before:
+            coarse = self._phi(scale / 4.0, left, right, 1)
+            end, before = coarse[1][[-1, -1 - coarse[0].size // 16]]
+            if end <= 1e-13 or end > 0.999 * before:
                 break
             left *= 1.6
         self._set(*self._phi(scale / points_per_spread, left, right, cells))
@@ -202,9 +202,9 @@ class PointwiseProfile:
 
         heights = np.full(grid.size + 1, np.inf)
         for rung in (rung for rung in _RUNGS if rung <= self._startup):
-            found = functools.partial(evaluate, startup=rung)
+            evaluation = functools.partial(evaluate, startup=rung)
             cover, values = search(
-                axis, kernels, found, min(cells, max(_FEWEST_CELLS, int(affordable)))
+                axis, kernels, evaluation, min(cells, max(_FEWEST_CELLS, int(affordable)))
             )
             if rung < self._startup:
                 values = evaluate(cover, self._startup)
@@ -304,8 +304,8 @@ def law_of(trials: TrialCount, startup: int) -> Law:
         # min(T, n) and T are alike but for P[T >= n], which moves A - e^eps A' by at most
         # (1 + e^eps) P[T >= n]: nothing up to an epsilon of 60, and what holds there holds above.
         law = law_of(base, startup)
-        more = _NEVER * math.exp(_LARGEST_EPSILON + 1.0)
-        return Law(law.pmf, law.low, law.high, law.missing + more)
+        difference = _NEVER * math.exp(_LARGEST_EPSILON + 1.0)
+        return Law(law.pmf, law.low, law.high, law.missing + difference)
     if isinstance(trials, NegativeBinomial) and trials.gamma < 1.0:
         z, eta = 1.0 - trials.gamma, trials.shape
         head = max(1 if eta == 1.0 else _head_of(trials), startup + 1)
@@ -334,9 +334,9 @@ def _head_of(trials: NegativeBinomial) -> int:
     head = 8
     # E[T; T > n] = n P[T > n] + the sum of later tails, at most about n + 1/gamma of them.
     while head < _MAX_HEAD:
-        left = float(trials.tail(head)) * (head + 1.0 / trials.gamma)
+        remainder = float(trials.tail(head)) * (head + 1.0 / trials.gamma)
         growing = (1.0 - trials.gamma) * (head + trials.shape) / (head + 1.0)
-        if left <= _TAIL_SHARE * trials.mean and growing < 1.0:
+        if remainder <= _TAIL_SHARE * trials.mean and growing < 1.0:
             break
         head = int(1.25 * head) + 1
     return min(head, _MAX_HEAD)
@@ -371,9 +371,9 @@ def recursion(
 
     # a - b, widened by the rounding of the probabilities of T that multiply it.
     grid, cells = later.grid, later.keep_right.size
-    more, less = 1.0 + _PMF_ROUNDING, 1.0 - _PMF_ROUNDING
-    first = np.broadcast_to(more - less * grid.t, (cells, grid.size))
-    unit = Values(first, np.full(cells, -less), np.full(cells, more))
+    up, down = 1.0 + _PMF_ROUNDING, 1.0 - _PMF_ROUNDING
+    inner = np.broadcast_to(up - down * grid.t, (cells, grid.size))
+    unit = Values(inner, np.full(cells, -down), np.full(cells, up))
     v2, weight = unit, float(law.pmf[-1])
     if law.high > 0.0:
         v2 = solve_stationary(later, unit, law.low, law.high)
@@ -382,11 +382,11 @@ def recursion(
         v1 = won(v2, law.head)
     v2, v1 = v2.scaled(weight), v1.scaled(weight)
     # Both in one step: where steps are small, what numpy does besides the sums is most of it.
-    twice = later.repeated(2)
+    double_step = later.repeated(2)
     for k in range(law.head - 1, 0, -1):
         if k > startup:
-            both = twice.apply(v2.joined(v1))
-            v2, v1 = both.take(slice(cells)), both.take(slice(cells, None))
+            pair = double_step.apply(v2.joined(v1))
+            v2, v1 = pair.take(slice(cells)), pair.take(slice(cells, None))
         else:
             v2, v1 = k_of(k + 1).apply(v2), k_of(k).apply(v1)
         v2 = unit.scaled(float(law.pmf[k - 1])).plus(v2)

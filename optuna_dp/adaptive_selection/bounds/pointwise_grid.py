@@ -46,24 +46,26 @@ class Values:
     left: FloatArray
     right: FloatArray
 
-    def take(self, which: BoolArray | slice) -> Values:
+    def take(self, selection: BoolArray | slice) -> Values:
         """Returns some of the functions."""
-        return Values(self.inner[which], self.left[which], self.right[which])
+        return Values(self.inner[selection], self.left[selection], self.right[selection])
 
     def scaled(self, factor: float) -> Values:
         """Returns ``factor`` V, for a factor that is not negative."""
         return Values(factor * self.inner, factor * self.left, factor * self.right)
 
-    def plus(self, other: Values) -> Values:
+    def plus(self, addend: Values) -> Values:
         """Returns the sum of both functions of each cell."""
-        return Values(self.inner + other.inner, self.left + other.left, self.right + other.right)
+        return Values(
+            self.inner + addend.inner, self.left + addend.left, self.right + addend.right
+        )
 
-    def joined(self, other: Values) -> Values:
+    def joined(self, addition: Values) -> Values:
         """Returns the functions of both, on the same grid."""
         return Values(
-            np.concatenate([self.inner, other.inner]),
-            np.concatenate([self.left, other.left]),
-            np.concatenate([self.right, other.right]),
+            np.concatenate([self.inner, addition.inner]),
+            np.concatenate([self.left, addition.left]),
+            np.concatenate([self.right, addition.right]),
         )
 
 
@@ -87,9 +89,9 @@ class LossGrid:
         above = np.cumsum(mass[::-1])[::-1]
         below = np.cumsum(mass)
         # First and last atoms that are not in a negligible tail.
-        last = int(np.flatnonzero(above > min(_NEGLIGIBLE_MASS, 0.5 * above[0]))[-1])
-        first = int(np.argmax(below > min(_NEGLIGIBLE_MASS, 0.5 * below[-1])))
-        low, high = float(losses[first]), float(losses[last])
+        last_atom = int(np.flatnonzero(above > min(_NEGLIGIBLE_MASS, 0.5 * above[0]))[-1])
+        first_atom = int(np.argmax(below > min(_NEGLIGIBLE_MASS, 0.5 * below[-1])))
+        low, high = float(losses[first_atom]), float(losses[last_atom])
         left, right = min(left, _FARTHEST_STATE), min(right, _FARTHEST_STATE)
         # Padding reaches from 0 to the farthest tap, so that counts as well as their range.
         reach = max(high - low, abs(low), abs(high))
@@ -97,9 +99,9 @@ class LossGrid:
         if losses.size <= _FEW_LOSSES:
             # Few atoms: let the largest be a grid point, so that symmetric pairs split exactly.
             largest = max(abs(low), abs(high))
-            whole = largest / max(1, int(largest / h))
+            even_spacing = largest / max(1, int(largest / h))
             # Unless they are so small that the grid would have too many points.
-            h = whole if whole >= (left + right) / _MAX_POINTS else h
+            h = even_spacing if even_spacing >= (left + right) / _MAX_POINTS else h
         j_low, j_high = int(np.floor(low / h + 1e-9)), int(np.ceil(high / h - 1e-9))
         self.spacing = h
         self.first_tap, self.last_tap = j_low, j_high
@@ -132,11 +134,11 @@ def _split(pair: DominatingPair, h: float, low: int, high: int) -> tuple[FloatAr
     # Shares that keep O-mass and O'-mass: to the tap above, or beyond the last tap to infinity.
     rise = -np.expm1(-offset)
     share = np.where(inside, np.minimum(rise / -np.expm1(-h), 1.0), rise)
-    moved = pair.mass * share
+    moved_mass = pair.mass * share
     mass = np.zeros(high - low + 1)
-    np.add.at(mass, tap - low, pair.mass - moved)
-    np.add.at(mass, tap[inside] - low + 1, moved[inside])
-    infinite = float(moved[~inside].sum())
+    np.add.at(mass, tap - low, pair.mass - moved_mass)
+    np.add.at(mass, tap[inside] - low + 1, moved_mass[inside])
+    infinite = float(moved_mass[~inside].sum())
     # A pair is normalised up to rounding; O-mass that is missing counts as infinite loss.
-    missing = max(0.0, 1.0 - pair.infinite_mass - infinite - float(mass.sum()))
-    return mass, infinite + missing
+    deficit = max(0.0, 1.0 - pair.infinite_mass - infinite - float(mass.sum()))
+    return mass, infinite + deficit

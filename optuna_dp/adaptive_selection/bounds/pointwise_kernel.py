@@ -77,13 +77,13 @@ class Kernel:
         np.maximum(values.inner, 0.0, out=gain[:, start : start + n])
         np.maximum(-values.inner, 0.0, out=cost[:, start : start + n])
         # Beyond the grid: chords towards the ends V(0, 1) and V(1, 0), lemma 6.
-        first, last = gain[:, start, None], gain[:, start + n - 1, None]
-        gain[:, :start] = first
-        gain[:, start + n :] = last * g.right_weight
+        start_values, end_values = gain[:, start, None], gain[:, start + n - 1, None]
+        gain[:, :start] = start_values
+        gain[:, start + n :] = end_values * g.right_weight
         gain[:, start + n :] += values.right[:, None] * (1.0 - g.right_weight)
-        first, last = cost[:, start, None], cost[:, start + n - 1, None]
-        cost[:, :start] = first - values.left[:, None] * g.left_excess
-        cost[:, start + n :] = last * g.right_weight
+        start_values, end_values = cost[:, start, None], cost[:, start + n - 1, None]
+        cost[:, :start] = start_values - values.left[:, None] * g.left_excess
+        cost[:, start + n :] = end_values * g.right_weight
         inner = self._correlate(gain, self.keep_lo) - self._correlate(cost, self.keep_hi)
         inner += (self.keep_infinite * values.right)[:, None]
         return Values(inner, self.keep_left * values.left, self.keep_right * values.right)
@@ -163,19 +163,19 @@ class CellKernels:
         w_low, w_high = self.finite_mass - u_high, self.finite_mass - u_low + 2.0 * _EPS
         # Among the highest losses: all that the box can keep, less what p >= p_low takes back.
         too_much = w_high @ self.a - (self.finite_mass - p_low) - 16.0 * _EPS
-        kept = np.minimum(w_high[:, :, None], self._above).transpose(0, 2, 1) @ g
-        top = kept - self.taken_back(too_much, g, w_low, w_high, self._above)
+        retained = np.minimum(w_high[:, :, None], self._above).transpose(0, 2, 1) @ g
+        top = retained - self.taken_back(too_much, g, w_low, w_high, self._above)
         # Among the lowest losses: what the box must keep, and what p <= p_high adds.
         too_much = u_high @ self.a - p_high - 16.0 * _EPS
-        kept = np.maximum(self._below - u_high[:, :, None], 0.0).transpose(0, 2, 1) @ h
-        bottom = kept + self.taken_back(too_much, h, u_low, u_high, self._below)
+        retained = np.maximum(self._below - u_high[:, :, None], 0.0).transpose(0, 2, 1) @ h
+        bottom = retained + self.taken_back(too_much, h, u_low, u_high, self._below)
         up, down = 1.0 + self._rounding, 1.0 - self._rounding
-        each = np.diff(top, axis=1) + 4.0 * _EPS
+        increments = np.diff(top, axis=1) + 4.0 * _EPS
         return Kernel(
             self.grid,
-            np.clip(each[:, :0:-1], 0.0, self.grid.mass) * up,
+            np.clip(increments[:, :0:-1], 0.0, self.grid.mass) * up,
             np.clip(np.diff(bottom, axis=1), 0.0, self.grid.mass) * down,
-            np.clip(each[:, 0], 0.0, self.grid.infinite_mass) * up,
+            np.clip(increments[:, 0], 0.0, self.grid.infinite_mass) * up,
         )
 
     def taken_back(
@@ -204,19 +204,23 @@ class CellKernels:
             high: From where.
             at: O-masses, shape (taps,).
         """
-        low, high, left = low[:, :, None], high[:, :, None], np.maximum(too_much, 0.0)[:, None]
+        low, high, remainder = (
+            low[:, :, None],
+            high[:, :, None],
+            np.maximum(too_much, 0.0)[:, None],
+        )
         beyond = np.maximum(high - np.maximum(low, at), 0.0)
-        left = np.maximum(left - np.einsum("i,pij->pj", self.a, beyond), 0.0)
+        remainder = np.maximum(remainder - np.einsum("i,pij->pj", self.a, beyond), 0.0)
         room = np.maximum(np.minimum(high, at) - low, 0.0)
-        cost: FloatArray = np.zeros_like(left)
+        cost: FloatArray = np.zeros_like(remainder)
         steps = np.flatnonzero(self.a)
         for i in steps[np.argsort(rises[steps] / self.a[steps])]:
-            taken = np.minimum(self.a[i] * room[:, i], left)
-            cost += rises[i] / self.a[i] * taken
-            left = left - taken
+            decrease = np.minimum(self.a[i] * room[:, i], remainder)
+            cost += rises[i] / self.a[i] * decrease
+            remainder = remainder - decrease
         return cost
 
 
-def _rises(first: float, second: float) -> FloatArray:
+def _rises(lower: float, upper: float) -> FloatArray:
     """Returns the steps of what is kept: 0 | first | second | 1."""
-    return np.maximum([first, second - first, 1.0 - second], 0.0)
+    return np.maximum([lower, upper - lower, 1.0 - upper], 0.0)

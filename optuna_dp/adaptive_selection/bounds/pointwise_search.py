@@ -41,14 +41,14 @@ class Cells:
     low: FloatArray
     high: FloatArray
 
-    def take(self, which: BoolArray | IntArray | slice) -> Cells:
+    def take(self, selection: BoolArray | IntArray | slice) -> Cells:
         """Returns some of the cells."""
-        return Cells(self.low[which], self.high[which])
+        return Cells(self.low[selection], self.high[selection])
 
-    def joined(self, other: Cells) -> Cells:
+    def joined(self, addition: Cells) -> Cells:
         """Returns the cells of both."""
         return Cells(
-            np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high])
+            np.concatenate([self.low, addition.low]), np.concatenate([self.high, addition.high])
         )
 
 
@@ -105,20 +105,20 @@ def search(
     share_of = _Shares(kernels.grid)
     while spent < cells:
         share = share_of(values)
-        chosen = np.argsort(-share, kind="stable")[:_BATCH]
-        chosen = chosen[share[chosen] > _LEAST_SHARE * share.max()]
-        if chosen.size == 0:
+        widest = np.argsort(-share, kind="stable")[:_BATCH]
+        widest = widest[share[widest] > _LEAST_SHARE * share.max()]
+        if widest.size == 0:
             break
-        halves = _halved(cover.take(chosen), sizes)
-        there = axis.some_step_function(halves, kernels.a)
-        halves, of = halves.take(there), np.tile(chosen, 2)[there]
-        new = evaluate(halves)
+        halves = _halved(cover.take(widest), sizes)
+        selection = axis.some_step_function(halves, kernels.a)
+        halves, of = halves.take(selection), np.tile(widest, 2)[selection]
+        new_values = evaluate(halves)
         # What holds for a cell holds for its halves.
-        np.minimum(new.inner, values.inner[of], out=new.inner)
+        np.minimum(new_values.inner, values.inner[of], out=new_values.inner)
         spent += of.size
-        kept = np.ones(share.size, dtype=bool)
-        kept[chosen] = False
-        cover, values = cover.take(kept).joined(halves), values.take(kept).joined(new)
+        unsplit = np.ones(share.size, dtype=bool)
+        unsplit[widest] = False
+        cover, values = cover.take(unsplit).joined(halves), values.take(unsplit).joined(new_values)
     return cover, values
 
 
@@ -131,9 +131,11 @@ def _halved(cells: Cells, sizes: FloatArray) -> Cells:
     """
     row = np.arange(cells.low.shape[0])
     along = ((cells.high - cells.low) * sizes).argmax(axis=1)
-    first, second = cells.high.copy(), cells.low.copy()
-    first[row, along] = second[row, along] = 0.5 * (cells.low[row, along] + cells.high[row, along])
-    low, high = np.concatenate([cells.low, second]), np.concatenate([first, cells.high])
+    lower_high, upper_low = cells.high.copy(), cells.low.copy()
+    lower_high[row, along] = upper_low[row, along] = 0.5 * (
+        cells.low[row, along] + cells.high[row, along]
+    )
+    low, high = np.concatenate([cells.low, upper_low]), np.concatenate([lower_high, cells.high])
     # The order of the three shrinks a box to the hull of what is allowed in it.
     low[:, :3] = np.maximum.accumulate(low[:, :3], axis=1)
     high[:, :3] = np.minimum.accumulate(high[:, 2::-1], axis=1)[:, ::-1]
@@ -161,8 +163,8 @@ class _Shares:
             # The last epsilon whose delta is above the aim: beyond it there may be nothing at all.
             # It may be the last one of all: wide cells say little.
             below = deltas <= aim
-            last = max(int(np.argmax(below)) - 1, 0) if below.any() else below.size - 1
-            at = self._states[last]
+            position = max(int(np.argmax(below)) - 1, 0) if below.any() else below.size - 1
+            at = self._states[position]
             parts = self._mass * phi[at]
             if (total := float(parts.sum())) > 0.0:
                 shares += np.bincount(largest[at], parts / total, shares.size)

@@ -68,11 +68,11 @@ def _made_sound(kernel: Kernel, source: Values, values: Values, low: float, high
 
 def ratio_step(kernel: Kernel, source: Values, values: Values, low: float, high: float) -> Values:
     """Returns source + R K values."""
-    after = kernel.apply(values)
+    product = kernel.apply(values)
     return Values(
-        source.inner + np.maximum(low * after.inner, high * after.inner),
-        source.left + low * after.left,
-        source.right + high * after.right,
+        source.inner + np.maximum(low * product.inner, high * product.inner),
+        source.left + low * product.left,
+        source.right + high * product.right,
     )
 
 
@@ -100,10 +100,10 @@ def proposed_solution(
         for _ in range(_MAX_POLICIES):
             # The next cell starts from the last one's policy: it rarely changes much.
             guess = negative, shrunk
-            found = values.inner[row] = systems.solve(row, *guess)
-            negative = int(np.count_nonzero(found < 0.0))
+            solution = values.inner[row] = systems.solve(row, *guess)
+            negative = int(np.count_nonzero(solution < 0.0))
             if not one_ratio:
-                shrunk = int(np.count_nonzero(found < source.inner[row]))
+                shrunk = int(np.count_nonzero(solution < source.inner[row]))
             if (negative, shrunk) == guess:
                 break
     return values
@@ -170,7 +170,7 @@ class _LinearSystems:
         inverse[:shrunk] = 1.0 / self._ratios[0]
         matrix[:, upper] += inverse
         # LAPACK itself, without the checks of solve_banded, which take as long as the solution.
-        *_, solution, failed = lapack.dgbsv(
+        *_, solution, status = lapack.dgbsv(
             lower,
             upper,
             self._columns.T,
@@ -178,8 +178,8 @@ class _LinearSystems:
             overwrite_ab=True,
             overwrite_b=True,
         )
-        if failed:
-            raise np.linalg.LinAlgError(f"dgbsv: {failed}")
+        if status:
+            raise np.linalg.LinAlgError(f"dgbsv: {status}")
         return np.asarray(solution, dtype=np.float64)
 
 

@@ -100,11 +100,11 @@ class ConvexProjection:
 
     def describe(self) -> dict[str, Any]:
         """What workers must agree on, as plain data for the record of a plan."""
-        described: dict[str, Any] = {"method": "convex", "solver": self.solver}
+        record: dict[str, Any] = {"method": "convex", "solver": self.solver}
         if self.distance is None:
             # JSON has no infinity.
-            return {**described, "distance": "C.1", "nu": str(float(self.nu))}
-        return {**described, "distance": self.name}
+            return {**record, "distance": "C.1", "nu": str(float(self.nu))}
+        return {**record, "distance": self.name}
 
     def ratios(self, w: FloatArray, prior: FloatArray, c: float, big_c: float) -> FloatArray:
         """Returns what the solver finds; the bounds are met up to its accuracy only.
@@ -147,8 +147,10 @@ class ConvexProjection:
             # The square has the same minimum, and solvers find it to more digits; still more of
             # them where the terms do not shrink as candidates become many.
             return cvxpy.sum_squares(cvxpy.multiply(np.sqrt(prior * w.size), f - w))
-        some = w > _SMALLEST_WEIGHT
-        divergence = cvxpy.sum(cvxpy.multiply(prior[some], cvxpy.rel_entr(w[some], f[some])))
+        positive = w > _SMALLEST_WEIGHT
+        divergence = cvxpy.sum(
+            cvxpy.multiply(prior[positive], cvxpy.rel_entr(w[positive], f[positive]))
+        )
         if self.nu == math.inf:
             return divergence
         norm = cvxpy.norm(cvxpy.multiply(np.sqrt(prior), f - w), 2)

@@ -48,7 +48,7 @@ class FixedCandidates(Prior):
         points = [{str(k): _plain(v) for k, v in point.items()} for point in params_list]
         if not points:
             raise InvalidArgumentError("params_list", [], "at least one candidate is needed")
-        seen: dict[str, int] = {}
+        index_of: dict[str, int] = {}
         for i, point in enumerate(points):
             if point.keys() != points[0].keys():
                 raise InvalidArgumentError(
@@ -57,14 +57,14 @@ class FixedCandidates(Prior):
                     f"it must have the parameters {sorted(points[0])}, as the first candidate",
                 )
             key = _canonical(point, i)
-            if key in seen:
+            if key in index_of:
                 raise InvalidArgumentError(
                     f"params_list[{i}]",
                     point,
-                    f"it repeats params_list[{seen[key]}]",
+                    f"it repeats params_list[{index_of[key]}]",
                     "List a candidate once and give it the sum of the weights.",
                 )
-            seen[key] = i
+            index_of[key] = i
         if weights is not None and len(weights) != len(points):
             raise InvalidArgumentError(
                 "weights",
@@ -73,7 +73,7 @@ class FixedCandidates(Prior):
             )
         self.params_list = points
         self.masses = uniform_masses(len(points)) if weights is None else integer_masses(weights)
-        lines = "\n".join(seen) + "\n" + json.dumps(self.masses.tolist())
+        lines = "\n".join(index_of) + "\n" + json.dumps(self.masses.tolist())
         self._checked: tuple[dict[str, BaseDistribution], Candidates] | None = None
         self._digest = hashlib.sha256(lines.encode()).hexdigest()
 
@@ -82,12 +82,12 @@ class FixedCandidates(Prior):
 
     def candidates(self, space: Space) -> Candidates:
         """All points, checked against the space."""
-        checked = self._checked
-        if checked is None or checked[0] != space:
+        cache = self._checked
+        if cache is None or cache[0] != space:
             # A copy, so that a space changed by its owner is checked again.
-            checked = (dict(space), candidates_from(self.params_list, space, "params_list"))
-            self._checked = checked
-        return checked[1]
+            cache = (dict(space), candidates_from(self.params_list, space, "params_list"))
+            self._checked = cache
+        return cache[1]
 
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Candidates:
         """Draws ``n`` of the points, independently of each other."""
@@ -105,14 +105,14 @@ class FixedCandidates(Prior):
         return {"prior": "fixed", "candidates": len(self), "sha256": self._digest}
 
 
-def candidates_from(points: Sequence[Mapping[str, Any]], space: Space, what: str) -> Candidates:
+def candidates_from(points: Sequence[Mapping[str, Any]], space: Space, label: str) -> Candidates:
     """Points given as dicts, by column; refuses what the space does not contain."""
     space = check_space(space)
     columns = {name: np.empty(len(points)) for name in space}
     for i, point in enumerate(points):
         if point.keys() != space.keys():
             raise InvalidArgumentError(
-                f"{what} [{i}]",
+                f"{label} [{i}]",
                 dict(point),
                 f"its parameters must be exactly {sorted(space)}",
             )
@@ -120,7 +120,7 @@ def candidates_from(points: Sequence[Mapping[str, Any]], space: Space, what: str
             internal = to_internal(distribution, point[name])
             if internal is None:
                 raise InvalidArgumentError(
-                    f"{what} [{i}]", dict(point), f"{name} must be within {distribution}"
+                    f"{label} [{i}]", dict(point), f"{name} must be within {distribution}"
                 )
             columns[name][i] = internal
     return Candidates(space, columns, len(points))
@@ -132,8 +132,8 @@ def _plain(value: Any) -> Any:
 
 def _canonical(point: Mapping[str, Any], i: int) -> str:
     for name, value in point.items():
-        allowed = value is None or isinstance(value, (bool, int, float, str))
-        if not allowed or (isinstance(value, float) and not math.isfinite(value)):
+        is_plain = value is None or isinstance(value, (bool, int, float, str))
+        if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
             raise InvalidArgumentError(
                 f"params_list[{i}][{name!r}]",
                 value,

@@ -133,14 +133,14 @@ def project_log(
 
 def _shifted(logs: FloatArray) -> FloatArray:
     """Log-weights with maximum 0; NaN is no weight, infinities share all of it."""
-    known = np.where(np.isnan(logs), -np.inf, logs)
-    top = known.max()
+    weights = np.where(np.isnan(logs), -np.inf, logs)
+    top = weights.max()
     if top == -np.inf:
         return np.zeros(logs.shape)
     if top == np.inf:
-        return np.where(known == np.inf, 0.0, -np.inf)
+        return np.where(weights == np.inf, 0.0, -np.inf)
     with np.errstate(over="ignore"):
-        result: FloatArray = known - top
+        result: FloatArray = weights - top
     return result
 
 
@@ -179,8 +179,8 @@ def _kl(logs: FloatArray, masses: IntArray, c: float, big_c: float) -> FloatArra
         # projections of ever smaller positive weights: C where w > 0, the rest spread evenly.
         positive = logs > -np.inf
         total, on = float(masses.sum()), float(masses[positive].sum())
-        rest = (total - big_c * on) / (total - on)
-        return np.where(positive, big_c, rest)
+        remainder = (total - big_c * on) / (total - on)
+        return np.where(positive, big_c, remainder)
     width = min(math.log(big_c) - math.log(c), _MAX_LOG_WIDTH)
     y = np.exp(np.clip(logs - reference, -width, width))
     return _solved(lambda t: np.clip(y * t, c, big_c), masses, c, big_c)
@@ -200,7 +200,7 @@ def _solved(
     target = float(masses.sum())
     middle = 0.5 * (low + high)
     while low < middle < high:
-        found = float(np.dot(masses, f(middle)))
-        low, high = (middle, high) if found < target else (low, middle)
+        mass = float(np.dot(masses, f(middle)))
+        low, high = (middle, high) if mass < target else (low, middle)
         middle = 0.5 * (low + high)
     return f(middle)

@@ -100,18 +100,18 @@ def integer_masses(weights: Sequence[float]) -> IntArray:
     if len(weights) == 0:
         raise InvalidArgumentError("weights", weights, "at least one weight is needed")
     values = np.array([validation.positive(f"weights[{i}]", w) for i, w in enumerate(weights)])
-    scaled = values / values.max()
-    whole = values / values.min()
-    if np.all(whole == np.rint(whole)) and whole.sum() < 2.0**_MASS_BITS:
-        masses = whole.astype(np.int64)
+    relative_weights = values / values.max()
+    multiples = values / values.min()
+    if np.all(multiples == np.rint(multiples)) and multiples.sum() < 2.0**_MASS_BITS:
+        masses = multiples.astype(np.int64)
     else:
-        parts = scaled / scaled.sum() * 2.0**_MASS_BITS
+        parts = relative_weights / relative_weights.sum() * 2.0**_MASS_BITS
         if parts.min() < 1.0:
             raise InvalidArgumentError(
                 "weights",
                 float(values.min()),
                 f"the smallest weight must be at least {2.0**-_MASS_BITS:.1e} of the sum, "
-                f"it is {scaled.min() / scaled.sum():.1e}",
+                f"it is {relative_weights.min() / relative_weights.sum():.1e}",
                 "Leave the candidate out or raise its weight.",
             )
         masses = np.rint(parts).astype(np.int64)
@@ -142,15 +142,15 @@ def share_limits(
     if int(masses.max()) == 1:
         # Scaling by a power of two is exact, so both limits are; they are the same for everyone.
         equal = math.ceil(c * unit), min(math.floor(big_c * unit), total)
-        least, most = (np.broadcast_to(np.int64(limit), masses.shape) for limit in equal)
-        return least, most, total
+        lowest, highest = (np.broadcast_to(np.int64(limit), masses.shape) for limit in equal)
+        return lowest, highest, total
     base = masses * unit
     # A product with any other mass is rounded: step inwards, though not past the prior itself.
     lower = np.ceil(np.nextafter(c * base, np.inf))
     upper = np.floor(np.minimum(np.nextafter(big_c * base, 0.0), float(total)))
-    least = np.minimum(lower.astype(np.int64), base)
-    most = np.maximum(upper.astype(np.int64), base)
-    return least, most, total
+    lowest = np.minimum(lower.astype(np.int64), base)
+    highest = np.maximum(upper.astype(np.int64), base)
+    return lowest, highest, total
 
 
 def enforce(f: FloatArray, masses: IntArray, bounds: tuple[float, float]) -> BoundedDensity:
@@ -166,26 +166,26 @@ def enforce(f: FloatArray, masses: IntArray, bounds: tuple[float, float]) -> Bou
     """
     unit = share_unit(masses)
     lower, upper, total = share_limits(masses, unit, bounds)
-    wanted = np.clip(f, bounds[0], min(bounds[1], float(total)))
-    wanted *= masses * unit
-    np.rint(np.minimum(wanted, float(total), out=wanted), out=wanted)
-    np.copyto(wanted, 0.0, where=np.isnan(wanted))
-    shares = wanted.astype(np.int64)
+    target = np.clip(f, bounds[0], min(bounds[1], float(total)))
+    target *= masses * unit
+    np.rint(np.minimum(target, float(total), out=target), out=target)
+    np.copyto(target, 0.0, where=np.isnan(target))
+    shares = target.astype(np.int64)
     np.clip(shares, lower, upper, out=shares)
-    missing = total - int(shares.sum())
-    while missing != 0:
+    deficit = total - int(shares.sum())
+    while deficit != 0:
         # What is missing (or too much) is spread evenly over the candidates that can still move,
         # those strictly inside the bounds first, so that f = C and f = c stay where they are.
-        room = upper - shares if missing > 0 else shares - lower
+        room = upper - shares if deficit > 0 else shares - lower
         movable = np.flatnonzero((room > 0) & (shares > lower) & (shares < upper))
         if movable.size == 0:
             movable = np.flatnonzero(room > 0)
-        each, rest = divmod(abs(missing), movable.size)
-        if each == 0:
-            movable = movable[:rest]
-        change = np.full(movable.size, each, dtype=np.int64)
-        change[:rest] += 1
+        share, remainder = divmod(abs(deficit), movable.size)
+        if share == 0:
+            movable = movable[:remainder]
+        change = np.full(movable.size, share, dtype=np.int64)
+        change[:remainder] += 1
         change = np.minimum(change, room[movable])
-        shares[movable] += change if missing > 0 else -change
-        missing = total - int(shares.sum())
+        shares[movable] += change if deficit > 0 else -change
+        deficit = total - int(shares.sum())
     return BoundedDensity(shares, masses, unit, bounds)

@@ -28,13 +28,13 @@ def pair_of_selection(bounds: Iterable[ProfileMethod]) -> DominatingPair:
     """
     profiles = list(zip(*(bound.directions for bound in bounds), strict=True))
 
-    def smallest(which: int, epsilons: npt.ArrayLike) -> FloatArray:
-        return np.asarray(np.minimum.reduce([p.delta(epsilons) for p in profiles[which]]))
+    def smallest(direction: int, epsilons: npt.ArrayLike) -> FloatArray:
+        return np.asarray(np.minimum.reduce([p.delta(epsilons) for p in profiles[direction]]))
 
-    far = float(np.max([smallest(which, [500.0])[0] for which in (0, 1)]))
+    far = float(np.max([smallest(direction, [500.0])[0] for direction in (0, 1)]))
 
-    def reach_of(which: int) -> float:
-        return smallest_epsilon(lambda eps: smallest(which, [eps])[0], far + _SELECTION_TAIL)
+    def reach_of(direction: int) -> float:
+        return smallest_epsilon(lambda eps: smallest(direction, [eps])[0], far + _SELECTION_TAIL)
 
     reach = max(reach_of(0), reach_of(1))
     # Dense where the loss is small, where most of the mass is.

@@ -278,9 +278,9 @@ def _upper_hull(x: FloatArray, y: FloatArray) -> npt.NDArray[np.intp]:
     none of them can be a corner (each is below a chord whose ends are at least as high as the
     hull's). The rest go one by one.
     """
-    index, before = np.arange(x.size), math.inf
-    while 2 < index.size < _MANY_LEFT * before:
-        before = index.size
+    index, previous_size = np.arange(x.size), math.inf
+    while 2 < index.size < _MANY_LEFT * previous_size:
+        previous_size = index.size
         slope = np.diff(y[index]) / np.diff(x[index])
         index = index[np.concatenate([[True], slope[:-1] > slope[1:], [True]])]
     # Numbers of Python, which are compared one by one much sooner than those of arrays.

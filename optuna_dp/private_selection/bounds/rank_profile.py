@@ -100,12 +100,12 @@ class RankProfile:
         slope_error = _SLOPE_ERROR * max(1.0, trials.mean)
         losses, mass = _few_atoms(pair)
         mass_prime = mass * np.exp(-losses)
-        lost = abs(1.0 - pair.infinite_mass - float(mass.sum())) + _SUM_ERROR
-        lost += abs(1.0 - pair.null_mass - float(mass_prime.sum()))
+        rounding = abs(1.0 - pair.infinite_mass - float(mass.sum())) + _SUM_ERROR
+        rounding += abs(1.0 - pair.null_mass - float(mass_prime.sum()))
         # What rounding lost is paid back as outputs that tell everything (section "Numerics").
         distance = pair.infinite_mass + float(np.maximum(mass - mass_prime, 0.0).sum())
-        shown = 2.0 * lost / (1.0 - distance) if distance < 1.0 else math.inf
-        if slope_error > 1e-3 or shown > 1e-3:
+        leak = 2.0 * rounding / (1.0 - distance) if distance < 1.0 else math.inf
+        if slope_error > 1e-3 or leak > 1e-3:
             # Rounding outweighs the bound: say what holds always.
             self.shape, self._rest = (0, 0), 1.0
             self._widths, self._rates = np.zeros(0), np.zeros(0)
@@ -131,13 +131,13 @@ class RankProfile:
             levels = np.union1d(levels, (1.0 - c) / (big_c - c))
         largest = float(gain(np.ones(1))[0])
         self._rest = _NEGLIGIBLE_GAIN * largest
-        a, self._rates, self._widths = _ranks(pair.infinite_mass + shown, losses, mass, levels)
+        a, self._rates, self._widths = _ranks(pair.infinite_mass + leak, losses, mass, levels)
         matters = gain(1.0 - a) > self._rest
         a, self._rates, self._widths = a[matters], self._rates[matters], self._widths[matters]
 
         kink_points = kinks if losses.size <= _FEW_ATOMS else kinks[:1]
         s = _points(1.0 - a, levels, np.union1d(kink_points, _SMALL_Q))
-        x_low, x_high = _below(a, s, kinks, reached, shown)
+        x_low, x_high = _below(a, s, kinks, reached, leak)
         self._gains = gain(s[:, :-1]) * (1.0 + slope_error) + np.finfo(np.float64).tiny
         self._costs = extended(
             s, cost(x_low) * (1.0 - slope_error), cost(x_high) * (1.0 + slope_error)
@@ -237,13 +237,13 @@ def _points(top: FloatArray, levels: FloatArray, q: FloatArray) -> FloatArray:
 
 
 def _below(
-    a: FloatArray, s: FloatArray, kinks: FloatArray, reached: FloatArray, shown: float
+    a: FloatArray, s: FloatArray, kinks: FloatArray, reached: FloatArray, leak: float
 ) -> tuple[FloatArray, FloatArray]:
     """Returns x(a, s) = G(1 - a) - G(1 - a - s), rounded down and up.
 
     Both are numbers beside one function, which is convex in s and below the true x.
     """
     q = (1.0 - a)[:, None] - s
-    top = np.interp(1.0 - a, kinks, reached)[:, None] - shown
-    low = top - np.interp(q + shown, kinks, reached) - 2.0 * shown
-    return low, top - np.interp(q - shown, kinks, reached) + shown
+    top = np.interp(1.0 - a, kinks, reached)[:, None] - leak
+    low = top - np.interp(q + leak, kinks, reached) - 2.0 * leak
+    return low, top - np.interp(q - leak, kinks, reached) + leak

@@ -202,7 +202,7 @@ def objective(trial: optuna.Trial) -> float:
 def test_a_study_is_run_and_released(projection: odp.ConvexProjection) -> None:
     study = study_of(sampler_with(projection))
     study.optimize(objective)
-    released = odp.release(study, RUN)
+    released = odp.release(study, RUN, vouched="a test")
     ratios = [
         trial.system_attrs["optuna_dp:draw"].get("density_ratio", 1.0)
         for trial in study.trials[1:]
@@ -241,7 +241,7 @@ def test_the_plan_records_a_distance_by_its_name() -> None:
     study.optimize(objective, n_trials=1)
     study.sampler = sampler_with(odp.ConvexProjection(squared, name="squared"))
     study.optimize(objective)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 @pytest.mark.parametrize("catch", [(), (Exception,)])

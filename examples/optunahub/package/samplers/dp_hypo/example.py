@@ -21,7 +21,7 @@ def main() -> None:
     sampler = module.DPHyPOSampler(trials=odp.Geometric(mean=10), density_bounds=(0.75, 2.0))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(objective, callbacks=[odp.PrivacyCallback(run)])
-    release = odp.release(study)
+    release = odp.release(study, vouched="private_accuracy adds the noise")
     print(release.params, release.value)
     print(release.guarantee.epsilon(delta=1e-5))
 
