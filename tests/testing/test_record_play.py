@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from granted import NO_NOISE, granted
 
 import optuna_dp as odp
 from optuna_dp.errors import PlanError
+from optuna_dp.training.schedules import Schedule
 
 RECORDS = 200
 PLAN = odp.plan_budget(epsilon=3.0, delta=1e-5, records=RECORDS, batch_size=40, epochs=1, pilots=0)
@@ -48,6 +50,22 @@ def test_the_size_of_the_data_is_not_taken_for_public() -> None:
     _, whole = trained(X, Y)
     _, without_one = trained(X[1:], Y[1:])
     assert whole == without_one
+
+
+@pytest.mark.parametrize("records", [2, 3])
+def test_a_sum_is_divided_by_the_planned_batch_and_not_by_the_records(records: int) -> None:
+    model = odp.SoftmaxRegression(features=1, classes=2)
+    # Each record is in the batch and moves the weights one way, by the clipping norm.
+    odp.train(
+        granted(3, noise_multiplier=NO_NOISE, steps=1, batch_size=3.0),
+        model,
+        (np.full((records, 1), 1e6), np.ones(records, dtype=int)),
+        optimizer="sgd",
+        learning_rate=1e-9,
+        clipping_norm=1.0,
+        schedule=Schedule("constant"),
+    )
+    assert np.linalg.norm(model.weights) == pytest.approx(records / 3 * 1e-9, rel=1e-4)
 
 
 def test_a_class_that_one_record_has_changes_no_shape() -> None:
