@@ -68,10 +68,12 @@ def fingerprint(roots: Mapping[str, Any], moving: list[torch.Tensor]) -> Fingerp
 
     Args:
         roots: The objects, by name.
-        moving: The trained tensors. They and what shares their memory are left out.
+        moving: The trained tensors. They and what has no numbers but theirs are left out.
     """
-    storages = {_storage(tensor) for tensor in moving}
-    return {path: _value_digest(value, storages) for path, value in reachable(roots)}
+    pieces = _merged([extent for tensor in moving if (extent := _extent(tensor)) is not None])
+    # What has no memory that Python knows of is known by itself.
+    others = {id(tensor) for tensor in moving if _extent(tensor) is None}
+    return {path: _value_digest(value, pieces, others) for path, value in reachable(roots)}
 
 
 def digest_of_values(tensors: list[torch.Tensor]) -> bytes:
@@ -357,13 +359,25 @@ def _is_wrapped(tensor: torch.Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
-def _storage(tensor: torch.Tensor) -> Any:
-    """Returns what identifies a tensor's memory."""
+def _extent(tensor: torch.Tensor) -> tuple[Any, int, int] | None:
+    """Returns device, first and last address of a tensor's own numbers; None if unknown."""
     try:
-        address = tensor.untyped_storage().data_ptr()
+        start = tensor.data_ptr()
+        strides = tensor.stride()
     except (RuntimeError, NotImplementedError):
-        address = 0
-    return (tensor.device, address) if address else id(tensor)
+        return None
+    if not start:
+        return None
+    size = sum((n - 1) * stride for n, stride in zip(tensor.shape, strides, strict=True)) + 1
+    return (str(tensor.device), start, start + size * tensor.element_size())
+
+
+def _is_within(tensor: torch.Tensor, pieces: list[tuple[Any, int, int]]) -> bool:
+    extent = _extent(tensor)
+    return extent is not None and any(
+        piece[0] == extent[0] and piece[1] <= extent[1] and extent[2] <= piece[2]
+        for piece in pieces
+    )
 
 
 def _interval(value: Any) -> tuple[Any, int, int] | None:
@@ -398,12 +412,14 @@ def _overlap(first: tuple[Any, int, int], second: tuple[Any, int, int]) -> bool:
     return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
 
 
-def _value_digest(value: Any, moving: set[Any]) -> bytes:
+def _value_digest(value: Any, moving: list[tuple[Any, int, int]], others: set[int]) -> bytes:
     if isinstance(value, torch.Tensor):
         if _is_wrapped(value):
             # A tensor that exists inside of a step only; no two of them are the same.
             return secrets.token_bytes(16)
-        return b"trained" if _storage(value) in moving else _tensor_digest(value)
+        if id(value) in others or _is_within(value, moving):
+            return b"trained"
+        return _tensor_digest(value)
     if isinstance(value, np.ndarray) and value.dtype != object:
         return _digest(f"{value.dtype}{value.shape}", [value.tobytes()])
     if isinstance(value, _SCALARS) or type(value).__module__ == "torch":
