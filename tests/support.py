@@ -131,7 +131,7 @@ def everything(study: optuna.Study) -> str:
 
 def release(study: optuna.Study, run: Any = None, **options: Any) -> odp.Release:
     """``odp.release``, with the curator's word for the cost of a run where it is only stated."""
-    stored_plan, _ = read_plan(storage_of(study), study_id_of(study))
+    stored_plan = read_plan(storage_of(study), study_id_of(study))
     if stored_plan is not None:
         procedure = procedure_of(stored_plan.design)
         if isinstance(procedure, PrivateSelection) and procedure.granted(0) is None:

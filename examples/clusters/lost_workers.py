@@ -53,7 +53,7 @@ def one_study(diary: Path, fatal: int) -> dict[str, Any]:
     start = time.perf_counter()
     study = odp.distributed.optimize(make_study, objective, workers=WORKERS)
     seconds = time.perf_counter() - start
-    plan, _ = read_plan(study._storage, study._study_id)
+    plan = read_plan(study._storage, study._study_id)
     assert plan is not None
     trials = study.get_trials(deepcopy=False)
     began = [int(line) for line in diary.read_text().split()] if diary.exists() else []

@@ -12,6 +12,7 @@ models with layers of Opacus' own. The user owns the loop; what can be watched o
 ``noisy_optimizer``   clips, adds noise and steps
 ``watched_training``  one training, and what it has to show when its trial ends
 ``fingerprints``      whether a tensor has changed
+``weights``           the weights, by which later runs know them again
 """
 
 from optuna_dp.opacus.private_training import make_private

@@ -86,7 +86,8 @@ class Scope(torch.nn.Module):
     def forward(self, *record: Any) -> torch.Tensor:
         """Returns the function's number of one record, as a tensor without axes."""
         buffers = dict(self.model.named_buffers())
-        number = self.function(self.model, *record)
+        with _OwnRowsOnly():
+            number = self.function(self.model, *record)
         for name, buffer in self.model.named_buffers():
             if buffer is not buffers.get(name):
                 raise InvalidArgumentError(
@@ -147,7 +148,7 @@ def over_records(
 
     def of_chunk(weights: Mapping[str, torch.Tensor], *records: Any) -> Any:
         axes = (None, *(0 for _ in records))
-        with without_fast_path(), warnings.catch_warnings(), _OwnRowsOnly():
+        with without_fast_path(), warnings.catch_warnings():
             # PyTorch's own advice for its developers, where it takes records one after another.
             warnings.filterwarnings("ignore", "There is a performance drop")
             return torch.func.vmap(function_of_record, in_dims=axes, randomness="different")(

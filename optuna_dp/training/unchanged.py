@@ -94,7 +94,7 @@ def fingerprint(roots: Mapping[str, Any], moving: list[torch.Tensor]) -> Fingerp
 
     Args:
         roots: The objects, by name.
-        moving: The trained tensors. They and what shares their memory are left out.
+        moving: The trained tensors. They and what has no numbers but theirs are left out.
     """
     memories = _Memories(moving)
     return {path: _value_digest(value, memories) for path, value in reachable(roots)}

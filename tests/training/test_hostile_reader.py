@@ -357,3 +357,36 @@ def test_training_records_are_no_public_ones_whatever_holds_them(
     else:
         with pytest.raises(InvalidArgumentError, match="some of the training's records"):
             score()
+
+
+class Flat(nn.Module):
+    """A model whose weights and buffer are parts of one array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        memory = torch.zeros(12 + 4)
+        self.weight = nn.Parameter(memory[:12].view(3, 4))
+        self.all_weights = memory[:12]
+        self.register_buffer("kept", memory[12:])
+
+    def forward(self, x: Any) -> Any:
+        return x @ self.weight.t()
+
+
+class Writing(OwnData):
+    """A data set that writes a record into the model's buffer."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def __getitem__(self, index: int) -> Any:
+        self.model.kept.add_(self.x[index])
+        return super().__getitem__(index)
+
+
+def test_a_buffer_beside_the_weights_in_memory_is_compared() -> None:
+    train(Flat())
+    model = Flat()
+    with pytest.raises(InvalidArgumentError, match=r"kept.*changes when a loss"):
+        train(model, Writing(model))

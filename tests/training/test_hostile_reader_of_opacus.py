@@ -15,32 +15,28 @@ from opacus_support import RECORDS, Begun, begin, cross_entropy, dense, parts, t
 
 import optuna_dp as odp  # noqa: E402
 from optuna_dp.errors import InvalidArgumentError, PlanError  # noqa: E402
+from optuna_dp.training.noise import SecureNoise  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class Scales:
-    """Noise of zero, which writes down how large it would have been."""
-
-    word = "none"
-
-    def __init__(self) -> None:
-        self.seen: list[float] = []
-
-    def added_to(self, total: Any, scale: float) -> Any:
-        self.seen.append(scale)
-        return total.double()
-
-
 @pytest.mark.parametrize("physical", [None, 8])
-def test_noise_is_that_of_the_norm_that_the_sums_were_clipped_to(physical: int | None) -> None:
+def test_noise_is_that_of_the_norm_that_the_sums_were_clipped_to(
+    physical: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from opacus.schedulers import ExponentialGradClip
 
     begun = begin()
     private, optimizer, batches = odp.opacus.make_private(
         begun.run, physical_batch_size=physical, **parts()
     )
-    optimizer._noise = scales = Scales()
+    scales: list[float] = []
+
+    def added_to(noise: Any, total: Any, scale: float) -> Any:
+        scales.append(scale)
+        return total.double()
+
+    monkeypatch.setattr(SecureNoise, "added_to", added_to)
     schedule = ExponentialGradClip(optimizer, gamma=0.5)
     norms = []
     for batch in batches:
@@ -49,7 +45,7 @@ def test_noise_is_that_of_the_norm_that_the_sums_were_clipped_to(physical: int |
         optimizer.step()
         schedule.step()
     pieces = len(batches) // begun.run.steps
-    deviations = scales.seen[::2]  # of the first of two weights
+    deviations = scales[::2]  # of the first of two weights
     assert len(deviations) == begun.run.steps
     largest = [max(norms[start : start + pieces]) for start in range(0, len(norms), pieces)]
     assert deviations == pytest.approx([begun.run.noise_multiplier * norm for norm in largest])
