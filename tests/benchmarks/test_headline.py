@@ -34,7 +34,7 @@ def searches() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-# A network that PyTorch trains for minutes: these arms were left out, one has fewer repetitions.
+# PyTorch trains the network for long: these arms were left out, two have fewer repetitions.
 LEFT_OUT = {"noisy_max", "train_adam", "train_adam_4x", "train_linear", "train_linear_4x"}
 FEWER, FEWEST = ("train", "train_4x"), 3
 
