@@ -2,8 +2,9 @@
 
 Each study runs by ``study.optimize`` of a function that does nothing. What is printed is the
 median over blocks of 20 trials after so many, in milliseconds of the processor, and the ratio of
-each number to the first. Beside them Optuna's own sampler of the same kind. On a database a study would take hours to get there. So it runs in memory first, and the
-database is given copies of its trials between the measurements::
+each number to the first. Beside them Optuna's own sampler of the same kind. On a database a study
+would take hours to get there. So it runs in memory first, and the database is given copies of its
+trials between the measurements::
 
     python examples/benchmarks/growth.py                       # in memory, two minutes
     python examples/benchmarks/growth.py --place sqlite        # and in SQLite
@@ -156,7 +157,7 @@ def main() -> None:
         if options.cases and not name.startswith(tuple(options.cases)):
             continue
         with storage_at(options.place, options.url) as storage:
-            found = grown(case, storage, sizes, 4)
+            found = grown(case, storage, sizes, 10 if options.place == "memory" else 4)
         first = next(iter(found.values()))
         shown = "".join(
             f"{f'{size}: {ms:.2f} ({ms / first:.2f})':>22}" for size, ms in found.items()

@@ -9,9 +9,9 @@ again after :class:`TakenByAnother`. ``optimize`` calls ``ask`` for each trial. 
 and calls the objective only for what ``ask`` returns, so a worker that lost a trial leaves it as
 it is and makes as many runs as asked.
 
-Before a trial is made or taken, ``ask`` lets the sampler compare its settings with the study's plan
-(:meth:`OfThisPackage.check_before_asking`). A worker that was configured differently so costs no
-run.
+Before a trial is made or taken, ``ask`` lets the sampler compare its settings with the study's
+plan (:meth:`OfThisPackage.check_before_asking`). A worker that was configured differently so costs
+no run.
 
 ``optimize`` calls the objective right after ``ask``, in the same thread. If the sampler has said
 meanwhile that the trial is beyond the last run (:func:`is_beyond`), it ends as pruned instead.

@@ -89,13 +89,14 @@ _LOST = (
 def check_same_design(mine: Design, fingerprint: str, plan: StudyPlan, lost: str = _LOST) -> None:
     """Refuses to run under a plan that is not this worker's own.
 
-    A worker is refused before it takes a run, unless the study's first worker has not written the
-    plan yet. Then the slot keeps this worker's fingerprint, by which ``release`` refuses the study. Counting it
-    as a failed run instead would be unsound. A run may fail as one draw from the law that all runs
-    share; this one would fail for certain, and which slots do is up to whoever starts workers. One
-    that is started again and again takes every slot after the first s, and the best of min(T, s)
-    runs may cost more than the best of T: with pure 0.1-DP runs and T geometric of mean 1000 the
-    bound is 0.300, and an attack on min(T, 10) reaches 0.852
+    A worker is refused before it takes a run, unless the study's first worker has not written
+    the plan yet. Then the slot keeps this worker's fingerprint, by which ``release`` refuses
+    the study. Counting it as a failed run instead would be unsound. A run may fail as one draw
+    from the law that all runs share; this one would fail for certain, and which slots do is up
+    to whoever starts workers. One that is started again and again takes every slot after the
+    first s, and the best of min(T, s) runs may cost more than the best of T: with pure 0.1-DP
+    runs and T geometric of mean 1000 the bound is 0.300, and an attack on min(T, 10) reaches
+    0.852
     (``test_a_slot_lost_to_a_wrong_configuration_cannot_count_as_a_failed_run``).
     """
     if mine != plan.design and fingerprint != plan.design.fingerprint:
