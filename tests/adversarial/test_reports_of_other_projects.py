@@ -54,7 +54,7 @@ def test_enqueued_pilots_that_several_threads_take_run_once_each(
     for i in range(8):
         study.enqueue_trial({"x": i / 8})
     study.optimize(noted(calls), n_jobs=4)
-    assert Counter(calls) == Counter(range(9))
+    assert sorted(Counter(calls).values()) == [1] * 9
     assert {t.params["x"] for t in study.trials[:8]} == {i / 8 for i in range(8)}
     assert len(odp.release(study).pilots) == 8
 
@@ -132,7 +132,8 @@ def test_threads_with_one_seed_draw_different_parameters() -> None:
     """optuna/optuna#4412 and #692: parallel workers with one seed propose the same."""
     study = study_of(odp.RandTuneSampler(trials=exactly(12), seed=1))
     study.optimize(lambda t: t.suggest_float("x", 0.0, 1.0), n_jobs=4)
-    assert len({t.params["x"] for t in study.trials}) == 12
+    draws = [t.params["x"] for t in study.trials if t.params]  # None of trials beyond the last.
+    assert len(draws) == len(set(draws)) == 12
     again = [study_of(odp.RandTuneSampler(trials=exactly(12), seed=1)) for _ in range(2)]
     for repeated in again:
         repeated.optimize(lambda t: t.suggest_float("x", 0.0, 1.0))
