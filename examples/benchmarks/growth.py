@@ -157,7 +157,7 @@ def main() -> None:
         if options.cases and not name.startswith(tuple(options.cases)):
             continue
         with storage_at(options.place, options.url) as storage:
-            found = grown(case, storage, sizes, 4)
+            found = grown(case, storage, sizes, 10 if options.place == "memory" else 4)
         first = next(iter(found.values()))
         shown = "".join(
             f"{f'{size}: {ms:.2f} ({ms / first:.2f})':>22}" for size, ms in found.items()

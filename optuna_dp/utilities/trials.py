@@ -297,7 +297,7 @@ def _check_room(study: Study, trial: FrozenTrial, n_partitions: int) -> None:
             n_partitions,
             f"the storage refuses a record of {len(json.dumps(largest)):,} characters, which the "
             "utilities of one candidate may take",
-            "Use fewer partitions (MySQL and MariaDB hold about 3,000), or a journal, SQLite or "
+            "Use fewer partitions (MySQL and MariaDB hold about 2,700), or a journal, SQLite or "
             "PostgreSQL. Nothing was trained; start a new study.",
         ) from error
     storage.set_trial_system_attr(trial_id_of(trial), _ROOM_KEY, None)

@@ -18,7 +18,7 @@ from typing import Any
 import optuna
 import pytest
 
-from .storages import Postgres, opened, serve_grpc
+from .storages import MariaDB, Postgres, opened, serve_grpc
 from .workers import Job, Ledger, serve
 
 _ANSWER_WITHIN = 300.0  # Seconds; a job takes one or two. Below the suite's limit for a test.
@@ -39,6 +39,17 @@ def forks() -> Any:
 def postgres() -> Iterator[Postgres]:
     pytest.importorskip("psycopg")
     server = Postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    pytest.importorskip("pymysql")
+    missing = [name for name in MariaDB.NEEDED if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"MariaDB is not installed: {missing}. Try: apt-get install mariadb-server")
+    server = MariaDB()
     yield server
     server.stop()
 
@@ -81,6 +92,8 @@ def url_of(
     def url(kind: str) -> str:
         if kind == "postgresql":
             return str(request.getfixturevalue("postgres").database())
+        if kind == "mariadb":
+            return str(request.getfixturevalue("mariadb").database())
         if kind == "grpc":
             return str(request.getfixturevalue("proxy"))
         if kind == "grpc of sqlite":

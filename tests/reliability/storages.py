@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import shutil
+import subprocess
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +67,8 @@ def open_storage(url: str, heartbeat: int | None = None) -> BaseStorage:
     if kind.startswith("postgresql"):
         arguments = {"application_name": session_name(os.getpid())}
         options = {"pool_pre_ping": True, "pool_size": 12, "connect_args": arguments}
+    elif kind.startswith("mysql"):
+        options = {"pool_pre_ping": True, "pool_size": 12}
     elif kind == "sqlite":
         # SQLite serves whoever asks at the right moment: on a slow disk that may take long.
         options = {"connect_args": {"timeout": 240}}
@@ -152,6 +157,64 @@ class Postgres:
 
     def stop(self) -> None:
         self._server.cleanup()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class MariaDB:
+    """A MariaDB server of its own on a unix socket, in a temporary directory."""
+
+    NEEDED = ("mariadb-install-db", "mariadbd", "mariadb")
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="odp-maria-"))
+        self._socket = self._directory / "socket"
+        data = f"--datadir={self._directory / 'data'}"
+        # As the user who runs the tests: no service is started, no port is opened.
+        user = f"--user={pwd.getpwuid(os.getuid()).pw_name}"
+        with (self._directory / "log").open("w") as log:
+            subprocess.run(
+                [
+                    "mariadb-install-db",
+                    "--no-defaults",
+                    user,
+                    data,
+                    "--skip-test-db",
+                    "--auth-root-authentication-method=normal",
+                ],
+                check=True,
+                stdout=log,
+                stderr=log,
+            )
+            self._server = subprocess.Popen(
+                [
+                    "mariadbd",
+                    "--no-defaults",
+                    user,
+                    data,
+                    f"--socket={self._socket}",
+                    "--skip-networking",
+                    "--max-connections=300",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 120
+        while not self._socket.exists() and time.monotonic() < deadline:
+            assert self._server.poll() is None, (self._directory / "log").read_text()
+            time.sleep(0.05)
+        self.databases = 0
+
+    def database(self) -> str:
+        """Returns the URL of a new, empty database."""
+        self.databases += 1
+        name = f"study{self.databases}"
+        client = ["mariadb", "--no-defaults", f"--socket={self._socket}", "--user=root"]
+        subprocess.run([*client, f"--execute=CREATE DATABASE {name}"], check=True)
+        return f"mysql+pymysql://root@localhost/{name}?unix_socket={self._socket}"
+
+    def stop(self) -> None:
+        self._server.kill()
+        self._server.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
