@@ -273,7 +273,7 @@ def test_no_seed_of_a_script_repeats_what_records_draw() -> None:
     for _ in range(2):
         torch.manual_seed(0)
         steps.append(step_of(by_a_draw))
-    assert not torch.allclose(*steps)
+    assert not torch.allclose(*steps, atol=1e-4)  # The noise is far smaller.
 
 
 def of_torch() -> float:
@@ -321,7 +321,7 @@ def test_no_seed_of_a_script_repeats_what_a_data_set_draws(make: Any) -> None:
     for _ in range(2):
         random.seed(0), np.random.seed(0), torch.manual_seed(0)
         steps.append(step_of(cross_entropy, records=Augmented()))
-    assert not torch.allclose(*steps)
+    assert not torch.allclose(*steps, atol=1e-4)  # The noise is far smaller.
 
 
 @pytest.mark.parametrize("draw", [lambda: random.random(), lambda: np.random.random()])
