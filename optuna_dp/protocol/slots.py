@@ -94,6 +94,13 @@ NOT_DRAWN = (
 Drawn = tuple[dict[str, Any], dict[str, Any]]
 
 
+class _StudySet(weakref.WeakSet):  # type: ignore[type-arg]
+    """Studies of this process; empty once it is copied into another one."""
+
+    def __reduce__(self) -> Any:
+        return _StudySet, ()
+
+
 class SlotSampler(OfThisPackage, BaseSampler):
     """Base of all samplers here: the plan, the slots, the gate behind the last one.
 
@@ -114,7 +121,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         self._told: set[str] = set()
         self._last_plan: tuple[Any, StudyPlan] | None = None
         # Studies whose plan was found to be this sampler's: it does not change.
-        self._of_same_plan: weakref.WeakSet[Study] = weakref.WeakSet()
+        self._of_same_plan = _StudySet()
 
     # What a procedure supplies.
 
@@ -379,7 +386,7 @@ class SlotSampler(OfThisPackage, BaseSampler):
         return entry is not None and entry.thread == threading.get_ident()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last_plan": None, "_of_same_plan": weakref.WeakSet()}
+        return {**self.__dict__, "_last_plan": None, "_of_same_plan": _StudySet()}
 
     def _parsed(self, record: Any) -> StudyPlan:
         """Returns the plan that a record holds; reads the very same record only once."""
