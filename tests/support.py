@@ -15,7 +15,7 @@ from optuna.trial import Trial
 
 import optuna_dp as odp
 from optuna_dp.accounting.event_json import event_from_json, event_to_json
-from optuna_dp.errors import ReleaseRefusedError
+from optuna_dp.errors import OptunaDPError, ReleaseRefusedError
 from optuna_dp.evidence.procedures import procedure_of
 from optuna_dp.optuna_internals import storage_of, study_id_of
 from optuna_dp.private_selection.procedure import PrivateSelection
@@ -131,7 +131,10 @@ def everything(study: optuna.Study) -> str:
 
 def release(study: optuna.Study, run: Any = None, **options: Any) -> odp.Release:
     """``odp.release``, with the curator's word for the cost of a run where it is only stated."""
-    stored_plan = read_plan(storage_of(study), study_id_of(study))
+    try:
+        stored_plan = read_plan(storage_of(study), study_id_of(study))
+    except OptunaDPError:
+        stored_plan = None  # A damaged record: the release says so.
     if stored_plan is not None:
         procedure = procedure_of(stored_plan.design)
         if isinstance(procedure, PrivateSelection) and procedure.granted(0) is None:

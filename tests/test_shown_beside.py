@@ -84,7 +84,7 @@ def test_nothing_shown_beside_a_release_changes_it(show_beside: Show, wrong: str
         epsilon = honest.guarantee.epsilon(1e-5)
         show_beside(WRONG.get(wrong, fails))
         assert odp.release(study, run, vouched="a test") == honest
-        assert odp.release(study, run).guarantee.epsilon(1e-5) == epsilon
+        assert odp.release(study, run, vouched="a test").guarantee.epsilon(1e-5) == epsilon
 
 
 def test_bounds_of_others_are_shown_and_not_used(show_beside: Show) -> None:

@@ -59,7 +59,8 @@ def test_release_as_json(storage: str) -> None:
 def test_release_publishes(storage: str, tmp_path: Path) -> None:
     public = f"sqlite:///{tmp_path / 'public.db'}"
     result = runner.invoke(
-        app, ["release", storage, "done", "--publish-to", public, "--publish-as", "result"]
+        app,
+        ["release", storage, "done", "--publish-to", public, "--publish-as", "result", *VOUCHED],
     )
     assert result.exit_code == 0, result.output
     assert len(optuna.load_study(study_name="result", storage=public).trials) == 1

@@ -115,7 +115,7 @@ def test_every_kind_of_study_has_its_page(kind: str) -> None:
         assert "no finite Renyi divergence is known" in text
     assert 0 <= float(shown) - epsilon < 0.01
     assert "yes: `odp.release(study)`" in text
-    assert odp.release(study).to_json() == before
+    assert released_by(study).to_json() == before
     assert study.get_trials() == trials
 
 

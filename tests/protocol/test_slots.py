@@ -170,7 +170,7 @@ def test_a_worker_with_another_plan_does_not_run() -> None:
     study.sampler = odp.RandTuneSampler(trials=exactly(5))
     study.optimize(objective)
     assert len(study.trials) == 5
-    odp.release(study, odp.gaussian(4.0))
+    odp.release(study, odp.gaussian(4.0), vouched="a test")
 
 
 def test_a_worker_with_another_plan_takes_no_run_that_waits() -> None:

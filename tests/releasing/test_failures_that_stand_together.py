@@ -56,7 +56,7 @@ def test_where_the_first_runs_were_lost_none_is_charged_as_a_run_from_the_prior(
     sampler = odp.DPHyPOSampler(
         X, trials=exactly(16), startup_runs=10, density_bounds=(0.5, 2.0), candidates=4
     )
-    found = odp.release(stopped(sampler, 0, 10), failures="lost")
+    found = odp.release(stopped(sampler, 0, 10), failures="lost", vouched="a test")
     adaptive = odp.selection_guarantee(RUN, odp.Binomial(6, mean=6), density_bounds=(0.5, 2.0))
     assert found.guarantee.epsilon(1e-5) == adaptive.epsilon(1e-5)
     assert "drawn from the prior itself" not in found.statement()
@@ -104,22 +104,22 @@ def test_a_second_answer_about_failures_is_a_second_release() -> None:
     study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
     first = odp.release(study, failures="chance", vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="released before"):
-        odp.release(study, failures="lost")
-    assert odp.release(study, failures="chance") == first
+        odp.release(study, failures="lost", vouched="a test")
+    assert odp.release(study, failures="chance", vouched="a test") == first
     study = stopped(odp.RandTuneSampler(trials=exactly(60)), 10)
-    first = odp.release(study, failures="lost")
+    first = odp.release(study, failures="lost", vouched="a test")
     with pytest.raises(ReleaseRefusedError, match="released before"):
-        odp.release(study, failures="chance")
-    assert odp.release(study, failures="lost") == first
+        odp.release(study, failures="chance", vouched="a test")
+    assert odp.release(study, failures="lost", vouched="a test") == first
 
 
 def test_nothing_that_failed_for_certain_is_asked_about_where_there_is_none() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
     with pytest.raises(InvalidArgumentError, match="failures='lost'"):
-        odp.release(study, RUN, failures="lost")
+        odp.release(study, RUN, failures="lost", vouched="a test")
     with pytest.raises(InvalidArgumentError, match="failures='luck'"):
-        odp.release(study, RUN, failures="luck")  # type: ignore[arg-type]
+        odp.release(study, RUN, failures="luck", vouched="a test")  # type: ignore[arg-type]
     assert odp.release(study, RUN, failures="chance", vouched="a test").value == study.best_value
 
 

@@ -216,7 +216,7 @@ def test_a_finished_study_on_a_read_only_file_is_released_without_a_mark(tmp_pat
         released = odp.release(read_only, RUN, vouched="a test")
     assert released.to_json() == odp.release(study, RUN, vouched="a test").to_json()
     # With the mark in the file there is nothing left to write.
-    assert odp.release(read_only, RUN).to_json() == released.to_json()
+    assert odp.release(read_only, RUN, vouched="a test").to_json() == released.to_json()
 
 
 @pytest.mark.slow
