@@ -469,6 +469,7 @@ def of_repeated(
         steps > 1
         and not is_share(run.value)  # said already
         and not _paid(stage)
+        and not run.is_enforced  # odp.train draws the score's noise where no line is looked at
         and all(run_draws.end_with(steps) for run_draws in (run.draws, fresh_run.draws))
     ):
         yield Finding(

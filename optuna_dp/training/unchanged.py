@@ -59,8 +59,16 @@ HOOKS_OF_MODULES = (
     _global_backward_pre_hooks,
     _global_backward_hooks,
 )
-# Methods by which a loss, a score or an optimizer is called.
-_CALLED = ("__call__", "step")
+# Methods that are called without a function of a script that names them: by PyTorch and by
+# odp.train; and all whose names begin with two underscores, by Python.
+_CALLED = frozenset(
+    name
+    for name in ("step", *vars(torch.nn.Module), *vars(torch.optim.Optimizer))
+    if not name.startswith("__")
+)
+# Functions that name these may call a method whose name is in a text.
+_BUILT_IN_LOOKUPS = frozenset({"getattr", "vars", "globals", "locals", "eval", "exec"})
+_OTHER_LOOKUPS = frozenset({"__dict__", "__getattribute__", "attrgetter", "methodcaller"})
 HOOKS_OF_OPTIMIZERS = (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
 
 Fingerprint = dict[str, bytes]
@@ -136,9 +144,11 @@ def holder_of(roots: Mapping[str, Any], records: list[Any]) -> str | None:
 def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields what can be reached from some objects, with a name for each.
 
-    Attributes of objects and of their classes are followed, their methods and properties, and the
-    variables that functions hold. Of a module that a function names or imports, the variables that
-    the function names as well.
+    Attributes of objects and of their classes are followed, and the variables that functions hold.
+    Of a module that a function names or imports, the variables that the function names as well. Of
+    a script's class, the methods and properties that some reached function names, and those that
+    Python and PyTorch call by themselves. Other methods are not followed: a class may have an
+    objective, which knows the records.
 
     Args:
         roots: The objects, by name.
@@ -146,12 +156,24 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     waiting: list[tuple[str, Any]] = list(roots.items())
     # With the objects themselves: an id is of one object only as long as it exists.
     seen: dict[int, Any] = {}
+    names, methods_by_name = set(_CALLED), dict[str, list[tuple[str, Any]]]()
+    looks_names_up = False
     while waiting:
         path, value = waiting.pop()
         yield path, value
-        if not isinstance(value, (*_SCALARS, torch.Tensor)) and id(value) not in seen:
-            seen[id(value)] = value
-            waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
+        if isinstance(value, (*_SCALARS, torch.Tensor)) or id(value) in seen:
+            continue
+        seen[id(value)] = value
+        waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
+        for name, function in _methods(value):
+            called_by = "step" if name.startswith("__") else name
+            methods_by_name.setdefault(called_by, []).append((f"{path}.{name}", function))
+        if isinstance(value, types.FunctionType) and not _is_of(value, _LIBRARIES):
+            global_names, all_names = _names_in(value.__code__)
+            names |= all_names
+            looks_names_up |= bool(global_names & _BUILT_IN_LOOKUPS or all_names & _OTHER_LOOKUPS)
+        for name in list(methods_by_name) if looks_names_up else names & methods_by_name.keys():
+            waiting += methods_by_name.pop(name)
 
 
 def has_own_rule_for_batches(value: Any) -> bool:
@@ -212,8 +234,6 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.MethodType):
         yield ".__self__", value.__self__
         yield ".__func__", value.__func__
-        if not isinstance(value.__self__, type | torch.nn.Module):
-            yield from _methods(type(value.__self__), (value.__func__.__name__,))
     elif isinstance(value, types.FunctionType):
         yield from held_by(value)
     elif isinstance(value, functools.partial):
@@ -236,14 +256,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         for kind in value.__mro__:
             if _is_of_a_script(str(kind.__module__)):
                 yield from ((f".{name}", part) for name, part in _class_data(kind))
-        yield from _methods(value, _CALLED)
     elif not isinstance(value, types.ModuleType) and not _is_of(value, _NOT_FOLLOWED):
         if hasattr(value, "__dict__"):
             yield from ((f".{name}", part) for name, part in vars(value).items())
         if not isinstance(value, torch.nn.Module) and _pickles_by_itself(type(value)):
             yield ".state", _state(value)
-        if not isinstance(value, torch.nn.Module):
-            yield from _methods(type(value), _CALLED)
         for kind in type(value).__mro__:
             if isinstance(value, torch.nn.Module) and not _is_of(kind, _LIBRARIES):
                 yield from ((f".{kind.__name__}.{n}", v) for n, v in _class_values(kind))
@@ -337,34 +354,28 @@ def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(global_names), frozenset(all_names)
 
 
-def _methods(kind: type, called: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yields methods of scripts that are called, and those that they name.
+def _methods(value: Any) -> Iterator[tuple[str, types.FunctionType]]:
+    """Yields the methods and properties of an object or a class that a script has written.
 
-    Others are not followed: a script's class may have an objective, which knows the records.
+    Those that another class overrides are called by ``super`` only, and have that name.
     """
-    functions = {
-        name: value
-        for base in reversed(kind.__mro__)
-        if _is_of_a_script(str(base.__module__))
-        for name, value in vars(base).items()
-        if isinstance(value, types.FunctionType)
-    }
-    waiting, found = [name for name in called if name in functions], set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            yield f".{name}", functions[name]
-            waiting += _names_in(functions[name].__code__)[1] & functions.keys()
+    if isinstance(value, types.ModuleType | types.FunctionType):
+        return
+    overridden: set[str] = set()
+    for kind in (value if isinstance(value, type) else type(value)).__mro__:
+        if not _is_of_a_script(str(kind.__module__)):
+            continue
+        for name, part in vars(kind).items():
+            if name not in _NOT_CALLED:
+                called_by = "super" if name in overridden else name
+                yield from ((called_by, function) for function in _functions_of(part))
+        overridden |= vars(kind).keys()
 
 
 def _class_data(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yields what a class holds, its methods included."""
+    """Yields what a class holds, without its methods."""
     for name, value in vars(kind).items():
-        if functions := _functions_of(value):
-            if name not in _NOT_CALLED:
-                yield from ((name, function) for function in functions)
-        elif not name.startswith("__") and not hasattr(type(value), "__get__"):
+        if not name.startswith("__") and not hasattr(type(value), "__get__"):
             yield name, value
 
 
@@ -384,10 +395,7 @@ def _functions_of(value: Any) -> list[types.FunctionType]:
 def _class_values(kind: type) -> Iterator[tuple[str, Any]]:
     kinds = (*_SCALARS, torch.Tensor, np.ndarray, list, dict, set)
     for name, value in vars(kind).items():
-        if functions := _functions_of(value):
-            if name not in _NOT_CALLED:
-                yield from ((name, function) for function in functions)
-        elif isinstance(value, kinds) and not name.startswith("__"):
+        if isinstance(value, kinds) and not name.startswith("__"):
             yield name, value
 
 

@@ -271,7 +271,7 @@ def test_it_goes_through_a_study_a_release_its_file_and_verify(
     study.optimize(
         lambda trial: trial.suggest_float("x", 0.0, 1.0), callbacks=[odp.PrivacyCallback(event)]
     )
-    release = odp.release(study)
+    release = odp.release(study, vouched="a test")
     (tmp_path / "release.json").write_text(json.dumps(release.to_json()))
     assert odp.verify(tmp_path / "release.json").ok
     again = odp.Guarantee.from_json(json.loads(json.dumps(release.guarantee.to_json())))

@@ -69,7 +69,7 @@ def test_a_score_that_is_nan_is_a_failed_run_and_never_wins(kind: str, tmp_path:
         study.tell(told, math.nan)
     study.optimize(lambda t: math.nan if t.number == 1 else t.suggest_float("x", 0.0, 1.0))
     assert [t.state for t in study.trials] == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * 2
-    release = odp.release(study, RUN, failures="chance")
+    release = odp.release(study, RUN, failures="chance", vouched="a test")
     assert release.value == max(t.value for t in study.trials[2:])
 
 
@@ -91,7 +91,7 @@ def test_a_pruned_run_that_reported_the_best_value_does_not_win(kind: str, tmp_p
 
     study.optimize(objective)
     assert study.trials[1].state == TrialState.PRUNED
-    release = odp.release(study, RUN, failures="chance")
+    release = odp.release(study, RUN, failures="chance", vouched="a test")
     assert release.value is not None
     assert release.value <= 1.0
 
@@ -125,7 +125,7 @@ def test_an_interrupted_run_counts_and_leaves_no_trial_running(kind: str, tmp_pa
     assert odp.recover(study) == []
     study.optimize(objective)
     assert len(study.trials) == 4
-    odp.release(study, RUN, failures="chance")
+    odp.release(study, RUN, failures="chance", vouched="a test")
 
 
 def test_threads_with_one_seed_draw_different_parameters() -> None:

@@ -79,7 +79,7 @@ def test_a_killed_process_loses_its_run_and_no_other(diary: Diary) -> None:
     check_exactly_t(study, diary.began(), crashes=True)
     failed = [t.number for t in study.trials if t.state == TrialState.FAIL]
     assert failed == [2]
-    assert odp.release(study).params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 def test_only_the_dead_workers_run_is_settled(crew: Crew, diary: Diary) -> None:
@@ -174,7 +174,7 @@ def test_an_objective_that_raises_ends_its_worker_only(crew: Crew, diary: Diary)
     assert "suggest_float" not in str(caught.value)
     assert "in objective" in str(caught.value.__cause__)  # Where it happened.
     check_exactly_t(study, diary.began(), crashes=True)
-    assert odp.release(study, RUN).params is not None
+    assert odp.release(study, RUN, vouched="a test").params is not None
 
 
 # Storages and engines that die.
@@ -282,7 +282,7 @@ def test_a_callback_may_be_sent(diary: Diary) -> None:
     assert repr(copy) == repr(told)
     study = study_maker()()
     study.optimize(objective_of(diary), callbacks=[copy])
-    assert odp.release(study).guarantee.epsilon(1e-6) > 0
+    assert odp.release(study, vouched="a test").guarantee.epsilon(1e-6) > 0
 
 
 def test_the_engine_learns_nothing(

@@ -87,7 +87,7 @@ def _unsolved() -> optuna.Study:
 def _unsolved_and_released() -> None:
     study = _unsolved()
     study.optimize(objective, catch=(OptunaDPError,))
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _callback_elsewhere() -> None:
@@ -136,21 +136,21 @@ RUNNING = [
 def _unfinished() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective, n_trials=3)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _enqueued() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective, n_trials=3)
     study.enqueue_trial({"x": 0.3})
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _added() -> None:
     study = study_of(odp.RandTuneSampler(trials=exactly(5)))
     study.optimize(objective, n_trials=3)
     study.add_trial(create_trial(value=9.0))
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _copied() -> None:
@@ -162,8 +162,8 @@ def _copied() -> None:
         to_storage=storage,
         to_study_name="a copy",
     )
-    odp.release(study, RUN)
-    odp.release(optuna.load_study(study_name="a copy", storage=storage), RUN)
+    odp.release(study, RUN, vouched="a test")
+    odp.release(optuna.load_study(study_name="a copy", storage=storage), RUN, vouched="a test")
 
 
 def _failed_together() -> None:
@@ -172,11 +172,13 @@ def _failed_together() -> None:
             raise RuntimeError("the objective is broken")
         return objective(trial)
 
-    odp.release(finished_study(odp.RandTuneSampler(trials=exactly(20)), breaks), RUN)
+    odp.release(
+        finished_study(odp.RandTuneSampler(trials=exactly(20)), breaks), RUN, vouched="a test"
+    )
 
 
 def _pruned_across_trials() -> None:
-    odp.release(finished_study(function=_pruned), RUN)
+    odp.release(finished_study(function=_pruned), RUN, vouched="a test")
 
 
 def _pruned(trial: optuna.Trial) -> float:
@@ -191,13 +193,15 @@ def _pruned(trial: optuna.Trial) -> float:
 def _seeded() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        odp.release(finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1)), RUN)
+        odp.release(
+            finished_study(odp.RandTuneSampler(trials=exactly(3), seed=1)), RUN, vouched="a test"
+        )
 
 
 def _foreign() -> None:
     study = optuna.create_study()
     study.optimize(objective, n_trials=2)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _other_worker() -> None:
@@ -208,20 +212,20 @@ def _other_worker() -> None:
         study.optimize(objective, n_trials=1)
     study.sampler = odp.RandTuneSampler(trials=exactly(3))
     study.optimize(objective)
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _damaged_plan() -> None:
     study = finished_study()
     record = dict(study.trials[0].system_attrs[PLAN_KEY])
     write(study, 0, PLAN_KEY, {**record, "slots": -1})
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
 
 
 def _another_cost() -> None:
     study = finished_study()
-    odp.release(study, RUN)
-    odp.release(study, odp.gaussian(8.0))
+    odp.release(study, RUN, vouched="a test")
+    odp.release(study, odp.gaussian(8.0), vouched="a test")
 
 
 RELEASE = [
@@ -231,6 +235,7 @@ RELEASE = [
     Case("A study that has not finished", _unfinished),
     Case("A study of another sampler", _foreign),
     Case("No cost of a run", lambda: odp.release(finished_study())),
+    Case("A cost that is only stated", lambda: odp.release(finished_study(), RUN)),
     Case("Another cost than on record", _another_cost),
     Case("An enqueued trial", _enqueued),
     Case("An added trial", _added),

@@ -59,7 +59,7 @@ def test_a_release_says_what_runs_were_drawn_from() -> None:
         return trial.suggest_float("noise", 0.1, 3.0, log=True)
 
     study.optimize(objective, callbacks=[odp.PrivacyCallback(odp.gaussian(2.0))])
-    statement = odp.release(study).statement()
+    statement = odp.release(study, vouched="a test").statement()
     assert "(noise 0.3): ln(value / guess) is normal with standard deviation 1," in statement
 
 

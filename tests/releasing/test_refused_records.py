@@ -207,7 +207,7 @@ def test_continuing_a_study_after_its_release() -> None:
     study.tell(trial, 1e9)
     assert odp.release(study, RUN, vouched="a test").value == first.value
     study.add_trial(create_trial(params={"x": 0.3}, distributions=X, value=9.0))
-    assert odp.release(study, RUN).value == first.value
+    assert odp.release(study, RUN, vouched="a test").value == first.value
 
 
 def test_a_second_release_with_another_result() -> None:

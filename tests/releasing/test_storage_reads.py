@@ -82,7 +82,11 @@ def ended_study(kind: str) -> tuple[optuna.Study, CountingStorage]:
 
 
 def release_of(study: optuna.Study, kind: str) -> odp.Release:
-    return odp.release(study) if kind == "budget" else odp.release(study, RUN)
+    return (
+        odp.release(study, vouched="a test")
+        if kind == "budget"
+        else odp.release(study, RUN, vouched="a test")
+    )
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)

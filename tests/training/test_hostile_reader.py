@@ -172,6 +172,30 @@ def test_a_helper_whose_methods_name_the_records_is_refused(kind: type[Helper]) 
     train(loss=Helper("constant"))  # Its class names no records.
 
 
+class OneForAll:
+    """A script's class with loss, score and objective; only the objective names the records."""
+
+    def loss(self, output: Any, target: Any) -> Any:
+        return self.plain(output, target)
+
+    def plain(self, output: Any, target: Any) -> Any:
+        return cross_entropy(output, target)
+
+    def objective(self) -> Any:
+        return X.mean()
+
+
+class Overriding(Calls):
+    def __call__(self, output: Any, target: Any) -> Any:
+        return super().__call__(output, target)
+
+
+def test_methods_that_a_loss_does_not_call_may_name_the_records() -> None:
+    train(loss=OneForAll().loss)
+    with pytest.raises(InvalidArgumentError, match=HOLDS):
+        train(loss=Overriding("constant"))
+
+
 def test_a_property_of_a_model_that_names_the_records_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=HOLDS):
         train(PropertyOfModel())
@@ -388,5 +412,5 @@ class Writing(OwnData):
 def test_a_buffer_beside_the_weights_in_memory_is_compared() -> None:
     train(Flat())
     model = Flat()
-    with pytest.raises(InvalidArgumentError, match=r"kept.*changes when a loss"):
+    with pytest.raises(InvalidArgumentError, match=r"a data set that changes model.*kept"):
         train(model, Writing(model))

@@ -179,7 +179,7 @@ def test_a_large_delta_is_warned_of() -> None:
     stated = study_of(odp.RandTuneSampler(trials=exactly(2)))
     stated.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0))
     with pytest.warns(UserWarning, match="delta=0.3 is large"):
-        odp.release(stated, odp.gaussian(4.0), delta=0.3)
+        odp.release(stated, odp.gaussian(4.0), delta=0.3, vouched="a test")
     with pytest.warns(UserWarning, match="publishing one whole record"):
         odp.plan_budget(
             epsilon=3.0, delta=0.01, records=np.int64(569), batch_size=64, epochs=5, pilots=0
