@@ -87,7 +87,7 @@ the study, and says what remains to be believed.
 
 SHA-256 of the guarantee, the design and the released content: `{data["digest"]}`
 
-Made with {versions}.
+Made with {versions}. Nobody outside the project has reviewed this software yet.
 """
 
 
@@ -115,7 +115,18 @@ def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -
             parts.append(f"{heads} (*{', '.join(names)}*)")
     promises = len(assumptions)
     parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
-    return f"**Open for the curator:** {', '.join(parts)}."
+    return f"**Open for the curator:** {', '.join(parts)}.{_persons(rows)}"
+
+
+def _persons(rows: Mapping[str, str]) -> str:
+    """Returns what a reader has to know if it is open how many records a person may have."""
+    if "not stated" not in rows.get("A record belongs to", ""):
+        return ""
+    return (
+        "\n\n**One record may not be one person.** The curator has not said how many records one "
+        "person may have. Whoever has several is protected less, and epsilon grows faster than "
+        "their number."
+    )
 
 
 def numbered(sentences: Sequence[str]) -> str:

@@ -376,9 +376,12 @@ def _compared(
                 f"Verify it with the version that is said to have made it: {stated_version}."
             )
         else:
-            checks.append(
-                Check(heading, not differs, differs or _shown(value) or "as computed again")
-            )
+            found = _shown(value) or "as computed again"
+            if key in ("epsilon", "attack") and _differs_much(statement[key], value):
+                found += (
+                    f"; the statement says {_shown(statement[key]) or 'none'}, which claims less"
+                )
+            checks.append(Check(heading, not differs, differs or found))
     page = ""
     if all(check.holds for check in checks):
         words = {key: made_anew[key] for key in _WORDS}
@@ -427,7 +430,9 @@ def _difference_in(key: str, statement: Mapping[str, Any], value: Any) -> str:
     """Says where a key of a statement is not what was found; empty if nowhere."""
     stated_value = statement[key]
     if key == "attack":  # A bound from below, which may say less.
-        return "" if stated_value is None else _difference(value, stated_value, bound=True)
+        if stated_value is None or not _difference(value, stated_value, bound=True):
+            return ""
+        return _difference(stated_value, value, bound=False)
     methods = statement["epsilon_by_method"]
     if key == "method" and stated_value not in statement["comparisons"]:
         # Of two methods with the same epsilon, rounding may choose either.
@@ -461,8 +466,19 @@ def _difference(stated_value: Any, value: Any, *, bound: bool) -> str:
     return "" if is_equal else f"{_shown(value) or 'another'}, stated {str(stated_value)[:40]}"
 
 
+def _differs_much(stated_value: Any, value: Any) -> bool:
+    """Returns whether a bound is stated that other versions of the software do not explain."""
+    if not _is_number(stated_value) or not _is_number(value):
+        return bool(stated_value != value)
+    return not math.isclose(stated_value, value, rel_tol=1e-3)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _is_bound(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or _is_number(value)
 
 
 def _design_and_guarantee(design: Design, guarantee: Guarantee) -> tuple[Check, bool]:
