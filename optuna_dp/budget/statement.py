@@ -54,6 +54,8 @@ last run's model, also if they are shown while the study runs. It does not cover
 took, when they ended, logs, or attributes and reported values outside the stated outputs."""
 
     assumptions: tuple[str, ...] = (
+        "If the scores were computed on public records: those records are public, and no part "
+        "that was split off from the protected ones.",
         "Each run did what its accountant recorded or, where nothing was checked, what the plan "
         "allows, with any hyperparameters. Its event includes its score and everything that it "
         "reports to a pruner.",

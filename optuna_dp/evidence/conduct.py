@@ -27,6 +27,10 @@ NOT_COMPARED = (
     "trained.score. Or hand in what the training's own accountant recorded, "
     "run.spent(accountant), and return run.score(...)."
 )
+STATED_ONLY = (
+    "The sampler was not told what a run is (run=), so release() will ask how you know what a run "
+    "costs: release(study, vouched='...'). The statement prints your words."
+)
 
 
 def checked_vouched(vouched: Any) -> None:

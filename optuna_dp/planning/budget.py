@@ -293,13 +293,14 @@ def _lengths(
                 "a plan needs either records, batch_size and epochs (DP-SGD), or run and steps",
                 "Leave one group out.",
             )
-    for name, value in arguments.items():
+    # batch_size may be left out, so it is named last.
+    for name, value in sorted(arguments.items(), key=lambda item: item[0] == "batch_size"):
         if value is None and not name.startswith("pilot_"):
             raise InvalidArgumentError(
                 name,
                 value,
                 "it is missing",
-                "Give records, batch_size and epochs for DP-SGD, or run and steps.",
+                "Give records and epochs for DP-SGD, batch_size if you like; or run and steps.",
             )
     if run is not None:
         if not callable(run):

@@ -165,8 +165,8 @@ def _conduct_by_word(vouched: str | None) -> dict[str, Any]:
         raise ReleaseRefusedError(
             "Nothing shows what its runs spent: the cost of a run was stated, and the sampler was "
             "not told what a run is.",
-            fix="Say how you know what a run costs: release(study, run, vouched='...'). The "
-            "statement prints your words. Next time tell the sampler what a run is, "
-            "run=optuna_dp.RunPlan(...), and train by odp.train.",
+            fix="The study is intact: do not run it again, both would count. Say how you know "
+            "what a run costs: release(study, vouched='...'). The statement prints your words. "
+            "The sampler of a new study can be told what a run is: run=optuna_dp.RunPlan(...).",
         )
     return {"training": NOT_CHECKED, "vouched": vouched}

@@ -12,7 +12,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from optuna_dp.errors import InvalidArgumentError
-from optuna_dp.evidence.conduct import NOT_COMPARED, is_not_compared_at_end
+from optuna_dp.evidence.conduct import NOT_COMPARED, STATED_ONLY, is_not_compared_at_end
 from optuna_dp.models.prior import Prior, UniformPrior
 from optuna_dp.models.space import check_space
 from optuna_dp.private_selection.settings import PROCEDURE
@@ -113,6 +113,8 @@ class SelectionSampler(DrawnSlotSampler):
         run = None if self._run is None or own_slot(trial) is None else self._run.fidelity
         if is_not_compared_at_end(study, trial, state, values, run):
             self._warn_once(NOT_COMPARED)
+        if self._run is None and own_slot(trial) is not None:
+            self._warn_once(STATED_ONLY)
 
     def _draw_slots(self, bits: entropy.Bits) -> int:
         return self._trials.sample(bits)

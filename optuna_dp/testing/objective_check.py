@@ -41,6 +41,8 @@ CLIPPING = f"clipping, {NORMALISATION}"
 BATCHES = "who joins the batches"
 
 # Seconds that two copies of the process have at least.
+# How often equal outcomes are seen again before a run is accused of sharing state.
+_CONFIRMATIONS = 6
 _AT_LEAST = 10.0
 
 # What a run takes: the trial, and what is written down of it.
@@ -342,10 +344,18 @@ class _Check:
         self._repeats = pair[0].outcome() == repeat.outcome()
         if not self._repeats:
             third = repeated(0, pair[0])
-            # Equal numbers twice cannot be chance, nor can those of two copies of the process.
-            repeats_itself = third.value is not None and third.outcome() == repeat.outcome()
-            if repeats_itself or _repeats(
-                lambda: _of_a_score(repeated(0, pair[0])), third.seconds
+
+            def is_as_the_repeat(run: CheckedRun) -> bool:
+                return run.value is not None and run.outcome() == repeat.outcome()
+
+            # A model that predicts one class has few scores: equal ones once or twice may be
+            # chance, of runs that draw what cannot be repeated.
+            repeats_itself = is_as_the_repeat(third) and all(
+                is_as_the_repeat(repeated(0, pair[0])) for _ in range(_CONFIRMATIONS)
+            )
+            if repeats_itself or all(
+                _repeats(lambda: _of_a_score(repeated(0, pair[0])), third.seconds)
+                for _ in range(_CONFIRMATIONS)
             ):
                 self.findings.append(faults.of_what_is_left())
             else:

@@ -42,6 +42,14 @@ _CALLS = {
         "Take all steps of the run, and keep the last weights.",
     ),
 }
+# What is fitted to records by a call of its own, ``fit``.
+_CALLS |= dict.fromkeys(
+    [
+        *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer"),
+        *("QuantileTransformer", "PCA", "SimpleImputer", "KNNImputer", "SelectKBest"),
+    ],
+    _CALLS["fit_transform"],
+)
 # What a loop that trains calls, and what keeps the weights of a moment.
 _TRAINS = {"backward", "step"}
 _KEEPS = {"state_dict", "save", "save_pretrained", "save_checkpoint"}
@@ -67,8 +75,11 @@ def hints_in_source(source: str) -> list[Finding]:
         return []
     hints = []
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    hinted: set[tuple[str, int]] = set()
     for name, (kind, problem, change) in _CALLS.items():
-        lines = sorted({call.lineno for call in calls if _called(call) == name})
+        found = {(kind, call.lineno) for call in calls if _called(call) == name} - hinted
+        lines = sorted(line for _, line in found)
+        hinted |= found
         if lines:
             hints.append(
                 Finding(kind, f"{name} ({_in_words(lines)}) {problem}", change, False, name)

@@ -22,6 +22,11 @@ FAULTS = {
 }
 
 
+def test_what_is_fitted_in_a_line_of_its_own_is_a_hint() -> None:
+    (hint,) = hints_in_source("scaler = StandardScaler().fit(x)\ny = scaler.transform(x)\n")
+    assert "StandardScaler (line 1)" in hint.what
+
+
 @pytest.mark.parametrize(("kind", "line"), FAULTS.items(), ids=FAULTS)
 def test_each_kind_is_a_hint_with_its_line(kind: str, line: str) -> None:
     (hint,) = hints_in_source(f"import something\n{line}\n")
