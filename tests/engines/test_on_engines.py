@@ -67,7 +67,7 @@ def test_exactly_t_runs(engine: str, diary: Diary) -> None:
         study_maker(), objective_of(diary), workers=WORKERS, callbacks=[odp.PrivacyCallback(RUN)]
     )
     check_exactly_t(study, diary.began())
-    assert odp.release(study).params is not None
+    assert odp.release(study, vouched="a test").params is not None
 
 
 @pytest.mark.parametrize("fatal", KILLED)

@@ -153,7 +153,7 @@ def test_a_torn_journal_is_one_error_of_this_package(tmp_path: Path) -> None:
         lambda: study.optimize(lambda trial: 0.0),
         study.ask,
         lambda: odp.recover(study),
-        lambda: odp.release(study, RUN),
+        lambda: odp.release(study, RUN, vouched="a test"),
     ):
         with pytest.raises(StorageError, match=r"torn.*--mend"):
             use()
@@ -251,7 +251,7 @@ def test_a_full_disk_costs_no_study_on_a_journal(room: int, tmp_path: Path) -> N
     again = optuna.load_study(
         study_name="s", storage=JournalStorage(JournalFileBackend(str(path)))
     )
-    assert odp.release(again, RUN, failures=None).params is not None
+    assert odp.release(again, RUN, failures=None, vouched="a test").params is not None
 
 
 @pytest.mark.slow
@@ -280,7 +280,7 @@ def test_a_full_disk_costs_no_study_on_sqlite(more_pages: int, tmp_path: Path) -
         return
     assert ended.returncode == 0, ended.stderr
     again = optuna.load_study(study_name="s", storage=place)
-    assert odp.release(again, RUN, failures="chance").params is not None
+    assert odp.release(again, RUN, failures="chance", vouched="a test").params is not None
 
 
 class Small(optuna.storages.InMemoryStorage):

@@ -36,7 +36,7 @@ def test_a_run_whose_worker_died_counts_and_the_study_is_released(url_of) -> Non
         odp.recover(study, fail=[trial.number for trial in odp.recover(study)])
         study.optimize(objective)
         assert [t.state for t in study.trials].count(TrialState.COMPLETE) == 3
-        odp.release(study, odp.gaussian(4.0), failures="chance")
+        odp.release(study, odp.gaussian(4.0), failures="chance", vouched="a test")
 
 
 @pytest.mark.parametrize(("partitions", "fits"), [(2700, True), (2800, False)])

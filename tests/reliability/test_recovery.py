@@ -153,7 +153,7 @@ def test_a_run_refused_before_a_plan_slipped_in_is_no_failed_run(url_of) -> None
         assert [t.state for t in again.trials[:6]].count(TrialState.COMPLETE) == 4
         # Trial 1 failed for certain: the best of fewer than T runs may cost more than that of T.
         with pytest.raises(ReleaseRefusedError, match="nobody has confirmed why") as refused:
-            odp.release(again, RUN)
+            odp.release(again, RUN, vouched="a test")
         assert refused.value.trial_number == 1
 
 
@@ -268,4 +268,4 @@ def test_the_lock_of_a_journal_whose_holder_died_is_taken_over(tmp_path) -> None
     lock.acquire()  # ... and its holder is killed.
     study.optimize(objective)
     assert len(study.trials) == 3
-    odp.release(study, RUN)
+    odp.release(study, RUN, vouched="a test")
