@@ -15,6 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import optuna
 import pytest
+from support import release as released_by
 
 import optuna_dp as odp
 
@@ -93,7 +94,7 @@ def storages(tmp_path_factory: pytest.TempPathFactory) -> Storages:
     curator = f"sqlite:///{folder / 'curator'}.db"
     public = {kind: f"sqlite:///{folder / kind}.db" for kind in KINDS}
     for kind, make in KINDS.items():
-        odp.publish(odp.release(make(storage=curator, study_name=kind)), public[kind], kind)
+        odp.publish(released_by(make(storage=curator, study_name=kind)), public[kind], kind)
     return curator, public
 
 
