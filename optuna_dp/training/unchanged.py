@@ -59,13 +59,8 @@ HOOKS_OF_MODULES = (
     _global_backward_pre_hooks,
     _global_backward_hooks,
 )
-# Methods that are called without a function of a script that names them: by PyTorch and by
-# odp.train; and all whose names begin with two underscores, by Python.
-_CALLED = frozenset(
-    name
-    for name in ("step", *vars(torch.nn.Module), *vars(torch.optim.Optimizer))
-    if not name.startswith("__")
-)
+# In place of the name of a method that is called without a function of a script that names it.
+_BY_ITSELF = "(called by itself)"
 # Functions that name these may call a method whose name is in a text.
 _BUILT_IN_LOOKUPS = frozenset({"getattr", "vars", "globals", "locals", "eval", "exec"})
 _OTHER_LOOKUPS = frozenset({"__dict__", "__getattribute__", "attrgetter", "methodcaller"})
@@ -156,7 +151,7 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     waiting: list[tuple[str, Any]] = list(roots.items())
     # With the objects themselves: an id is of one object only as long as it exists.
     seen: dict[int, Any] = {}
-    names, methods_by_name = set(_CALLED), dict[str, list[tuple[str, Any]]]()
+    names, methods_by_name = {_BY_ITSELF}, dict[str, list[tuple[str, Any]]]()
     looks_names_up = False
     while waiting:
         path, value = waiting.pop()
@@ -166,8 +161,7 @@ def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         seen[id(value)] = value
         waiting += [(f"{path}{step}", part) for step, part in _parts(value)]
         for name, function in _methods(value):
-            called_by = "step" if name.startswith("__") else name
-            methods_by_name.setdefault(called_by, []).append((f"{path}.{name}", function))
+            methods_by_name.setdefault(name, []).append((f"{path}.{name}", function))
         if isinstance(value, types.FunctionType) and not _is_of(value, _LIBRARIES):
             global_names, all_names = _names_in(value.__code__)
             names |= all_names
@@ -355,20 +349,25 @@ def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _methods(value: Any) -> Iterator[tuple[str, types.FunctionType]]:
-    """Yields the methods and properties of an object or a class that a script has written.
+    """Yields the methods and properties that a script has written, each with the name it goes by.
 
-    Those that another class overrides are called by ``super`` only, and have that name.
+    What overrides something of a library goes by the name ``_BY_ITSELF``: the library calls it, as
+    PyTorch does ``forward``, ``step`` and ``backward``. So does what Python calls. What another
+    class of the script overrides goes by the name ``super``.
     """
     if isinstance(value, types.ModuleType | types.FunctionType):
         return
+    classes = (value if isinstance(value, type) else type(value)).__mro__
+    written = [kind for kind in classes if _is_of_a_script(str(kind.__module__))]
+    of_libraries = {name for kind in classes if kind not in written for name in vars(kind)}
     overridden: set[str] = set()
-    for kind in (value if isinstance(value, type) else type(value)).__mro__:
-        if not _is_of_a_script(str(kind.__module__)):
-            continue
+    for kind in written:
         for name, part in vars(kind).items():
-            if name not in _NOT_CALLED:
-                called_by = "super" if name in overridden else name
-                yield from ((called_by, function) for function in _functions_of(part))
+            if name in _NOT_CALLED:
+                continue
+            is_called = name.startswith("__") or name in of_libraries or name == "forward"
+            key = "super" if name in overridden else _BY_ITSELF if is_called else name
+            yield from ((key, function) for function in _functions_of(part))
         overridden |= vars(kind).keys()
 
 

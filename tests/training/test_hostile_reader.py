@@ -196,6 +196,32 @@ def test_methods_that_a_loss_does_not_call_may_name_the_records() -> None:
         train(loss=Overriding("constant"))
 
 
+class Leaking(torch.autograd.Function):
+    """PyTorch calls its methods; no function of a script names them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * X.mean()
+
+
+def test_methods_that_a_library_calls_are_followed() -> None:
+    def loss(output: Any, target: Any) -> Any:
+        return cross_entropy(Leaking.apply(output), target)
+
+    with pytest.raises(InvalidArgumentError, match=HOLDS):
+        train(loss=loss)
+
+
 def test_a_property_of_a_model_that_names_the_records_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=HOLDS):
         train(PropertyOfModel())
