@@ -376,12 +376,12 @@ def _compared(
                 f"Verify it with the version that is said to have made it: {stated_version}."
             )
         else:
-            found = _shown(value) or "as computed again"
+            recomputed_text = _shown(value) or "as computed again"
             if key in ("epsilon", "attack") and _differs_much(statement[key], value):
-                found += (
+                recomputed_text += (
                     f"; the statement says {_shown(statement[key]) or 'none'}, which claims less"
                 )
-            checks.append(Check(heading, not differs, differs or found))
+            checks.append(Check(heading, not differs, differs or recomputed_text))
     page = ""
     if all(check.holds for check in checks):
         words = {key: made_anew[key] for key in _WORDS}

@@ -77,9 +77,9 @@ def hints_in_source(source: str) -> list[Finding]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     hinted: set[tuple[str, int]] = set()
     for name, (kind, problem, change) in _CALLS.items():
-        found = {(kind, call.lineno) for call in calls if _called(call) == name} - hinted
-        lines = sorted(line for _, line in found)
-        hinted |= found
+        places = {(kind, call.lineno) for call in calls if _called(call) == name} - hinted
+        lines = sorted(line for _, line in places)
+        hinted |= places
         if lines:
             hints.append(
                 Finding(kind, f"{name} ({_in_words(lines)}) {problem}", change, False, name)

@@ -60,19 +60,19 @@ def reliance(
         device: Where it is computed.
         is_half: Whether it is computed in half precision.
     """
-    found = Reliance(None, False)
+    result = Reliance(None, False)
     for _ in range(_TIMES):
         with while_no_training_computes():
             states = generator_states(device)
             try:
-                found = _Trial(rows, shapes, device, is_half).result()
+                result = _Trial(rows, shapes, device, is_half).result()
             except Exception:
-                found = Reliance(None, True)  # Who computes it next says what is wrong.
+                result = Reliance(None, True)  # Who computes it next says what is wrong.
             finally:
                 restore_generators(states)
-        if found.fault is None:
+        if result.fault is None:
             break
-    return found
+    return result
 
 
 class _Trial:
@@ -95,13 +95,13 @@ class _Trial:
     def _seeded(self, first: Any, second: Any, seed: int = _SEEDS[0]) -> torch.Tensor:
         seed_generators(self._device, seed, seed)
         before, of_torch = shared_states(), generator_states(self._device)[1]
-        found = self._rows(_stacked(first, second)).detach().cpu()
+        numbers = self._rows(_stacked(first, second)).detach().cpu()
         self._seeds_kept.append(torch.initial_seed() == seed)
         self._draws_are_shared |= repr(before) != repr(shared_states())
         self._is_drawn |= self._draws_are_shared or any(
             not torch.equal(state, generator.get_state()) for generator, state in of_torch
         )
-        return found
+        return numbers
 
     def _fault(self) -> tuple[str, str] | None:
         numbers = torch.Generator().manual_seed(0)

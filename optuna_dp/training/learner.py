@@ -257,12 +257,14 @@ def usual_parts(records: Records) -> tuple[Any, ...]:
     try:
         return records.take(looked_at)
     except Exception:
-        found = [parts for _, parts in by_chunk(records.take, looked_at, 1) if parts is not None]
-        shapes = Counter(map(_shapes, found))
+        readable_records = [
+            parts for _, parts in by_chunk(records.take, looked_at, 1) if parts is not None
+        ]
+        shapes = Counter(map(_shapes, readable_records))
         usual, count = shapes.most_common(1)[0] if shapes else ("", 0)
-        if 2 * count <= len(found):
+        if 2 * count <= len(readable_records):
             raise
-        return next(parts for parts in found if _shapes(parts) == usual)
+        return next(parts for parts in readable_records if _shapes(parts) == usual)
 
 
 def _shapes(parts: tuple[Any, ...]) -> str:

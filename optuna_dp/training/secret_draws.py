@@ -138,8 +138,8 @@ class SecretDraws:
     def are_secret(self) -> bool:
         """Returns whether nothing else has seeded PyTorch's generators since."""
         with _shared.lock:
-            found = [(g.initial_seed(), _shared.seeds.get(g)) for g in _generators(self._device)]
-        return all(seed == secret for seed, secret in found)
+            seeds = [(g.initial_seed(), _shared.seeds.get(g)) for g in _generators(self._device)]
+        return all(seed == secret for seed, secret in seeds)
 
 
 def seed_generators(device: torch.device, shared: int, torch_seed: int | None = None) -> None:

@@ -251,10 +251,10 @@ class TorchLearner(TorchWeights, Learner):
         for argument, some, rows in tried:
             made_up, is_half = self._made_up(some, 1), self._is_half()
             with self._evaluating() if rows == self._scores_in_rows else nullcontext():
-                found = reliance(rows, made_up, self._device, is_half=is_half)
-            self._draws.are_shared |= found.draws_are_shared
-            if found.fault is not None:
-                raise InvalidArgumentError(argument, "applied to one record", *found.fault)
+                result = reliance(rows, made_up, self._device, is_half=is_half)
+            self._draws.are_shared |= result.draws_are_shared
+            if result.fault is not None:
+                raise InvalidArgumentError(argument, "applied to one record", *result.fault)
 
     def _is_half(self) -> bool:
         """Returns whether some of the computing is in half precision."""
@@ -307,8 +307,8 @@ class TorchLearner(TorchWeights, Learner):
     def _used_tensors(self) -> list[torch.Tensor]:
         """Returns all tensors that the training uses, as the anchors of a loss, and buffers."""
         roots = {**self._roots, "optimizer": self._optimizer_factory}
-        found = {id(part): part for _, part in reachable(roots)}
-        return [part for part in found.values() if isinstance(part, torch.Tensor)]
+        parts = {id(part): part for _, part in reachable(roots)}
+        return [part for part in parts.values() if isinstance(part, torch.Tensor)]
 
     def trained_sizes(self) -> list[int]:
         return [weight.nbytes for weight in self._trained]

@@ -395,3 +395,18 @@ def test_a_statement_without_a_part_is_refused(honest: dict[str, Any], name: str
 def test_a_statement_of_another_version_is_refused(honest: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match="version 99"):
         odp.verify({**honest["statement"], "version": 99})
+
+
+def test_a_stated_bound_is_told_from_the_computed_one() -> None:
+    study = optuna.create_study(sampler=odp.RandTuneSampler(trials=odp.Geometric(3)))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1))
+    record = odp.release(study, odp.pure_dp(0.1), vouched="a test").to_json()
+    computed = {key: record["statement"][key] for key in ("attack", "epsilon")}
+    record["statement"]["attack"] = 7.5
+    check = next(check for check in odp.verify(record).checks if check.what == "attack")
+    assert not check.holds
+    assert check.found == f"{computed['attack']:.6g}, stated 7.5"
+    record["statement"] |= {"attack": computed["attack"], "epsilon": 9.5}
+    check = next(check for check in odp.verify(record).checks if check.what == "epsilon")
+    assert check.holds, "a larger epsilon is true, too"
+    assert check.found.startswith(f"{computed['epsilon']:.6g}; the statement says 9.5")

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,9 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages._cached_storage import _CachedStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
+from patience import within
+
+from optuna_dp.polling import poll
 
 KINDS = ("sqlite", "journal", "postgresql", "grpc")
 
@@ -198,11 +200,15 @@ class MariaDB:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + 120
-        while not self._socket.exists() and time.monotonic() < deadline:
-            assert self._server.poll() is None, (self._directory / "log").read_text()
-            time.sleep(0.05)
+        poll(self._is_ready, within(said=self._log))
         self.databases = 0
+
+    def _log(self) -> str:
+        return (self._directory / "log").read_text()
+
+    def _is_ready(self) -> bool | None:
+        assert self._server.poll() is None, self._log()
+        return self._socket.exists() or None
 
     def database(self) -> str:
         """Returns the URL of a new, empty database."""
