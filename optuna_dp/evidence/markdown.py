@@ -50,7 +50,7 @@ The released output of this hyperparameter search {promise},
 with respect to {data["protected"]}. The guarantee is for the whole procedure: every training run,
 every score and the choice among them.{_condition(rows)}
 
-{_open_for_the_curator(rows, data["assumptions"])}
+{_open_for_the_curator(rows, data["assumptions"])}{_persons(data, rows)}
 
 *Planned* was fixed before the first run. *Checked* was verified by the software, and *vouched for*
 is the curator's word, which no software has checked. Of trainings and scores three words are used.
@@ -115,17 +115,17 @@ def _open_for_the_curator(rows: Mapping[str, str], assumptions: Sequence[str]) -
             parts.append(f"{heads} (*{', '.join(names)}*)")
     promises = len(assumptions)
     parts.append(f"{promises} {'promise' if promises == 1 else 'promises'} to confirm")
-    return f"**Open for the curator:** {', '.join(parts)}.{_persons(rows)}"
+    return f"**Open for the curator:** {', '.join(parts)}."
 
 
-def _persons(rows: Mapping[str, str]) -> str:
+def _persons(data: Mapping[str, Any], rows: Mapping[str, str]) -> str:
     """Returns what a reader has to know if it is open how many records a person may have."""
-    if "not stated" not in rows.get("A record belongs to", ""):
+    if data["unit"] != "record" or "not stated" not in rows.get("A record belongs to", ""):
         return ""
     return (
         "\n\n**One record may not be one person.** The curator has not said how many records one "
-        "person may have. Whoever has several is protected less, and epsilon grows faster than "
-        "their number."
+        "person may have. Whoever has several is protected less. For k records of one person the "
+        "bound is k times epsilon, or more."
     )
 
 
