@@ -46,7 +46,8 @@ class PrivacyCallback:
     """Records what a run costs, tracks the privacy loss, and stops the study at the secret T.
 
     Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
-    ``run``. For a page in Optuna Dashboard add :class:`optuna_dp.dashboard.DashboardCallback`
+    ``run``. If the sampler was not told what a run is, the cost is your word, and ``release``
+    asks for ``vouched``. For a page in Optuna Dashboard add :class:`optuna_dp.dashboard.DashboardCallback`
     after it.
 
     After the first run and after the last one Optuna's own log shows one line with the privacy
