@@ -47,8 +47,8 @@ class PrivacyCallback:
 
     Give it to ``study.optimize(..., callbacks=[...])``. With it, ``release(study)`` needs no
     ``run``. If the sampler was not told what a run is, the cost is your word, and ``release``
-    asks for ``vouched``. For a page in Optuna Dashboard add :class:`optuna_dp.dashboard.DashboardCallback`
-    after it.
+    asks for ``vouched``. For a page in Optuna Dashboard add
+    :class:`optuna_dp.dashboard.DashboardCallback` after it.
 
     After the first run and after the last one Optuna's own log shows one line with the privacy
     loss of the whole study: epsilon, and the Renyi divergence at the order that suits delta best.
